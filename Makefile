@@ -1,0 +1,54 @@
+# Everything is set up on demand: `make run` needs Python 3.11+, `make test` also a JRE and the network.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run check format test fuzz bench lock clean
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(VENV)/.broker: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kafscale needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	@$(UV) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.broker
+	@$(UV) -e . --group dev
+	@touch $@
+
+setup: $(VENV)/.dev  ## install everything, tests included, into .venv
+
+run: $(VENV)/.broker  ## start a broker on 127.0.0.1:9092 with its data under ./data
+	@exec $(BIN)/kafscale serve
+
+check: $(VENV)/.dev  ## format, lint, types, import walls, unit tests (about a minute)
+	@$(BIN)/ruff format --quiet --check src tests benchmarks
+	@$(BIN)/ruff check --quiet src tests benchmarks
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo > .cache/imports.txt 2>&1 || { cat .cache/imports.txt; exit 1; }
+	@$(BIN)/pytest tests/unit tests/contract tests/model -m "not slow" -n 2
+
+format: $(VENV)/.dev  ## rewrite the code the way `make check` wants it
+	@$(BIN)/ruff check --quiet --fix-only src tests benchmarks
+	@$(BIN)/ruff format --quiet src tests benchmarks
+
+test: $(VENV)/.dev  ## every test: real clients, real S3 server, kill -9
+	@$(MAKE) --no-print-directory check
+	@$(BIN)/pytest tests
+
+fuzz: $(VENV)/.dev  ## throw bytes at the frame decoder until stopped
+	@$(BIN)/python -m tests.fuzz
+
+bench: $(VENV)/.dev  ## compare with Apache Kafka on this machine, as a table
+	@$(BIN)/python -m benchmarks.compare
+
+lock: $(VENV)/.broker  ## write constraints.txt anew
+	@$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --group dev pyproject.toml -o constraints.txt
+
+clean:  ## remove the environment and all caches, never ./data
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist src/*.egg-info

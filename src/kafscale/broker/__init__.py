@@ -1,0 +1,1 @@
+"""The process: configuration, wiring, signals, health and metrics."""

@@ -1,0 +1,1 @@
+"""What a broker does, whichever door a client came in by."""

@@ -1,0 +1,1 @@
+"""The doors: wire values to engine verbs and back."""

@@ -1,0 +1,1 @@
+"""One file per Kafka API: its versions on top, its answer below."""

@@ -1,0 +1,1 @@
+"""A log as a chain of objects: formats, commit, recovery, housekeeping, reading."""

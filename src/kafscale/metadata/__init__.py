@@ -1,0 +1,1 @@
+"""Metadata: a small transactional key-value port and its adapters."""

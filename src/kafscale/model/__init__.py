@@ -1,0 +1,1 @@
+"""The nouns: names, topics, errors, clocks. Imports nothing of ours."""

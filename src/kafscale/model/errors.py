@@ -1,0 +1,174 @@
+"""What can go wrong, in our words.
+
+Here: one class per thing a caller can act on. Doors translate them to their protocol's
+codes in one table each (gateways/kafka/errors.py), and a test counts that none is missing.
+
+    KafscaleError
+      StoreError            the object store said no
+        ObjectExists  ObjectMissing  StoreUnavailable  StoreRefused
+      CorruptObject         stored bytes are not what they claim to be
+      BadBatch              a producer sent something we will not store
+        CorruptBatch  InvalidRecord  UnsupportedFormat  UnsupportedCompression
+        BatchTooLarge  RecordListTooLarge  InvalidTimestamp
+      BadSequence           idempotence
+        OutOfOrderSequence  DuplicateSequence  StaleProducerEpoch  UnknownProducer
+      NotTheOwner  OffsetOutOfRange  NotWritten  OutcomeUnknown  LogStopped
+      FencedLeaderEpoch  UnknownLeaderEpoch
+      TopicError
+        UnknownTopic  UnknownTopicId  TopicExists  InvalidTopicName
+        InvalidPartitionCount  InvalidReplication  InvalidTopicConfig
+      InvalidRequest
+      MetadataConflict  MetadataUnavailable
+"""
+
+
+class KafscaleError(Exception):
+    """Root of everything we raise on purpose."""
+
+
+class StoreError(KafscaleError):
+    """The object store did not do what was asked."""
+
+
+class ObjectExists(StoreError):
+    """put_new found the key taken: by another writer, or by our own earlier attempt."""
+
+
+class ObjectMissing(StoreError):
+    """The key is not there."""
+
+
+class StoreUnavailable(StoreError):
+    """Timeout, refused connection, server error: whether a write happened is unknown."""
+
+
+class StoreRefused(StoreError):
+    """The store answered a definite no: credentials, missing bucket, full disk. Nothing was written."""
+
+
+class CorruptObject(KafscaleError):
+    """A stored object contradicts its own checksum, length or neighbours."""
+
+
+class BadBatch(KafscaleError):
+    """A record batch that will not be stored."""
+
+
+class CorruptBatch(BadBatch):
+    """The checksum, the magic byte or a compressed stream is broken: sending again may help."""
+
+
+class InvalidRecord(BadBatch):
+    """Well-formed bytes with contents that contradict each other: sending again will not help."""
+
+
+class UnsupportedFormat(BadBatch):
+    """An older message format than this place accepts."""
+
+
+class UnsupportedCompression(BadBatch):
+    """A codec nobody knows, or one that this request version must not carry."""
+
+
+class BatchTooLarge(BadBatch):
+    """Larger than max.message.bytes."""
+
+
+class RecordListTooLarge(BadBatch):
+    """Larger than a whole segment may be."""
+
+
+class InvalidTimestamp(BadBatch):
+    """A record's time lies outside what the topic allows."""
+
+
+class BadSequence(KafscaleError):
+    """An idempotent producer's numbering does not fit."""
+
+
+class OutOfOrderSequence(BadSequence):
+    """A batch before this one is missing."""
+
+
+class DuplicateSequence(BadSequence):
+    """Seen before, but too long ago to know its offset."""
+
+
+class StaleProducerEpoch(BadSequence):
+    """A newer instance of the same producer has written."""
+
+
+class UnknownProducer(BadSequence):
+    """The log has no memory of this producer, and the batch is not its first."""
+
+
+class NotTheOwner(KafscaleError):
+    """Another broker writes this log; the client must look up the owner again."""
+
+
+class OffsetOutOfRange(KafscaleError):
+    """Below the log start or beyond the high watermark."""
+
+
+class NotWritten(KafscaleError):
+    """The store is unwell and the batch was surely not written."""
+
+
+class OutcomeUnknown(KafscaleError):
+    """The store did not answer in time; the batch may or may not appear."""
+
+
+class LogStopped(KafscaleError):
+    """The log found its own objects in contradiction and will not go on by guessing."""
+
+
+class FencedLeaderEpoch(KafscaleError):
+    """The client knows an older leader epoch than ours."""
+
+
+class UnknownLeaderEpoch(KafscaleError):
+    """The client knows a newer leader epoch than ours."""
+
+
+class TopicError(KafscaleError):
+    """Something about a topic's name, existence or settings."""
+
+
+class UnknownTopic(TopicError):
+    """No such topic, or no such partition in it."""
+
+
+class UnknownTopicId(TopicError):
+    """No topic has this id."""
+
+
+class TopicExists(TopicError):
+    """The name is taken."""
+
+
+class InvalidTopicName(TopicError):
+    """Not a name a topic may have."""
+
+
+class InvalidPartitionCount(TopicError):
+    """None, negative, or more than allowed."""
+
+
+class InvalidReplication(TopicError):
+    """A replication factor or replica assignment that makes no sense."""
+
+
+class InvalidTopicConfig(TopicError):
+    """An unknown topic setting, or a value it cannot have."""
+
+
+class InvalidRequest(KafscaleError):
+    """The request contradicts itself or asks for more than one request may."""
+
+
+class MetadataConflict(KafscaleError):
+    """A compared value had changed: read again and decide again."""
+
+
+class MetadataUnavailable(KafscaleError):
+    """The metadata store did not answer."""

@@ -1,0 +1,1 @@
+"""Object storage: one port, three adapters, wrappers with the same verbs."""

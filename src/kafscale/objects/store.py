@@ -1,0 +1,63 @@
+"""The object storage port.
+
+Here: four verbs on keys, a clock, and what may go wrong. The store knows nothing of segments.
+Next door: the adapters memory.py, files.py, s3.py and the wrappers around them.
+
+Safety of the whole log rests on one property of one verb: of any number of `put_new` for a
+key that is free, exactly one succeeds, and readers see all of its bytes or none.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+# What can be written without being joined first. memoryview and bytearray are passed through.
+Buffer = bytes | bytearray | memoryview
+
+
+class StoredObject(NamedTuple):
+    """One row of a listing."""
+
+    key: str
+    size: int
+    modified_ms: int  # by the store's clock
+
+
+class ObjectStore(Protocol):
+    """Keys to immutable bytes. All errors are kafscale.model.errors.StoreError."""
+
+    async def put_new(self, key: str, body: Sequence[Buffer]) -> None:
+        """Create `key` with the joined buffers, or raise ObjectExists.
+
+        StoreUnavailable leaves open whether it happened; StoreRefused means it did not.
+        A retry inside an adapter can make our own object look like somebody else's, so
+        ObjectExists alone never proves that another writer was here.
+        """
+        ...
+
+    async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        """Give the bytes from `start`, at most `length`; fewer at the end; ObjectMissing if none.
+
+        A start at or past the end gives an empty view.
+        """
+        ...
+
+    async def find(
+        self, folder: str, after: str = "", before: str = ""
+    ) -> list[StoredObject]:
+        """List all objects below `folder` (whole path segments) in key order.
+
+        Only keys > `after` and, where given, < `before`: both are whole keys.
+        """
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove the keys; those that are gone already are no error."""
+        ...
+
+    async def now_ms(self) -> int:
+        """The store's own idea of the time, the one `modified_ms` is written by."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release connections and threads."""
+        ...

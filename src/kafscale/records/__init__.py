@@ -1,0 +1,1 @@
+"""The currency: record batches as bytes. Every room trades in them, none owns them."""

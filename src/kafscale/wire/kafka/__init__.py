@@ -1,0 +1,1 @@
+"""The Kafka protocol as tables: frames, headers, messages, error codes."""

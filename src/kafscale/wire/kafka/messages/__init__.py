@@ -1,0 +1,1 @@
+"""One file per API: its fields, its versions, both directions."""
