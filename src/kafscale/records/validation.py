@@ -1,0 +1,141 @@
+"""What a producer may send: one whole, sound batch of magic 2.
+
+Here: every rule about a batch, each with its own error; nothing is allocated on the word of a
+length or a count.
+Next door: the order inside the records (framing.py).
+Never here: sequences of idempotent producers (they need the log), acks and topics.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from kafscale.model.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordListTooLarge,
+    UnsupportedCompression,
+)
+from kafscale.records import framing
+from kafscale.records.batch import (
+    CONTROL,
+    HEADER_SIZE,
+    LENGTH_PREFIX,
+    MIN_BATCH_LENGTH,
+    SIGNED_FROM,
+    BatchHeader,
+    read_header,
+)
+from kafscale.records.compression import Codec, decompress
+
+MAGIC: Final = 2
+MAGIC_AT: Final = 16  # the same place in all three formats
+NO_LIMIT: Final = 2**63 - 1
+MAX_PRODUCER_ID: Final = 2**62 - 1
+NO_PRODUCER: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a topic allows."""
+
+    max_message_bytes: int
+    max_segment_bytes: int
+    max_decompressed_bytes: int
+    allow_zstd: bool = True
+    require_key: bool = False
+    timestamp_before_max_ms: int = NO_LIMIT
+    timestamp_after_max_ms: int = NO_LIMIT
+
+
+def peek_magic(records: memoryview | None) -> int | None:
+    """The format of the first batch or message, when there is enough of it to tell."""
+    if records is None or len(records) <= MAGIC_AT:
+        return None
+    magic: int = records[MAGIC_AT]
+    return magic - 256 if magic > 127 else magic
+
+
+def validate(records: memoryview | None, limits: Limits, now_ms: int) -> BatchHeader:
+    """Check all of what a producer sent for one partition, and give its header."""
+    header = _check_outside(records, limits)
+    assert records is not None
+    _check_claims(header)
+    _check_times(header, limits, now_ms)
+    _check_inside(records, header, limits)
+    return header
+
+
+def _check_outside(records: memoryview | None, limits: Limits) -> BatchHeader:
+    """One batch, whole, unharmed, not too large."""
+    if not records:
+        raise InvalidRecord("no records")
+    size = len(records)
+    magic = peek_magic(records)
+    if magic is not None and magic > MAGIC or magic is not None and magic < 0:
+        raise CorruptBatch(f"message format {magic} does not exist")
+    if magic is not None and magic < MAGIC:
+        raise InvalidRecord(f"message format {magic} is not accepted here")
+    if size < LENGTH_PREFIX:
+        raise InvalidRecord(f"{size} bytes are no batch")
+    length = int.from_bytes(records[8:12], signed=True)
+    if length < MIN_BATCH_LENGTH:
+        raise CorruptBatch(f"batch length {length}")
+    if length + LENGTH_PREFIX > size:
+        raise InvalidRecord(f"the batch claims {length + LENGTH_PREFIX} bytes, {size} came")
+    if length + LENGTH_PREFIX < size:
+        raise InvalidRecord("more than one batch, or bytes after it")
+    if size > limits.max_message_bytes:
+        raise BatchTooLarge(f"a batch of {size} bytes; {limits.max_message_bytes} are allowed")
+    if size > limits.max_segment_bytes:
+        raise RecordListTooLarge(f"a batch of {size} bytes is larger than a segment")
+    header = read_header(records)
+    if crc32c(records[SIGNED_FROM:]) != header.crc:
+        raise CorruptBatch("the checksum is wrong")
+    return header
+
+
+def _check_claims(header: BatchHeader) -> None:
+    """The header's fields agree with each other."""
+    if header.attributes & CONTROL:
+        raise InvalidRecord("a control batch from a client")
+    count = header.record_count
+    if count <= 0 or count != header.last_offset_delta + 1:
+        raise InvalidRecord(f"{count} records up to offset delta {header.last_offset_delta}")
+    producer = header.producer_id
+    if not NO_PRODUCER <= producer <= MAX_PRODUCER_ID:
+        raise InvalidRecord(f"producer id {producer}")
+    if producer != NO_PRODUCER and (header.producer_epoch < 0 or header.base_sequence < 0):
+        raise InvalidRecord(
+            f"producer {producer} with epoch {header.producer_epoch}"
+            f" and sequence {header.base_sequence}"
+        )
+
+
+def _check_times(header: BatchHeader, limits: Limits, now_ms: int) -> None:
+    """Neither end of the batch lies too far from now."""
+    if limits.timestamp_before_max_ms == limits.timestamp_after_max_ms == NO_LIMIT:
+        return
+    earliest = now_ms - limits.timestamp_before_max_ms
+    latest = now_ms + limits.timestamp_after_max_ms
+    for time_ms in (header.base_timestamp_ms, header.max_timestamp_ms):
+        if not earliest <= time_ms <= latest:
+            raise InvalidTimestamp(f"{time_ms} is not between {earliest} and {latest}")
+
+
+def _check_inside(records: memoryview, header: BatchHeader, limits: Limits) -> None:
+    """The records, unpacked if need be, are in order."""
+    codec = header.attributes & 7
+    if codec == Codec.NONE:
+        data, at = bytes(records), HEADER_SIZE
+    else:
+        if codec > Codec.ZSTD or (codec == Codec.ZSTD and not limits.allow_zstd):
+            raise UnsupportedCompression(f"codec {codec} is not accepted here")
+        payload = records[HEADER_SIZE:]
+        data, at = bytes(decompress(Codec(codec), payload, limits.max_decompressed_bytes)), 0
+    if header.record_count > (len(data) - at) // framing.MIN_RECORD_SIZE:
+        raise InvalidRecord(f"{header.record_count} records cannot be in {len(data) - at} bytes")
+    framing.check_records(data, at, header.record_count, limits.require_key)
