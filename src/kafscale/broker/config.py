@@ -1,0 +1,210 @@
+"""The configuration of a broker: loading it, and the rules between settings.
+
+Here: Config, load, and every reason to refuse a combination.
+Next door: the settings (config_sections.py), value types (config_values.py), files, variables
+and flags (config_sources.py).
+Never here: opening what is configured (wiring.py).
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from kafscale.broker import config_sources
+from kafscale.broker.config_sections import (
+    BrokerSection,
+    CacheSection,
+    CompressionSection,
+    ConsumerSection,
+    EtcdSection,
+    LoggingSection,
+    NetworkSection,
+    S3Section,
+    Section,
+    StorageSection,
+    TopicsSection,
+)
+from kafscale.broker.config_sources import Given
+from kafscale.broker.config_values import ConfigError, read_value
+
+
+class Config(Section, frozen=True):
+    """All of it."""
+
+    broker: BrokerSection = BrokerSection()
+    network: NetworkSection = NetworkSection()
+    s3: S3Section = S3Section()
+    use_memory_s3: bool = False
+    etcd: EtcdSection = EtcdSection()
+    storage: StorageSection = StorageSection()
+    cache: CacheSection = CacheSection()
+    consumer: ConsumerSection = ConsumerSection()
+    compression: CompressionSection = CompressionSection()
+    topics: TopicsSection = TopicsSection()
+    logging: LoggingSection = LoggingSection()
+
+    @property
+    def store_kind(self) -> Literal["memory", "s3", "files"]:
+        """Which object store the settings choose; memory is the one that must be asked for."""
+        if self.use_memory_s3:
+            return "memory"
+        return "s3" if self.s3.bucket else "files"
+
+    @property
+    def flush_interval_ms(self) -> int:
+        """A PUT to a bucket costs money and a round trip, one to a file next to nothing."""
+        if self.storage.flush_interval_ms is not None:
+            return self.storage.flush_interval_ms
+        return 500 if self.store_kind == "s3" else 0
+
+
+def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object]) -> Config:
+    """Read the settings: flags beat KAFSCALE_* variables, which beat the YAML file.
+
+    The file is `path`, else the one KAFSCALE_CONFIG names, else none. Flags are named as typed
+    (`--port`) or by their whole key (`broker.port`). Raises ConfigError.
+    """
+    named = env.get(config_sources.CONFIG_VARIABLE, "").strip()
+    file = path or (Path(named) if named else None)
+    values: dict[str, Any] = {}
+    if file is not None:
+        _take(values, config_sources.from_file(file))
+    _take(values, config_sources.from_environment(env))
+    _take(values, config_sources.from_flags(flags))
+    config: Config = _build(Config, values, "")
+    _check(config)
+    return config
+
+
+def _fields(kind: type[Section], prefix: str = "") -> Iterator[tuple[str, Any, object]]:
+    """Yield key, type and default of every single setting."""
+    for field in msgspec.structs.fields(kind):
+        key = prefix + field.encode_name
+        if isinstance(field.type, type) and issubclass(field.type, Section):
+            yield from _fields(field.type, f"{key}.")
+        else:
+            default = field.default
+            yield key, field.type, [] if default is msgspec.NODEFAULT else default
+
+
+# Every setting there is: its type and its default.
+KEYS: Final[dict[str, tuple[Any, object]]] = {
+    key: (kind, default) for key, kind, default in _fields(Config)
+}
+_SECTIONS: Final = {key.rpartition(".")[0] for key in KEYS} - {""}
+_SECRETS: Final = {"s3.accessKey", "s3.secretKey", "s3.sessionToken", "etcd.password"}
+
+
+def _take(values: dict[str, Any], given: Iterable[Given]) -> None:
+    for key, name, raw in given:
+        if key in _SECTIONS:
+            if raw is None:  # `broker:` with nothing under it
+                continue
+            raise ConfigError(f"{name}: expected settings under it, found {raw!r}")
+        if key not in KEYS:
+            raise config_sources.unknown_key(name, KEYS)
+        kind, default = KEYS[key]
+        if raw is None or (raw == "" and default is None):  # "" reads as "not set"
+            values.pop(key, None)
+            continue
+        try:
+            values[key] = read_value(kind, raw)
+        except ValueError as bad:
+            found = "something else" if key in _SECRETS else repr(raw)
+            raise ConfigError(f"{name}: {bad}, found {found}") from bad
+
+
+def _build(kind: type[Section], values: Mapping[str, Any], prefix: str) -> Any:
+    given: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        key = prefix + field.encode_name
+        if isinstance(field.type, type) and issubclass(field.type, Section):
+            given[field.name] = _build(field.type, values, f"{key}.")
+        elif key in values:
+            given[field.name] = values[key]
+    return kind(**given)
+
+
+# The rules between settings: one function each, each either silent or a ConfigError.
+
+
+def _check(config: Config) -> None:
+    _check_addresses(config.broker)
+    _check_s3(config.s3)
+    _check_sizes(config)
+    if not _NAMESPACE.fullmatch(config.storage.namespace):
+        raise ConfigError(
+            "storage.namespace: expected letters, digits, '.', '_', '-' in parts split by '/', "
+            f"found {config.storage.namespace!r}"
+        )
+    if config.etcd.endpoints:
+        raise ConfigError("etcd.endpoints: etcd coordination is not available in this version")
+
+
+_NAMESPACE: Final = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
+
+
+def _check_addresses(broker: BrokerSection) -> None:
+    if not is_loopback(broker.host) and not broker.allow_insecure_bind:
+        raise ConfigError(
+            f"broker.host: {broker.host} is reachable from other machines and there is no "
+            "authentication yet; set broker.allowInsecureBind (--allow-insecure-bind) to allow it"
+        )
+    told = broker.advertised_host or broker.host
+    if _is_unspecified(told):
+        name = "advertisedHost" if broker.advertised_host else "host"
+        raise ConfigError(
+            f"broker.{name}: clients cannot connect to {told}; "
+            "set broker.advertisedHost (--advertised-host) to a name or address that they can reach"
+        )
+    if broker.port and broker.port == broker.metrics_port:
+        raise ConfigError(
+            f"broker.metricsPort: expected another port than broker.port, found {broker.port}"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to a listener on `host`."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name may resolve to anything
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return not host
+
+
+def _check_s3(s3: S3Section) -> None:
+    if bool(s3.access_key) != bool(s3.secret_key):
+        missing, present = (
+            ("secretKey", "accessKey") if s3.access_key else ("accessKey", "secretKey")
+        )
+        raise ConfigError(f"s3.{missing}: expected beside s3.{present}, found none")
+    if s3.session_token and not s3.access_key:
+        raise ConfigError("s3.accessKey: expected beside s3.sessionToken, found none")
+    if s3.endpoint and not s3.endpoint.startswith(("http://", "https://")):
+        raise ConfigError(f"s3.endpoint: expected http://... or https://..., found {s3.endpoint!r}")
+
+
+def _check_sizes(config: Config) -> None:
+    topics, request_bytes = config.topics, config.network.max_request_size
+    if topics.default_partitions > topics.max_partitions:
+        raise ConfigError(
+            f"topics.defaultPartitions: expected at most topics.maxPartitions "
+            f"({topics.max_partitions}), found {topics.default_partitions}"
+        )
+    if topics.max_message_bytes > request_bytes:
+        raise ConfigError(
+            f"topics.maxMessageBytes: expected at most network.maxRequestSize "
+            f"({request_bytes}), found {topics.max_message_bytes}"
+        )
