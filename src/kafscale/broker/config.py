@@ -30,6 +30,7 @@ from kafscale.broker.config_sections import (
 )
 from kafscale.broker.config_sources import Given
 from kafscale.broker.config_values import ConfigError, read_value
+from kafscale.model.topics import TopicDefaults
 
 
 class Config(Section, frozen=True):
@@ -60,6 +61,19 @@ class Config(Section, frozen=True):
         if self.storage.flush_interval_ms is not None:
             return self.storage.flush_interval_ms
         return 500 if self.store_kind == "s3" else 0
+
+    @property
+    def topic_defaults(self) -> TopicDefaults:
+        """What topics get that do not say otherwise."""
+        return TopicDefaults(
+            retention_ms=self.topics.retention_ms,
+            retention_bytes=self.topics.retention_bytes,
+            segment_bytes=self.storage.segment_bytes,
+            max_message_bytes=self.topics.max_message_bytes,
+            index_interval_bytes=self.storage.index_interval_bytes,
+            compression_type=self.compression.type,
+            acks1=self.storage.acks1,
+        )
 
 
 def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object]) -> Config:

@@ -10,6 +10,7 @@ from kafscale.broker.config import KEYS, Config, load
 from kafscale.broker.config_sections import BrokerSection, Section
 from kafscale.broker.config_sources import CONFIG_VARIABLE, FLAGS, VARIABLES
 from kafscale.broker.config_values import BrokerId, ConfigError, Seconds, Size
+from kafscale.model.topics import TopicDefaults, TopicSettings
 
 PAGE = Path(__file__).parents[3] / "docs" / "operating" / "configuration.md"
 
@@ -252,6 +253,24 @@ def test_the_settings_choose_a_store_and_its_flush_interval(
 ) -> None:
     config = load(None, {}, flags)
     assert (config.store_kind, config.flush_interval_ms) == (kind, interval_ms)
+
+
+def test_topics_get_what_the_configuration_says() -> None:
+    assert load(None, {}, {}).topic_defaults == TopicDefaults()
+    flags: dict[str, object] = {
+        "topics.retentionMs": -1,
+        "topics.retentionBytes": "1Gi",
+        "storage.segmentBytes": "1Mi",
+        "topics.maxMessageBytes": 2000,
+        "storage.indexIntervalBytes": 100,
+        "compression.type": "snappy",
+        "storage.acks1": "buffered",
+    }
+    settings = TopicSettings.of({}, load(None, {}, flags).topic_defaults)
+    assert (settings.retention_ms, settings.retention_bytes) == (-1, 2**30)
+    assert (settings.segment_bytes, settings.max_message_bytes) == (2**20, 2000)
+    assert (settings.index_interval_bytes, settings.compression) == (100, "snappy")
+    assert settings.acks1_buffered
 
 
 # The page and the code say the same, in both directions.

@@ -1,0 +1,85 @@
+"""Names and numbers that must not be mixed up.
+
+Here: what a topic may be called, topic ids in their three forms, types for the many integers.
+Next door: what a topic is (topics.py), what objects are called (log/keys.py).
+"""
+
+import base64
+import binascii
+import re
+from typing import Final, NewType
+
+from kafscale.model.clock import Dice
+from kafscale.model.errors import InvalidTopicName
+
+Partition = NewType("Partition", int)  # what a client sees
+Lane = NewType("Lane", int)  # a partition's place in a log
+Offset = NewType("Offset", int)  # counts the records of one lane
+Position = NewType("Position", int)  # counts the records of one log
+TopicId = NewType("TopicId", bytes)  # 16 bytes; on the wire and nowhere else
+
+MAX_TOPIC_NAME: Final = 249
+ZERO_TOPIC_ID: Final = TopicId(bytes(16))  # means "no id" in the protocol
+# Kafka keeps this one for its own metadata log.
+_RESERVED_IDS: Final = frozenset({ZERO_TOPIC_ID, TopicId(bytes(15) + b"\x01")})
+_LEGAL: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Raise InvalidTopicName, with the reason, unless a topic may have this name."""
+    if not name:
+        raise InvalidTopicName("a topic's name cannot be empty")
+    if name in {".", ".."}:
+        raise InvalidTopicName(f"a topic's name cannot be {name!r}")
+    if len(name) > MAX_TOPIC_NAME:
+        raise InvalidTopicName(
+            f"a topic's name has at most {MAX_TOPIC_NAME} characters, this one {len(name)}"
+        )
+    if not _LEGAL.fullmatch(name):
+        raise InvalidTopicName(
+            f"a topic's name has only letters, digits, '.', '_' and '-', not {name!r}"
+        )
+
+
+def collision_key(name: str) -> str:
+    """What two names share when metrics cannot tell them apart: '.' and '_' count as the same."""
+    return name.replace(".", "_")
+
+
+def collides(one: str, other: str) -> bool:
+    """Whether two different topics of these names must not exist side by side."""
+    return one != other and collision_key(one) == collision_key(other)
+
+
+def fresh_topic_id(dice: Dice) -> TopicId:
+    """Throw a new id: not a reserved one, and not one whose text looks like an option."""
+    while True:
+        topic_id = TopicId(dice.token(16))
+        if topic_id not in _RESERVED_IDS and not topic_id_text(topic_id).startswith("-"):
+            return topic_id
+
+
+def topic_id_text(topic_id: TopicId) -> str:
+    """Write an id the way Kafka's tools print it: 22 characters."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode("ascii")
+
+
+def topic_id_from_text(text: str) -> TopicId:
+    """Read what `topic_id_text` writes; ValueError for anything else."""
+    try:
+        raw = base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)
+    except (UnicodeEncodeError, binascii.Error) as bad:
+        raise ValueError(f"not a topic id: {text!r}") from bad
+    return _whole(raw, text)
+
+
+def topic_id_from_hex(text: str) -> TopicId:
+    """Read the form descriptors hold; ValueError for anything else."""
+    return _whole(bytes.fromhex(text), text)
+
+
+def _whole(raw: bytes, text: str) -> TopicId:
+    topic_id = TopicId(raw)
+    if len(raw) != 16 or text not in {topic_id_text(topic_id), raw.hex()}:
+        raise ValueError(f"not a topic id: {text!r}")
+    return topic_id

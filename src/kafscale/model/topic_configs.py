@@ -1,0 +1,189 @@
+"""The topic settings that exist: every one Apache Kafka 4 knows, and our own.
+
+Here: name, type, default, legal values, and whether it changes anything here.
+Next door: checking and reading them (topics.py).
+
+Settings about local disks and replication have no meaning on a bucket. They are accepted, shown
+and inert, so that tools which set them go on working; `honoured` says which is which.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class ConfigType(Enum):
+    """Types by the number the Kafka protocol gives them."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One setting."""
+
+    name: str
+    type: ConfigType
+    default: str
+    expected: str  # in words, after "expected"
+    is_legal: Callable[[str], bool]
+    honoured: bool
+    doc: str
+
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_RELEASE: Final = re.compile(r"([0-9]+)\.([0-9]+)(?:\.[0-9]+){0,2}(?:-IV[0-9]+)?")
+_REPLICAS: Final = re.compile(r"\*|[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*")
+
+
+def _text(
+    name: str, default: str, doc: str, *, one_of: tuple[str, ...], honoured: bool = False
+) -> TopicConfig:
+    expected = "one of " + ", ".join(one_of)
+    return TopicConfig(
+        name, ConfigType.STRING, default, expected, one_of.__contains__, honoured, doc
+    )
+
+
+def _flag(name: str, doc: str, *, honoured: bool = False) -> TopicConfig:
+    words = ("true", "false")
+
+    def is_legal(value: str) -> bool:
+        return value.strip().lower() in words
+
+    return TopicConfig(name, ConfigType.BOOLEAN, "false", "true or false", is_legal, honoured, doc)
+
+
+def _int(
+    name: str, default: int, doc: str, *, low: int, high: int = INT_MAX, honoured: bool = False
+) -> TopicConfig:
+    return _whole(ConfigType.INT, name, default, doc, low, high, honoured)
+
+
+def _long(name: str, default: int, doc: str, *, low: int, honoured: bool = False) -> TopicConfig:
+    return _whole(ConfigType.LONG, name, default, doc, low, LONG_MAX, honoured)
+
+
+def _whole(
+    kind: ConfigType, name: str, default: int, doc: str, low: int, high: int, honoured: bool
+) -> TopicConfig:
+    def is_legal(value: str) -> bool:
+        return bool(_INTEGER.fullmatch(value.strip())) and low <= int(value) <= high
+
+    expected = f"an integer from {low} to {high}"
+    return TopicConfig(name, kind, str(default), expected, is_legal, honoured, doc)
+
+
+def _list(
+    name: str, default: str, expected: str, is_legal: Callable[[str], bool], doc: str
+) -> TopicConfig:
+    honoured = name == "cleanup.policy"
+    return TopicConfig(name, ConfigType.LIST, default, expected, is_legal, honoured, doc)
+
+
+def _is_policy(value: str) -> bool:
+    parts = [part.strip() for part in value.split(",")]
+    return len(set(parts)) == len(parts) and set(parts) <= {"delete", "compact"}
+
+
+def _is_replicas(value: str) -> bool:
+    return not value or _REPLICAS.fullmatch(value) is not None
+
+
+def _is_ratio(value: str) -> bool:
+    return re.fullmatch(r"0(\.[0-9]+)?|1(\.0+)?|\.[0-9]+", value.strip()) is not None
+
+
+def magic_of(format_version: str) -> int | None:
+    """The newest message format a `message.format.version` allows; None if it is no version.
+
+    Releases before 0.10 know format 0, 0.10 knows 1, everything since 0.11 knows 2. The number
+    of the format itself is understood as well.
+    """
+    if format_version in {"0", "1", "2"}:
+        return int(format_version)
+    release = _RELEASE.fullmatch(format_version)
+    if release is None:
+        return None
+    number = (int(release[1]), int(release[2]))
+    if number < (0, 8):
+        return None
+    return 0 if number < (0, 10) else 1 if number < (0, 11) else 2
+
+
+_REPLICA_LIST: Final = "nothing, * or partition:broker pairs such as 0:1,1:2"
+
+TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
+    config.name: config
+    for config in (
+        # What we honour.
+        _list("cleanup.policy", "delete", "delete, compact or both", _is_policy,
+              "delete: old records go; compact: the newest record of each key stays."),
+        _text("compression.type", "producer",
+              "producer: batches are kept as they came; else they are stored in this codec.",
+              one_of=("producer", "uncompressed", "none", "gzip", "snappy", "lz4", "zstd"),
+              honoured=True),
+        _int("index.interval.bytes", 4096, "Bytes between two entries of a segment's index.",
+             low=0, honoured=True),
+        _text("kafscale.acks1", "durable",
+              "What acks=1 waits for: the object, or the broker's memory.",
+              one_of=("durable", "buffered"), honoured=True),
+        _flag("kafscale.fetch.buffered",
+              "Let consumers see records before they are committed.", honoured=True),
+        _int("max.message.bytes", 1048588, "Largest batch, as it arrives.", low=0, honoured=True),
+        TopicConfig("message.format.version", ConfigType.STRING, "3.0-IV1",
+                    "a release such as 0.10.2, or a format: 0, 1, 2",
+                    lambda value: magic_of(value) is not None, True,
+                    "Newest format that old consumers are handed; the log always holds format 2."),
+        _long("message.timestamp.after.max.ms", 3600000,
+              "How far ahead of the broker's clock a record may be.", low=0, honoured=True),
+        _long("message.timestamp.before.max.ms", LONG_MAX,
+              "How far behind the broker's clock a record may be.", low=0, honoured=True),
+        _text("message.timestamp.type", "CreateTime",
+              "Whose clock stamps records: the producer's or the broker's.",
+              one_of=("CreateTime", "LogAppendTime"), honoured=True),
+        _long("retention.bytes", -1, "Size of a partition beyond which old records go.",
+              low=-1, honoured=True),
+        _long("retention.ms", 604800000, "Age at which records go.", low=-1, honoured=True),
+        _int("segment.bytes", 104857600, "Size that small objects are rolled up to.",
+             low=14, honoured=True),
+        # What Kafka knows and a bucket has no use for.
+        _int("compression.gzip.level", -1, "Inert: codecs use their usual level.", low=-1, high=9),
+        _int("compression.lz4.level", 9, "Inert: codecs use their usual level.", low=1, high=17),
+        _int("compression.zstd.level", 3, "Inert: codecs use their usual level.",
+             low=-131072, high=22),
+        _long("delete.retention.ms", 86400000, "Inert until key compaction runs.", low=0),
+        _long("file.delete.delay.ms", 60000, "Inert: see the broker's grace period.", low=0),
+        _long("flush.messages", LONG_MAX, "Inert: see the broker's flush settings.", low=1),
+        _long("flush.ms", LONG_MAX, "Inert: see the broker's flush settings.", low=0),
+        _list("follower.replication.throttled.replicas", "", _REPLICA_LIST, _is_replicas,
+              "Inert: the bucket replicates."),
+        _list("leader.replication.throttled.replicas", "", _REPLICA_LIST, _is_replicas,
+              "Inert: the bucket replicates."),
+        _long("local.retention.bytes", -2, "Inert: there is no local tier.", low=-2),
+        _long("local.retention.ms", -2, "Inert: there is no local tier.", low=-2),
+        _long("max.compaction.lag.ms", LONG_MAX, "Inert until key compaction runs.", low=1),
+        TopicConfig("min.cleanable.dirty.ratio", ConfigType.DOUBLE, "0.5", "a number from 0 to 1",
+                    _is_ratio, False, "Inert until key compaction runs."),
+        _long("min.compaction.lag.ms", 0, "Inert until key compaction runs.", low=0),
+        _int("min.insync.replicas", 1, "Inert: the bucket replicates.", low=1),
+        _flag("preallocate", "Inert: objects are written whole."),
+        _flag("remote.log.copy.disable", "Inert: every record is in the bucket."),
+        _flag("remote.log.delete.on.disable", "Inert: every record is in the bucket."),
+        _flag("remote.storage.enable", "Inert: every record is in the bucket."),
+        _int("segment.index.bytes", 10485760, "Inert: indexes are as large as they need be.",
+             low=4),
+        _long("segment.jitter.ms", 0, "Inert: segments do not roll by time.", low=0),
+        _long("segment.ms", 604800000, "Inert: segments do not roll by time.", low=1),
+        _flag("unclean.leader.election.enable", "Inert: there are no replicas to elect."),
+    )
+}  # fmt: skip

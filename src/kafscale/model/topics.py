@@ -1,0 +1,128 @@
+"""What a topic is: its descriptor in the bucket and its settings, read and typed.
+
+Here: plain frozen data, its JSON, and the check of settings.
+Next door: the table of settings (topic_configs.py), names and ids (names.py).
+Never here: creating or finding topics (engine).
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from kafscale.model.errors import CorruptObject, InvalidTopicConfig
+from kafscale.model.topic_configs import TOPIC_CONFIGS, TopicConfig, magic_of
+
+
+class TopicDescriptor(msgspec.Struct, frozen=True, kw_only=True):
+    """What the bucket says about a topic, so that nothing but the bucket is needed to read it.
+
+    Unknown fields are passed over when reading: a newer version may have written more.
+    """
+
+    name: str
+    topic_id: str  # 32 hex digits
+    incarnation: int  # 1 for the first topic of this name, rising
+    folder: str  # prefix of its objects, without a slash at the end
+    partitions: int
+    logs: int
+    layout: Literal["ordinary"] = "ordinary"
+    configs: dict[str, str] = {}
+    created_at: str  # ISO 8601, UTC
+    deleted: bool = False
+
+    def encode(self) -> bytes:
+        """Write JSON that people can read too."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    @staticmethod
+    def decode(raw: bytes | memoryview) -> "TopicDescriptor":
+        """Read what `encode` wrote, or raise CorruptObject."""
+        try:
+            return _DECODER.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as bad:
+            raise CorruptObject(f"not a topic descriptor: {bad}") from bad
+
+
+_DECODER: Final = msgspec.json.Decoder(TopicDescriptor)
+
+
+class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What the broker's configuration says for topics that say nothing themselves."""
+
+    retention_ms: int = 604800000
+    retention_bytes: int = -1
+    segment_bytes: int = 104857600
+    max_message_bytes: int = 1048588
+    index_interval_bytes: int = 4096
+    compression_type: str = "producer"
+    acks1: str = "durable"
+
+    def configs(self) -> dict[str, str]:
+        """Give the value of every setting of a topic that has none of its own."""
+        return {name: config.default for name, config in TOPIC_CONFIGS.items()} | {
+            "retention.ms": str(self.retention_ms),
+            "retention.bytes": str(self.retention_bytes),
+            "segment.bytes": str(self.segment_bytes),
+            "max.message.bytes": str(self.max_message_bytes),
+            "index.interval.bytes": str(self.index_interval_bytes),
+            "compression.type": self.compression_type,
+            "kafscale.acks1": self.acks1,
+        }
+
+
+class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that change what happens, parsed."""
+
+    retention_ms: int  # -1: forever
+    retention_bytes: int  # -1: no limit
+    segment_bytes: int
+    index_interval_bytes: int
+    max_message_bytes: int
+    compression: str | None  # None: as the producer sent it; "none", "gzip", "snappy", ...
+    compacted: bool  # the newest record of each key stays
+    deletes: bool  # retention applies
+    log_append_time: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    max_magic: int  # newest message format handed to consumers of old
+    fetch_buffered: bool
+    acks1_buffered: bool
+
+    @staticmethod
+    def of(configs: Mapping[str, str], defaults: TopicDefaults) -> "TopicSettings":
+        """Read checked settings, with the broker's for those that are missing."""
+        value = defaults.configs() | {name: raw.strip() for name, raw in configs.items()}
+        policy = {part.strip() for part in value["cleanup.policy"].split(",")}
+        codec = value["compression.type"]
+        return TopicSettings(
+            retention_ms=int(value["retention.ms"]),
+            retention_bytes=int(value["retention.bytes"]),
+            segment_bytes=int(value["segment.bytes"]),
+            index_interval_bytes=int(value["index.interval.bytes"]),
+            max_message_bytes=int(value["max.message.bytes"]),
+            compression={"producer": None, "uncompressed": "none"}.get(codec, codec),
+            compacted="compact" in policy,
+            deletes="delete" in policy,
+            log_append_time=value["message.timestamp.type"] == "LogAppendTime",
+            timestamp_before_max_ms=int(value["message.timestamp.before.max.ms"]),
+            timestamp_after_max_ms=int(value["message.timestamp.after.max.ms"]),
+            max_magic=magic_of(value["message.format.version"]) or 0,
+            fetch_buffered=value["kafscale.fetch.buffered"].lower() == "true",
+            acks1_buffered=value["kafscale.acks1"] == "buffered",
+        )
+
+
+def validate_configs(configs: Mapping[str, str | None]) -> None:
+    """Raise InvalidTopicConfig at the first setting nobody knows or value it cannot have."""
+    for name, value in configs.items():
+        config = TOPIC_CONFIGS.get(name)
+        if config is None:
+            raise InvalidTopicConfig(f"{name}: no topic setting has this name")
+        _check(config, value)
+
+
+def _check(config: TopicConfig, value: str | None) -> None:
+    if value is None or not config.is_legal(value):
+        found = "nothing" if value is None else repr(value)
+        raise InvalidTopicConfig(f"{config.name}: expected {config.expected}, found {found}")
