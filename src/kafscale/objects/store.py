@@ -41,9 +41,7 @@ class ObjectStore(Protocol):
         """
         ...
 
-    async def find(
-        self, folder: str, after: str = "", before: str = ""
-    ) -> list[StoredObject]:
+    async def find(self, folder: str, after: str = "", before: str = "") -> list[StoredObject]:
         """List all objects below `folder` (whole path segments) in key order.
 
         Only keys > `after` and, where given, < `before`: both are whole keys.

