@@ -1,0 +1,71 @@
+"""Frames: a length, a header, a message.
+
+Here: taking the frame of a request apart, putting the frame of a response together, and the same
+two for a client. A frame to be read comes without its length, which the caller has used to cut
+it out of the stream; a frame to be sent has it in front.
+Next door: headers (header.py), messages (codec.py).
+Never here: sockets; how large a frame may be.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from kafscale.wire.buffer import Buffer, MalformedMessage
+from kafscale.wire.kafka import codec, header
+from kafscale.wire.kafka.catalog import BY_KEY
+from kafscale.wire.kafka.header import Request
+from kafscale.wire.kafka.schema import M, Message
+
+_LENGTH: Final = struct.Struct(">i")
+_ROOM_FOR_LENGTH: Final = bytes(_LENGTH.size)
+
+
+def read_request(frame: memoryview) -> Request:
+    """Who asks for what; the body stays closed. Unknown APIs and versions are no error here."""
+    return header.read_request_header(frame)
+
+
+def read_body(request: Request, frame: memoryview) -> Message:
+    """Open the body of a request whose API and version are in the catalog."""
+    kind = BY_KEY[request.api_key].request
+    return codec.decode(kind, frame, request.version, request.body_start)[0]
+
+
+def response_frame(correlation_id: int, message: Message, version: int) -> list[Buffer]:
+    """A response, ready to be sent."""
+    return _framed(header.response_header(message, version, correlation_id), message, version)
+
+
+def request_frame(
+    correlation_id: int, message: Message, version: int, client_id: str | None
+) -> list[Buffer]:
+    """A request, ready to be sent by a client."""
+    start = header.request_header(message, version, correlation_id, client_id)
+    return _framed(start, message, version)
+
+
+def read_response(frame: memoryview, kind: type[M], version: int) -> tuple[int, M]:
+    """The correlation id of a response and its message."""
+    correlation_id, at = header.read_response_header(kind, version, frame)
+    return correlation_id, codec.decode(kind, frame, version, at)[0]
+
+
+def _framed(start: bytes, message: Message, version: int) -> list[Buffer]:
+    first = bytearray(_ROOM_FOR_LENGTH)
+    first += start
+    buffers = codec.encode(message, version, first)
+    _LENGTH.pack_into(first, 0, sum(map(len, buffers)) - _LENGTH.size)
+    return buffers
+
+
+__all__ = [
+    "MalformedMessage",
+    "Request",
+    "read_body",
+    "read_request",
+    "read_response",
+    "request_frame",
+    "response_frame",
+]

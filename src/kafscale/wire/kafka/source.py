@@ -1,0 +1,56 @@
+"""A sheet of Python being written: lines, indentation, fresh names, constants.
+
+Here: what both emitters share.
+Next door: what they write (emit_decode.py, emit_encode.py).
+Never here: the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Source:
+    """Collects the text of one function and the objects its text refers to."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {}
+        self._lines: list[str] = []
+        self._depth = 0
+        self._used = 0
+
+    def line(self, text: str) -> None:
+        self._lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def block(self, opening: str) -> Iterator[None]:
+        self.line(opening)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def fresh(self, hint: str) -> str:
+        """A name nobody else on this sheet uses."""
+        self._used += 1
+        return f"{hint}_{self._used}"
+
+    def constant(self, hint: str, value: object) -> str:
+        """Make an object known to the text under a fresh name."""
+        name = self.fresh(hint)
+        self.names[name] = value
+        return name
+
+    def helper(self, function: Callable[..., object], name: str) -> str:
+        """Make a function known under its own name."""
+        self.names[name] = function
+        return name
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Compile the sheet and hand out the function it defines."""
+        exec(compile(self.text(), f"<{name}>", "exec"), self.names)
+        return self.names[name]  # type: ignore[no-any-return]
