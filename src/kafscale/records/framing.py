@@ -1,62 +1,129 @@
-"""The inner order of a batch's records, checked without making objects.
+"""The order inside a batch's records: the rule, one record at a time, without making objects.
 
 A record is: length, attributes (1 byte, ignored), timestamp delta, offset delta, key length, key,
 value length, value, header count, and per header: name length, name, value length, value. All
 numbers are zigzag varints. A length of -1 means null.
-Next door: opening records for use (record.py), the rules about whole batches (validation.py).
+Next door: the same rule at speed (strides.py), opening records for use (record.py).
+Never here: whole batches and their headers (validation.py).
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafscale.model.errors import InvalidRecord
-from kafscale.records import varint
 
-MIN_RECORD_SIZE: Final = 7  # every field at one byte
+MIN_RECORD_SIZE: Final = 7  # every number at one byte, nothing else
 
 
-def check_records(data: bytes, at: int, count: int, require_key: bool) -> None:
-    """Check that exactly `count` sound records, numbered from 0, fill `data` from `at` on."""
-    check_one_by_one(data, at, count, require_key)
+class Outline(NamedTuple):
+    """Where a sound record keeps the bytes that decide its form."""
+
+    end: int
+    lengths: list[int]  # every byte of every length and count: equal bytes, equal form
+    time_at: int
+    delta_at: int
+    delta_end: int
 
 
 def check_one_by_one(data: bytes, at: int, count: int, require_key: bool) -> None:
-    """The plain meaning of `check_records`."""
+    """Check that exactly `count` sound records, numbered from 0, fill `data` from `at` on."""
     for index in range(count):
-        at = check_record(data, at, index, require_key)
+        at = check_record(data, at, index, require_key).end
+    check_end(data, at, count)
+
+
+def check_end(data: bytes, at: int, count: int) -> None:
+    """Refuse what follows the last record."""
     if at != len(data):
         raise InvalidRecord(f"{len(data) - at} bytes follow the last of {count} records")
 
 
-def check_record(data: bytes, at: int, index: int, require_key: bool) -> int:
-    """Check the record at `at`, which must be number `index`; the place after it."""
-    length, at = varint.read(data, at, len(data))
-    end = at + length
-    if not at < end <= len(data):
-        raise InvalidRecord(f"record {index} claims {length} bytes, {len(data) - at} are left")
-    _, at = varint.read(data, at + 1, end, varint.MAX_LONG_BYTES)
-    delta, at = varint.read(data, at, end)
-    if delta != index:
-        raise InvalidRecord(f"record {index} has offset delta {delta}")
-    key_at, at = _skip_bytes(data, at, end)
-    if require_key and key_at < 0:
-        raise InvalidRecord(f"record {index} has no key, and the topic is compacted by key")
-    _, at = _skip_bytes(data, at, end)
-    count, at = varint.read(data, at, end)
-    if not 0 <= count <= (end - at) // 2:
-        raise InvalidRecord(f"record {index} claims {count} headers")
-    for _ in range(count):
-        length, at = _skip_bytes(data, at, end)
-        if length < 0:
-            raise InvalidRecord(f"record {index} has a header without a name")
-        _, at = _skip_bytes(data, at, end)
+def check_record(data: bytes, at: int, index: int, require_key: bool) -> Outline:
+    """Check the record at `at`, which must be number `index`."""
+    try:
+        return _check_record(data, at, index, require_key)
+    except IndexError:
+        raise InvalidRecord(f"record {index} is cut off") from None
+
+
+def _check_record(data: bytes, at: int, index: int, require_key: bool) -> Outline:
+    """The rule. Numbers of one byte are read in place: calls would cost more than the rest.
+
+    Each number may be read past the record's end, as far as `data` goes; `at` only ever grows, so
+    that comparing it with `end` once more at the end finds every overrun.
+    """
+    lengths = [at]
+    raw = data[at]
+    at += 1
+    if raw > 0x7F:
+        raw, at = _longer(data, at, raw, lengths)
+    end = at + (raw >> 1)
+    if raw & 1 or end > len(data):
+        raise InvalidRecord(f"record {index} claims more than the {len(data) - at} bytes left")
+
+    time_at = at = at + 1
+    while data[at] > 0x7F:
+        at += 1
+    delta_at = at = at + 1
+    if at - time_at > 10:
+        raise InvalidRecord(f"record {index} has a timestamp that does not end")
+
+    raw = data[at]
+    at += 1
+    if raw > 0x7F:
+        raw, at = _longer(data, at, raw, [])
+    if raw != index << 1:
+        raise InvalidRecord(f"record {index} has offset delta {(raw >> 1) ^ -(raw & 1)}")
+    delta_end = at
+
+    for nullable in (not require_key, True):  # key, value
+        lengths.append(at)
+        raw = data[at]
+        at += 1
+        if raw > 0x7F:
+            raw, at = _longer(data, at, raw, lengths)
+        if not raw & 1:
+            at += raw >> 1
+        elif raw > 1 or not nullable:
+            raise InvalidRecord(f"record {index} lacks a key, or has a negative length")
+
+    at = check_headers(data, at, end, lengths)
     if at != end:
-        raise InvalidRecord(f"record {index} has {end - at} bytes too many")
+        raise InvalidRecord(f"record {index} ends at byte {at}, by its length at {end}")
+    return Outline(end, lengths, time_at, delta_at, delta_end)
+
+
+def check_headers(data: bytes, at: int, end: int, lengths: list[int]) -> int:
+    """Step over the headers, each a name and a nullable value; the place after them."""
+    lengths.append(at)
+    raw_count = data[at]
+    at += 1
+    if not raw_count:
+        return at
+    if raw_count > 0x7F:
+        raw_count, at = _longer(data, at, raw_count, lengths)
+    if raw_count & 1 or raw_count > end - at:
+        raise InvalidRecord(f"header count {(raw_count >> 1) ^ -(raw_count & 1)}")
+    for field in range(raw_count):
+        lengths.append(at)
+        raw = data[at]
+        at += 1
+        if raw > 0x7F:
+            raw, at = _longer(data, at, raw, lengths)
+        if not raw & 1:
+            at += raw >> 1
+        elif raw > 1 or not field & 1:
+            raise InvalidRecord("a header lacks a name, or has a negative length")
     return at
 
 
-def _skip_bytes(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Step over nullable bytes: their length and the place after them."""
-    length, at = varint.read(data, at, end)
-    if length < -1 or at + length > end:
-        raise InvalidRecord(f"{length} bytes claimed at byte {at}, {end - at} are left")
-    return length, at + max(length, 0)
+def _longer(data: bytes, at: int, raw: int, places: list[int]) -> tuple[int, int]:
+    """The rest of a number of two to five bytes, still zigzag; the places of those bytes."""
+    raw &= 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = data[at]
+        places.append(at)
+        at += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return raw, at
+    raise InvalidRecord(f"the number before byte {at} does not end")

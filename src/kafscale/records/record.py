@@ -144,10 +144,15 @@ def _decode(data: bytes, at: int, header: BatchHeader) -> tuple[Record, int]:
         headers.append((name.decode(errors=_NAME_ERRORS), header_value))
     if at != end:
         raise InvalidRecord(f"a record has {end - at} bytes too many")
-    time_ms = (
-        header.max_timestamp_ms if header.log_append_time else header.base_timestamp_ms + time_delta
-    )
+    time_ms = _int64(header.base_timestamp_ms + time_delta)
+    if header.log_append_time:
+        time_ms = header.max_timestamp_ms
     return Record(header.base_offset + offset_delta, time_ms, key, value, tuple(headers)), end
+
+
+def _int64(number: int) -> int:
+    """A producer's sum may leave 64 bits; what we hand on must fit them, so it wraps as in Java."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _decode_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:

@@ -2,7 +2,7 @@
 
 Here: every rule about a batch, each with its own error; nothing is allocated on the word of a
 length or a count.
-Next door: the order inside the records (framing.py).
+Next door: the order inside the records (framing.py, at speed strides.py).
 Never here: sequences of idempotent producers (they need the log), acks and topics.
 """
 
@@ -12,6 +12,7 @@ from typing import Final
 from crc32c import crc32c
 
 from kafscale.model.errors import (
+    BadBatch,
     BatchTooLarge,
     CorruptBatch,
     InvalidRecord,
@@ -19,20 +20,22 @@ from kafscale.model.errors import (
     RecordListTooLarge,
     UnsupportedCompression,
 )
-from kafscale.records import framing
 from kafscale.records.batch import (
     CONTROL,
+    HEADER,
     HEADER_SIZE,
     LENGTH_PREFIX,
     MIN_BATCH_LENGTH,
     SIGNED_FROM,
     BatchHeader,
-    read_header,
 )
 from kafscale.records.compression import Codec, decompress
+from kafscale.records.framing import MIN_RECORD_SIZE
+from kafscale.records.strides import check_records
 
 MAGIC: Final = 2
 MAGIC_AT: Final = 16  # the same place in all three formats
+MIN_MESSAGE_LENGTH: Final = 14  # of the oldest format: nothing can be shorter
 NO_LIMIT: Final = 2**63 - 1
 MAX_PRODUCER_ID: Final = 2**62 - 1
 NO_PRODUCER: Final = -1
@@ -61,41 +64,43 @@ def peek_magic(records: memoryview | None) -> int | None:
 
 def validate(records: memoryview | None, limits: Limits, now_ms: int) -> BatchHeader:
     """Check all of what a producer sent for one partition, and give its header."""
-    header = _check_outside(records, limits)
-    assert records is not None
+    if not records:
+        raise InvalidRecord("no records")
+    if len(records) < HEADER_SIZE:
+        raise _why_no_batch(records)
+    header = BatchHeader._make(HEADER.unpack_from(records))
+    if header.magic != MAGIC or header.batch_length + LENGTH_PREFIX != len(records):
+        raise _why_no_batch(records)
+    if len(records) > limits.max_message_bytes:
+        raise BatchTooLarge(f"{len(records)} bytes; {limits.max_message_bytes} are allowed")
+    if len(records) > limits.max_segment_bytes:
+        raise RecordListTooLarge(f"{len(records)} bytes are more than a segment may hold")
+    if crc32c(records[SIGNED_FROM:]) != header.crc:
+        raise CorruptBatch("the checksum is wrong")
     _check_claims(header)
     _check_times(header, limits, now_ms)
     _check_inside(records, header, limits)
     return header
 
 
-def _check_outside(records: memoryview | None, limits: Limits) -> BatchHeader:
-    """One batch, whole, unharmed, not too large."""
-    if not records:
-        raise InvalidRecord("no records")
+def _why_no_batch(records: memoryview) -> BadBatch:
+    """What is wrong with bytes that are not exactly one batch of magic 2."""
     size = len(records)
-    magic = peek_magic(records)
-    if magic is not None and magic > MAGIC or magic is not None and magic < 0:
-        raise CorruptBatch(f"message format {magic} does not exist")
-    if magic is not None and magic < MAGIC:
-        raise InvalidRecord(f"message format {magic} is not accepted here")
     if size < LENGTH_PREFIX:
-        raise InvalidRecord(f"{size} bytes are no batch")
-    length = int.from_bytes(records[8:12], signed=True)
+        return InvalidRecord(f"{size} bytes are no batch")
+    length = int.from_bytes(records[8:LENGTH_PREFIX], signed=True)
+    if length < MIN_MESSAGE_LENGTH:
+        return CorruptBatch(f"batch length {length}")
+    magic = peek_magic(records)
+    if magic in (0, 1):
+        return InvalidRecord(f"message format {magic} is not accepted here")
+    if magic not in (None, MAGIC):
+        return CorruptBatch(f"message format {magic} does not exist")
     if length < MIN_BATCH_LENGTH:
-        raise CorruptBatch(f"batch length {length}")
+        return CorruptBatch(f"batch length {length}")
     if length + LENGTH_PREFIX > size:
-        raise InvalidRecord(f"the batch claims {length + LENGTH_PREFIX} bytes, {size} came")
-    if length + LENGTH_PREFIX < size:
-        raise InvalidRecord("more than one batch, or bytes after it")
-    if size > limits.max_message_bytes:
-        raise BatchTooLarge(f"a batch of {size} bytes; {limits.max_message_bytes} are allowed")
-    if size > limits.max_segment_bytes:
-        raise RecordListTooLarge(f"a batch of {size} bytes is larger than a segment")
-    header = read_header(records)
-    if crc32c(records[SIGNED_FROM:]) != header.crc:
-        raise CorruptBatch("the checksum is wrong")
-    return header
+        return InvalidRecord(f"the batch claims {length + LENGTH_PREFIX} bytes, {size} came")
+    return InvalidRecord("more than one batch, or bytes after it")
 
 
 def _check_claims(header: BatchHeader) -> None:
@@ -136,6 +141,6 @@ def _check_inside(records: memoryview, header: BatchHeader, limits: Limits) -> N
             raise UnsupportedCompression(f"codec {codec} is not accepted here")
         payload = records[HEADER_SIZE:]
         data, at = bytes(decompress(Codec(codec), payload, limits.max_decompressed_bytes)), 0
-    if header.record_count > (len(data) - at) // framing.MIN_RECORD_SIZE:
+    if header.record_count > (len(data) - at) // MIN_RECORD_SIZE:
         raise InvalidRecord(f"{header.record_count} records cannot be in {len(data) - at} bytes")
-    framing.check_records(data, at, header.record_count, limits.require_key)
+    check_records(data, at, header.record_count, limits.require_key)
