@@ -1,0 +1,106 @@
+"""Names of the objects in a bucket: the one place that knows them.
+
+    {namespace}/{topic}/descriptor-{version:020d}                 what the topic is, newest counts
+    {namespace}/{topic}/{log}/segment-{base:020d}.kfs             a flush, member of the chain
+    {namespace}/{topic}/{log}/segment-{base:020d}.index           its sparse index, a hint
+    {namespace}/{topic}/{log}/segment-{base:020d}-{generation}-{token}.kfs   rewritten history
+    {namespace}/{topic}/{log}/manifest-{generation:020d}          the past, newest counts
+
+A topic created again under a used name lives in `{topic}@{id}`; '@' is in no topic's name.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+_NAME: Final = re.compile(
+    r"(?:segment-(\d{20})(?:-(\d+)-([0-9a-f]{8}))?\.(kfs|index)|(manifest|descriptor)-(\d{20}))"
+)
+
+
+class SegmentName(NamedTuple):
+    """A parsed `segment-…` name; `generation` is None for a flush, the chain's own kind."""
+
+    base: int
+    generation: int | None
+    is_index: bool
+
+
+def topic_folder(namespace: str, topic: str, later_id: str = "") -> str:
+    """Where a topic's logs lie; a later incarnation of a name gets its id in the folder."""
+    return f"{namespace}/{topic}@{later_id}" if later_id else f"{namespace}/{topic}"
+
+
+def descriptor_folder(namespace: str, topic: str) -> str:
+    """Where the descriptors of all incarnations of a name lie."""
+    return f"{namespace}/{topic}"
+
+
+def log_folder(folder: str, log: int) -> str:
+    """Where one log of a topic lies."""
+    return f"{folder}/{log}"
+
+
+def segment(folder: str, base: int) -> str:
+    """Name a flush by its first position."""
+    return f"{folder}/{segment_name(base)}"
+
+
+def segment_name(base: int) -> str:
+    """Like `segment`, without the folder: the form manifests use."""
+    return f"segment-{base:020d}.kfs"
+
+
+def rewritten_name(base: int, generation: int, token: int) -> str:
+    """Name rewritten history; the token makes names unique per attempt, so none is ever reused."""
+    return f"segment-{base:020d}-{generation}-{token:08x}.kfs"
+
+
+def index_of(segment_key: str) -> str:
+    """The index that accompanies a segment."""
+    return segment_key.removesuffix(".kfs") + ".index"
+
+
+def manifest(folder: str, generation: int) -> str:
+    """Name a manifest."""
+    return f"{folder}/manifest-{generation:020d}"
+
+
+def descriptor(folder: str, version: int) -> str:
+    """Name a topic descriptor."""
+    return f"{folder}/descriptor-{version:020d}"
+
+
+# '-' sorts right before '.', so these enclose exactly the names of one kind.
+def manifests_before(folder: str) -> str:
+    """Upper bound of all manifest names in a folder."""
+    return f"{folder}/manifest."
+
+
+def segments_from(folder: str, base: int) -> str:
+    """Lower bound of all segment names at or after a base."""
+    return f"{folder}/segment-{base:020d}"
+
+
+def segments_before(folder: str) -> str:
+    """Upper bound of all segment names in a folder."""
+    return f"{folder}/segment."
+
+
+def descriptors_before(folder: str) -> str:
+    """Upper bound of all descriptor names in a folder."""
+    return f"{folder}/descriptor."
+
+
+def parse_segment(key: str) -> SegmentName | None:
+    """Read a segment or index name; None for anything else."""
+    found = _NAME.fullmatch(key.rpartition("/")[2])
+    if not found or found[1] is None:
+        return None
+    generation = None if found[2] is None else int(found[2])
+    return SegmentName(int(found[1]), generation, found[4] == "index")
+
+
+def parse_generation(key: str) -> int | None:
+    """Read the number off a manifest or descriptor name; None for anything else."""
+    found = _NAME.fullmatch(key.rpartition("/")[2])
+    return int(found[6]) if found and found[6] is not None else None

@@ -1,0 +1,185 @@
+"""A lane: one partition's place in a log.
+
+Here: its offsets, its producers, the map from offsets to segments, and its recent batches
+in memory. Next door: the log that writes it (log.py), reading what has left memory (reader.py).
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from kafscale.log.manifest import Entry, LaneMark
+from kafscale.log.producers import ProducerTable
+from kafscale.log.segment import Span
+
+
+class Chunk:
+    """One lane's batches of one committed flush, still in memory."""
+
+    __slots__ = ("batches", "first", "firsts", "last", "size")
+
+    def __init__(self, first: int, last: int, firsts: list[int], batches: list[memoryview]):
+        """Hold `batches`, whose first offsets are `firsts`."""
+        self.first = first
+        self.last = last
+        self.firsts = firsts
+        self.batches = batches
+        self.size = sum(map(len, batches))
+
+    def leave_memory(self) -> None:
+        """Let go of the bytes; the object in the bucket still has them."""
+        self.batches = []
+        self.firsts = []
+
+
+class Lane:
+    """Live state of one lane. Only its log changes it."""
+
+    __slots__ = (
+        "chunk_firsts",
+        "chunks",
+        "end",
+        "epochs",
+        "high",
+        "number",
+        "producers",
+        "span_lasts",
+        "spans",
+        "start",
+        "watchers",
+    )
+
+    def __init__(self, number: int) -> None:
+        """Begin empty."""
+        self.number = number
+        self.watchers: set[Callable[[], None]] = set()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything but who is watching."""
+        self.start = 0  # first offset that may be read
+        self.high = 0  # high watermark: the offset after the last committed record
+        self.end = 0  # the offset the next batch will get
+        self.producers = ProducerTable()
+        self.epochs: list[tuple[int, int]] = []  # (leader epoch, first offset written under it)
+        self.spans: list[tuple[Span, Entry]] = []
+        self.span_lasts: list[int] = []
+        self.chunks: list[Chunk] = []
+        self.chunk_firsts: list[int] = []
+
+    def mark(self) -> LaneMark:
+        """Describe the lane as of its last committed record."""
+        return LaneMark(
+            self.start, self.high, list(self.epochs), self.producers.snapshot(self.high)
+        )
+
+    def restore(self, mark: LaneMark) -> None:
+        """Take up where a manifest ends."""
+        self.start = mark.start
+        self.high = self.end = mark.next
+        self.epochs = list(mark.epochs)
+        self.producers.restore(mark.producers)
+
+    def note_epoch(self, epoch: int, first: int) -> None:
+        """Extend the epoch history if `epoch` is new."""
+        if not self.epochs or epoch > self.epochs[-1][0]:
+            self.epochs.append((epoch, first))
+
+    def add_span(self, span: Span, entry: Entry) -> None:
+        """Make a further segment findable."""
+        self.spans.append((span, entry))
+        self.span_lasts.append(span.last)
+
+    def cut_spans(self, from_base: int) -> None:
+        """Forget the segments that begin at or after a position."""
+        while self.spans and self.spans[-1][1].base >= from_base:
+            self.spans.pop()
+            self.span_lasts.pop()
+
+    def spans_at(self, offset: int) -> Iterable[tuple[Span, Entry]]:
+        """Segments from the one that holds `offset` (or the next record after it) on."""
+        at = bisect_left(self.span_lasts, offset)
+        while at < len(self.spans):
+            yield self.spans[at]
+            at += 1
+
+    def forget_spans_before(self, start: int) -> None:
+        """Let go of segments that lie wholly below the log start."""
+        keep = bisect_left(self.span_lasts, start)
+        if keep:
+            del self.spans[:keep]
+            del self.span_lasts[:keep]
+
+    def add_chunk(self, chunk: Chunk) -> None:
+        """Keep a committed flush in memory."""
+        self.chunks.append(chunk)
+        self.chunk_firsts.append(chunk.first)
+
+    def drop_oldest_chunk(self) -> None:
+        """Let the oldest flush leave memory."""
+        del self.chunks[0]
+        del self.chunk_firsts[0]
+
+    def read_memory(
+        self, offset: int, max_bytes: int, *, at_least_one: bool
+    ) -> list[memoryview] | None:
+        """Whole batches from the one holding `offset` on; None if that one has left memory."""
+        at = bisect_right(self.chunk_firsts, offset) - 1
+        if at < 0:
+            return None
+        found: list[memoryview] = []
+        room = max_bytes
+        chunk = self.chunks[at]
+        begin = bisect_right(chunk.firsts, offset) - 1
+        while True:
+            for one in chunk.batches[begin:]:
+                room -= len(one)
+                if room < 0 and not (at_least_one and not found):
+                    return found
+                found.append(one)
+            at += 1
+            if at == len(self.chunks) or room <= 0:
+                return found
+            chunk = self.chunks[at]
+            begin = 0
+
+    def wake(self) -> None:
+        """Tell everyone who waits that the high watermark has moved."""
+        for watcher in list(self.watchers):
+            watcher()
+
+
+class TailMemory:
+    """A byte budget shared by all lanes of a broker; the oldest flush leaves first.
+
+    Separate from the cache for old data: whoever reads history cannot push the tail out.
+    """
+
+    def __init__(self, budget_bytes: int) -> None:
+        """Hold at most about `budget_bytes`."""
+        self.budget_bytes = budget_bytes
+        self.used_bytes = 0
+        self._order: deque[tuple[Lane, Chunk]] = deque()
+
+    def keep(self, lane: Lane, chunk: Chunk) -> None:
+        """Add a flush, making room at the other end."""
+        lane.add_chunk(chunk)
+        self._order.append((lane, chunk))
+        self.used_bytes += chunk.size
+        while self.used_bytes > self.budget_bytes and self._order:
+            owner, oldest = self._order.popleft()
+            self.used_bytes -= oldest.size
+            # A re-opened lane has forgotten its chunks already.
+            if owner.chunks and owner.chunks[0] is oldest:
+                owner.drop_oldest_chunk()
+            oldest.leave_memory()
+
+    def release(self, lane: Lane) -> None:
+        """Let go of everything a closing lane holds."""
+        mine = set(map(id, lane.chunks))
+        if not mine:
+            return
+        self.used_bytes -= sum(chunk.size for chunk in lane.chunks)
+        self._order = deque(pair for pair in self._order if id(pair[1]) not in mine)
+        lane.chunks.clear()
+        lane.chunk_firsts.clear()

@@ -1,0 +1,110 @@
+"""Opening a log: newest manifest, then the tail, then a second look.
+
+Here: rule 1 of the log protocol, the same for brokers, jobs and tools. The cost depends on
+the tail, which roll-up keeps short, never on the length of history.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from kafscale.log import commits, keys, segment
+from kafscale.log.manifest import Entry, Manifest, entry_of
+from kafscale.log.segment import ContentId, Segment
+from kafscale.model.clock import Clock
+from kafscale.model.errors import CorruptObject, LogStopped, ObjectMissing
+from kafscale.objects.store import ObjectStore
+
+_READS_AT_ONCE = 32
+
+
+class TailSegment(NamedTuple):
+    """A flush after the manifest's end: what it says, and its bytes."""
+
+    entry: Entry
+    content: Segment
+    data: memoryview
+
+
+class Opened(NamedTuple):
+    """A log as it was when all of this was true at once."""
+
+    manifest: Manifest
+    tail: list[TailSegment]
+    proof_s: float  # clock.elapsed_s() when the proving LIST was issued
+
+
+class _Moved(Exception):
+    """Something changed while we looked: start over."""
+
+
+async def open_log(store: ObjectStore, folder: str, clock: Clock, index_from_bytes: int) -> Opened:
+    """Read the log's truth. Raises LogStopped when its objects contradict each other."""
+    while True:
+        try:
+            return await _attempt(store, folder, clock, index_from_bytes)
+        except (_Moved, ObjectMissing):
+            await asyncio.sleep(0)
+
+
+async def _attempt(store: ObjectStore, folder: str, clock: Clock, index_from_bytes: int) -> Opened:
+    generation = await commits.newest_generation(store, folder)
+    past = await commits.read_generation(store, folder, generation)
+    listed = await store.find(
+        folder,
+        after=keys.segments_from(folder, past.end),
+        before=keys.segments_before(folder),
+    )
+    bases = [
+        name.base
+        for row in listed
+        if (name := keys.parse_segment(row.key)) and name.generation is None and not name.is_index
+    ]
+    bodies = await _read_all(store, [keys.segment(folder, base) for base in bases])
+    found = dict(zip(bases, bodies, strict=True))
+    tail = _walk(folder, past, found, index_from_bytes)
+    proof_s = clock.elapsed_s()
+    if await commits.newest_generation(store, folder, generation) != generation:
+        raise _Moved
+    return Opened(past, tail, proof_s)
+
+
+async def _read_all(store: ObjectStore, names: list[str]) -> list[memoryview]:
+    gate = asyncio.Semaphore(_READS_AT_ONCE)
+
+    async def one(key: str) -> memoryview:
+        async with gate:
+            return await store.read(key)
+
+    return await asyncio.gather(*map(one, names))
+
+
+def _walk(
+    folder: str, past: Manifest, found: dict[int, memoryview], index_from_bytes: int
+) -> list[TailSegment]:
+    """Follow the chain from the manifest's end: each segment begins where the last one ended."""
+    tail = []
+    at = past.end
+    before = ContentId._make(past.end_id)
+    while (data := found.get(at)) is not None:
+        try:
+            content = segment.parse(data)
+        except CorruptObject as problem:
+            raise LogStopped(f"{keys.segment(folder, at)}: {problem}") from problem
+        if content.base != at:
+            raise LogStopped(f"{keys.segment(folder, at)} says it begins at {content.base}")
+        if content.predecessor is not None and content.predecessor != before:
+            raise LogStopped(
+                f"{keys.segment(folder, at)} was not written after the segment that precedes it"
+            )
+        entry = entry_of(
+            keys.segment_name(at),
+            at,
+            content.end,
+            content.content_id,
+            content.spans,
+            has_index=content.content_id.size >= index_from_bytes,
+        )
+        tail.append(TailSegment(entry, content, data))
+        at = content.end
+        before = content.content_id
+    return tail

@@ -1,0 +1,157 @@
+"""What a lane remembers of its idempotent producers.
+
+Here: the five-batch window, the verdict on a new batch, snapshots. Pure; time is an argument.
+Next door: lanes (lane.py) ask before each append; manifests carry snapshots (manifest.py).
+
+The table includes batches that wait for their commit: the next batch of the same producer
+must fit behind them. After a re-opening it is built anew from what really is in the bucket.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kafscale.model.errors import (
+    DuplicateSequence,
+    OutOfOrderSequence,
+    StaleProducerEpoch,
+    UnknownProducer,
+)
+from kafscale.records.batch import BatchHeader
+
+WINDOW: Final = 5
+_SEQUENCES: Final = 1 << 31  # sequence numbers wrap from 2^31 - 1 to 0
+
+
+class BatchMark(NamedTuple):
+    """A batch in the window."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+
+
+class Snapshot(msgspec.Struct, array_like=True, frozen=True):
+    """One producer as a manifest stores it."""
+
+    producer_id: int
+    epoch: int
+    last_ms: int
+    marks: list[BatchMark]
+
+
+@dataclass(slots=True)
+class _Producer:
+    epoch: int
+    last_sequence: int
+    last_ms: int
+    marks: deque[BatchMark] = field(default_factory=deque)
+
+
+def _after(sequence: int) -> int:
+    return (sequence + 1) % _SEQUENCES
+
+
+def _is_behind(sequence: int, last: int) -> bool:
+    """Whether `sequence` is at or before `last` on the circle of sequence numbers."""
+    return (last - sequence) % _SEQUENCES < _SEQUENCES // 2
+
+
+class ProducerTable:
+    """Producer id to its recent batches, for one lane."""
+
+    def __init__(self) -> None:
+        """Begin with no memory."""
+        self._producers: dict[int, _Producer] = {}
+
+    def __len__(self) -> int:
+        """Count the producers remembered."""
+        return len(self._producers)
+
+    def find_duplicate(self, header: BatchHeader) -> int | None:
+        """Judge a batch of an idempotent producer.
+
+        Gives the first offset of the same batch if it was appended before, None if the batch
+        is new and fits; raises BadSequence otherwise.
+        """
+        known = self._producers.get(header.producer_id)
+        first = header.base_sequence
+        if known is None:
+            if first != 0:
+                raise UnknownProducer(
+                    f"producer {header.producer_id} begins at sequence {first}, not at 0"
+                )
+            return None
+        if header.producer_epoch < known.epoch:
+            raise StaleProducerEpoch(
+                f"producer {header.producer_id} has epoch {known.epoch}, "
+                f"the batch {header.producer_epoch}"
+            )
+        if header.producer_epoch > known.epoch:
+            if first != 0:
+                raise OutOfOrderSequence(f"a new epoch begins at sequence 0, not at {first}")
+            return None
+        for mark in known.marks:
+            if mark.first_sequence == first and mark.last_sequence == header.last_sequence:
+                return mark.first_offset
+        if first == _after(known.last_sequence):
+            return None
+        if _is_behind(header.last_sequence, known.last_sequence):
+            raise DuplicateSequence(f"sequence {first} was appended long ago")
+        raise OutOfOrderSequence(
+            f"producer {header.producer_id} should go on with sequence "
+            f"{_after(known.last_sequence)}, the batch begins at {first}"
+        )
+
+    def remember(
+        self, header: BatchHeader, first_offset: int, now_ms: int, committed_to: int
+    ) -> None:
+        """Note a batch that was appended at `first_offset`.
+
+        Marks leave the window only when five committed ones follow: a snapshot, which holds
+        committed batches alone, must know the producer even while five more are waiting.
+        """
+        known = self._producers.get(header.producer_id)
+        if known is None or known.epoch != header.producer_epoch:
+            known = _Producer(header.producer_epoch, -1, now_ms)
+            self._producers[header.producer_id] = known
+        known.last_sequence = header.last_sequence
+        known.last_ms = now_ms
+        marks = known.marks
+        marks.append(BatchMark(header.base_sequence, header.last_sequence, first_offset))
+        while len(marks) > WINDOW and marks[WINDOW].first_offset < committed_to:
+            marks.popleft()
+
+    def expect(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> None:
+        """Make the producer go on with `sequence`, unless the table knows better.
+
+        After a re-opening: batches that waited were refused and will be sent again, but later
+        ones are already on their way and must not be taken before them.
+        """
+        if producer_id not in self._producers:
+            last = (sequence - 1) % _SEQUENCES
+            self._producers[producer_id] = _Producer(epoch, last, now_ms)
+
+    def expire(self, before_ms: int) -> None:
+        """Forget producers silent since before `before_ms`."""
+        silent = [pid for pid, known in self._producers.items() if known.last_ms < before_ms]
+        for pid in silent:
+            del self._producers[pid]
+
+    def snapshot(self, up_to_offset: int) -> list[Snapshot]:
+        """Describe all producers as of the batches below `up_to_offset`."""
+        rows = []
+        for pid, known in self._producers.items():
+            marks = [mark for mark in known.marks if mark.first_offset < up_to_offset]
+            if marks:
+                rows.append(Snapshot(pid, known.epoch, known.last_ms, marks[-WINDOW:]))
+        return rows
+
+    def restore(self, rows: list[Snapshot]) -> None:
+        """Take up where a snapshot ended."""
+        for row in rows:
+            known = _Producer(row.epoch, row.marks[-1][1], row.last_ms)
+            known.marks.extend(row.marks)
+            self._producers[row.producer_id] = known

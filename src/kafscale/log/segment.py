@@ -1,0 +1,289 @@
+"""The segment: one object that holds what one flush (or one rewriting) committed.
+
+Here: building and reading its bytes. Next door: the index (index.py), names (keys.py).
+Never here: storage, clocks, lanes' live state.
+
+A segment of an ordinary topic is header, batches, footer, and nothing else. A segment with
+several lanes (flag bit 0) has its batches sorted by lane and carries a lane table between
+batches and footer, so that nothing needed to find a record lives in a second object.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from kafscale.model.errors import CorruptObject
+from kafscale.records import batch
+
+Buffer = bytes | bytearray | memoryview
+
+MAGIC: Final = 0x4B414653  # "KAFS"
+END_MAGIC: Final = 0x454E4421  # "END!"
+VERSION: Final = 1
+FLAG_LANES: Final = 1
+
+HEADER: Final = struct.Struct(
+    ">"
+    "I"  #  0 magic
+    "H"  #  4 version
+    "H"  #  6 flags            bit 0: a lane table precedes the footer
+    "q"  #  8 base             first position; with one lane, first offset
+    "i"  # 16 record_count
+    "q"  # 20 created_ms
+    "I"  # 28 token            random, part of the content id
+)
+assert HEADER.size == 32
+
+FOOTER: Final = struct.Struct(
+    ">"
+    "I"  #  0 crc              crc32c of all batches
+    "q"  #  4 last             last position; with one lane, last offset
+    "I"  # 12 magic
+)
+assert FOOTER.size == 16
+
+LANE_ENTRY: Final = struct.Struct(
+    ">"
+    "i"  #  0 lane
+    "q"  #  4 first_offset
+    "q"  # 12 last_offset
+    "I"  # 20 start            byte position of the lane's first batch in the object
+    "I"  # 24 length           bytes of the lane's batches
+    "q"  # 28 min_timestamp_ms
+    "q"  # 36 max_timestamp_ms
+    "I"  # 44 record_count
+)
+assert LANE_ENTRY.size == 48
+
+LANE_TAIL: Final = struct.Struct(
+    ">"
+    "I"  #  0 predecessor_token
+    "q"  #  4 predecessor_size   0: the log begins here
+    "I"  # 12 predecessor_crc
+    "I"  # 16 entry_count
+    "I"  # 20 table_crc          crc32c of the entries and the fields above
+)
+assert LANE_TAIL.size == 24
+
+SMALLEST: Final = HEADER.size + FOOTER.size
+
+
+class ContentId(NamedTuple):
+    """Tells whether an object is the one we wrote: equal ids, equal bytes."""
+
+    token: int
+    size: int
+    crc: int
+
+
+NOTHING_BEFORE: Final = ContentId(0, 0, 0)
+
+
+class Span(NamedTuple):
+    """One lane's part of a segment."""
+
+    lane: int
+    first: int
+    last: int
+    start: int
+    length: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    records: int
+
+
+class LaneBatches(NamedTuple):
+    """One lane's stamped batches, ready to be laid into a segment."""
+
+    lane: int
+    first: int
+    last: int
+    records: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    batches: Sequence[Buffer]
+
+
+class Built(NamedTuple):
+    """A segment about to be written: its buffers in order, never joined."""
+
+    body: list[Buffer]
+    base: int
+    end: int
+    records: int
+    content_id: ContentId
+    spans: tuple[Span, ...]
+
+
+class Segment(NamedTuple):
+    """A segment read back and checked."""
+
+    base: int
+    end: int
+    records: int
+    created_ms: int
+    content_id: ContentId
+    spans: tuple[Span, ...]
+    predecessor: ContentId | None  # None where the format has no room for it
+    body_start: int
+    body_end: int
+
+
+def build(
+    base: int,
+    end: int,
+    lanes: Sequence[LaneBatches],
+    *,
+    created_ms: int,
+    token: int,
+    predecessor: ContentId,
+) -> Built:
+    """Lay the lanes' batches, given in lane order, between header and footer.
+
+    `end - base` is the stretch of positions covered; key compaction can leave fewer records.
+    """
+    ordinary = len(lanes) == 1 and lanes[0].lane == 0 and lanes[0].first == base
+    records = sum(lane.records for lane in lanes)
+    header = HEADER.pack(
+        MAGIC, VERSION, 0 if ordinary else FLAG_LANES, base, records, created_ms, token
+    )
+    body: list[Buffer] = [header]
+    spans = []
+    crc = 0
+    at = HEADER.size
+    for lane in lanes:
+        start = at
+        for one in lane.batches:
+            crc = crc32c(one, crc)
+            at += len(one)
+        body.extend(lane.batches)
+        spans.append(
+            Span(
+                lane.lane,
+                lane.first,
+                lane.last,
+                start,
+                at - start,
+                lane.min_timestamp_ms,
+                lane.max_timestamp_ms,
+                lane.records,
+            )
+        )
+    if not ordinary:
+        table = _lane_table(spans, predecessor)
+        body.append(table)
+        at += len(table)
+    body.append(FOOTER.pack(crc, end - 1, END_MAGIC))
+    size = at + FOOTER.size
+    return Built(body, base, end, records, ContentId(token, size, crc), tuple(spans))
+
+
+def _lane_table(spans: Sequence[Span], predecessor: ContentId) -> bytes:
+    table = b"".join(LANE_ENTRY.pack(*span) for span in spans)
+    unsigned = table + LANE_TAIL.pack(*predecessor, len(spans), 0)[:-4]
+    return unsigned + struct.pack(">I", crc32c(unsigned))
+
+
+def parse(data: memoryview) -> Segment:
+    """Read a whole segment, checking everything it says about itself."""
+    if len(data) < SMALLEST:
+        raise CorruptObject(f"a segment has at least {SMALLEST} bytes, this one {len(data)}")
+    magic, version, flags, base, records, created_ms, token = HEADER.unpack_from(data)
+    crc, last, end_magic = FOOTER.unpack_from(data, len(data) - FOOTER.size)
+    if magic != MAGIC or end_magic != END_MAGIC:
+        raise CorruptObject("not a whole segment: its first or last magic number is wrong")
+    if version != VERSION or flags & ~FLAG_LANES:
+        raise CorruptObject(f"segment version {version} with flags {flags:#x} is not known here")
+    body_end = len(data) - FOOTER.size
+    predecessor = None
+    spans: tuple[Span, ...] = ()
+    if flags & FLAG_LANES:
+        spans, predecessor, body_end = _read_lane_table(data, body_end)
+    if crc32c(data[HEADER.size : body_end]) != crc:
+        raise CorruptObject("the checksum over the segment's batches does not match")
+    if not flags & FLAG_LANES:
+        spans = (_sole_span(data, base, last, body_end),)
+    if last < base or sum(span.records for span in spans) != records:
+        raise CorruptObject("the segment's header, footer and batches disagree on its records")
+    content_id = ContentId(token, len(data), crc)
+    return Segment(
+        base,
+        last + 1,
+        records,
+        created_ms,
+        content_id,
+        spans,
+        predecessor,
+        HEADER.size,
+        body_end,
+    )
+
+
+def read_content_id(header: memoryview, footer: memoryview, size: int) -> ContentId:
+    """Identify an object by its first 32 and last 16 bytes alone."""
+    if len(header) < HEADER.size or len(footer) < FOOTER.size:
+        raise CorruptObject("too short to be a segment")
+    return ContentId(HEADER.unpack_from(header)[6], size, FOOTER.unpack_from(footer)[0])
+
+
+def _read_lane_table(data: memoryview, end: int) -> tuple[tuple[Span, ...], ContentId, int]:
+    if end < HEADER.size + LANE_TAIL.size:
+        raise CorruptObject("the segment has no room for the lane table it announces")
+    *before, count, table_crc = LANE_TAIL.unpack_from(data, end - LANE_TAIL.size)
+    start = end - LANE_TAIL.size - count * LANE_ENTRY.size
+    if start < HEADER.size or crc32c(data[start : end - 4]) != table_crc:
+        raise CorruptObject("the lane table's checksum does not match")
+    spans = tuple(
+        Span._make(row) for row in LANE_ENTRY.iter_unpack(data[start : end - LANE_TAIL.size])
+    )
+    if any(span.start + span.length > start for span in spans):
+        raise CorruptObject("the lane table points outside the batches")
+    return spans, ContentId._make(before), start
+
+
+def _sole_span(data: memoryview, base: int, last: int, body_end: int) -> Span:
+    summary = summarize(data, HEADER.size, body_end)
+    if summary.first != base or summary.last != last:
+        raise CorruptObject("the batches do not begin and end where the segment says")
+    return Span(
+        0,
+        base,
+        last,
+        HEADER.size,
+        body_end - HEADER.size,
+        summary.min_timestamp_ms,
+        summary.max_timestamp_ms,
+        summary.records,
+    )
+
+
+class Summary(NamedTuple):
+    """What a run of batches adds up to."""
+
+    first: int
+    last: int
+    records: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+
+
+def summarize(data: memoryview, start: int, end: int) -> Summary:
+    """Add up a run of batches of one lane by their headers."""
+    headers = [header for _, header in batch.walk(data, start, end)]
+    if not headers:
+        raise CorruptObject("a segment holds at least one batch")
+    return summarize_headers(headers)
+
+
+def summarize_headers(headers: Iterable[batch.BatchHeader]) -> Summary:
+    """Like `summarize`, for headers already in hand."""
+    rows = list(headers)
+    return Summary(
+        rows[0].base_offset,
+        rows[-1].last_offset,
+        sum(row.record_count for row in rows),
+        min(row.base_timestamp_ms for row in rows),
+        max(row.max_timestamp_ms for row in rows),
+    )
