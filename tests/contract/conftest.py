@@ -5,12 +5,12 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.support import seaweed
 
 from kafscale.objects.files import FileObjectStore
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.s3 import S3ObjectStore, S3Settings
 from kafscale.objects.store import ObjectStore
+from tests.support import seaweed
 
 _folders = count()
 

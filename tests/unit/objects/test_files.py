@@ -1,0 +1,216 @@
+"""What is special about objects in files."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
+from kafscale.objects.files import INLINE_BYTES, LEFTOVER_AGE_S, FileObjectStore
+
+BIG = b"x" * (INLINE_BYTES + 1)
+
+
+def files_in(root: Path) -> list[str]:
+    found = (path for path in root.rglob("*") if path.is_file() and path.name != "clock")
+    return sorted(str(path.relative_to(root)) for path in found)
+
+
+async def test_an_object_is_a_plain_file_at_its_key(tmp_path: Path) -> None:
+    store = FileObjectStore(tmp_path)
+    await store.put_new("ns/topic/0/segment-00.kfs", [b"one", b"two"])
+    assert (tmp_path / "ns/topic/0/segment-00.kfs").read_bytes() == b"onetwo"
+    assert files_in(tmp_path) == ["ns/topic/0/segment-00.kfs"]
+    await store.aclose()
+
+
+@pytest.mark.parametrize("body", [b"small", BIG])
+async def test_a_full_disk_is_a_refusal_that_names_the_path_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    store = FileObjectStore(tmp_path)
+
+    def full(target: int, buffers: Sequence[memoryview]) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "writev", full)
+    with pytest.raises(StoreRefused, match=r"ns/a.*No space left"):
+        await store.put_new("ns/a", [body])
+    monkeypatch.undo()
+    assert files_in(tmp_path) == []
+    await store.put_new("ns/a", [body])
+    assert bytes(await store.read("ns/a")) == body
+    await store.aclose()
+
+
+async def test_writes_cut_short_by_the_kernel_are_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileObjectStore(tmp_path)
+
+    def seven_bytes(target: int, buffers: Sequence[memoryview]) -> int:
+        return os.write(target, b"".join(buffers)[:7])
+
+    monkeypatch.setattr(os, "writev", seven_bytes)
+    body = [b"0123", b"", b"456789abcdefgh", b"ijklmnop", b""]
+    await store.put_new("ns/a", body)
+    assert bytes(await store.read("ns/a")) == b"".join(body)
+    await store.aclose()
+
+
+async def test_a_folder_that_may_not_be_written_is_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileObjectStore(tmp_path)
+
+    def forbidden(source: str, target: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "link", forbidden)
+    with pytest.raises(StoreRefused, match="ns/a"):
+        await store.put_new("ns/a", [b"x"])
+    await store.aclose()
+
+
+async def test_a_link_that_fails_for_an_unclear_reason_has_an_unknown_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileObjectStore(tmp_path)
+
+    def lost(source: str, target: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "link", lost)
+    with pytest.raises(StoreUnavailable):
+        await store.put_new("ns/a", [b"x"])
+    await store.aclose()
+
+
+def test_a_root_that_is_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreRefused, match="file"):
+        FileObjectStore(tmp_path / "file")
+
+
+async def test_old_leftovers_are_removed_at_open_and_young_ones_stay(tmp_path: Path) -> None:
+    temp = tmp_path / ".tmp"
+    temp.mkdir()
+    for name in ("old", "young"):
+        (temp / name).write_bytes(b"half an obj")
+    long_ago = os.stat(temp / "young").st_mtime - LEFTOVER_AGE_S - 5
+    os.utime(temp / "old", (long_ago, long_ago))
+    store = FileObjectStore(tmp_path)
+    assert files_in(tmp_path) == [".tmp/young"]
+    assert await store.find("") == []
+    await store.aclose()
+
+
+async def test_two_stores_share_one_root(tmp_path: Path) -> None:
+    stores = [FileObjectStore(tmp_path), FileObjectStore(tmp_path)]
+    results = await asyncio.gather(
+        *(store.put_new("ns/a", [BIG]) for store in stores * 4), return_exceptions=True
+    )
+    assert results.count(None) == 1
+    assert all(isinstance(result, ObjectExists) for result in results if result is not None)
+    for store in stores:
+        await store.aclose()
+
+
+async def test_puts_survive_their_folder_being_removed_as_empty(tmp_path: Path) -> None:
+    store = FileObjectStore(tmp_path, fsync=True)  # with fsync all of it runs in threads
+
+    async def come_and_go(number: int) -> None:
+        for _ in range(20):
+            await store.put_new(f"ns/topic/{number % 2}/{number}", [b"x"])
+            await store.delete([f"ns/topic/{number % 2}/{number}"])
+
+    await asyncio.gather(*(come_and_go(number) for number in range(8)))
+    assert not (tmp_path / "ns").exists()
+    await store.aclose()
+
+
+async def test_fsync_reaches_the_file_before_the_link_and_the_folders_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileObjectStore(tmp_path, fsync=True)
+    events: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def noted_fsync(target: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{target}").removeprefix(str(tmp_path))
+        events.append("temp" if name.startswith("/.tmp") else f"folder {name}")
+        fsync(target)
+
+    def noted_link(source: str, target: str) -> None:
+        link(source, target)
+        events.append("link")
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "link", noted_link)
+    await store.put_new("a/b/c", [b"x"])
+    assert events == ["temp", "folder ", "folder /a", "link", "folder /a/b"]
+    await store.aclose()
+
+
+class NotedEntry:
+    """A directory entry that tells whose facts were asked for."""
+
+    def __init__(self, entry: os.DirEntry[str], asked: list[str]) -> None:
+        self._entry = entry
+        self._asked = asked
+        self.name = entry.name
+
+    def is_dir(self, *, follow_symlinks: bool) -> bool:
+        return self._entry.is_dir(follow_symlinks=follow_symlinks)
+
+    def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+        self._asked.append(self.name)
+        return self._entry.stat(follow_symlinks=follow_symlinks)
+
+
+async def test_a_listing_asks_for_the_facts_of_no_file_outside_its_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileObjectStore(tmp_path)
+    for name in ("0", "1", "2", "3", "4", "1x/deep", "4x/deep"):
+        await store.put_new(f"ns/{name}", [b"x"])
+    asked: list[str] = []
+    scanned: list[str] = []
+    scandir = os.scandir
+
+    @contextmanager
+    def noted_scandir(path: str) -> Iterator[Iterator[NotedEntry]]:
+        scanned.append(path.removeprefix(str(tmp_path)))
+        with scandir(path) as entries:
+            yield (NotedEntry(entry, asked) for entry in entries)
+
+    monkeypatch.setattr(os, "scandir", noted_scandir)
+    rows = await store.find("ns", after="ns/2", before="ns/4")
+    assert [row.key for row in rows] == ["ns/3"]
+    assert asked == ["3"]
+    assert scanned == ["/ns/"]
+    await store.aclose()
+
+
+async def test_a_folder_is_not_an_object(tmp_path: Path) -> None:
+    store = FileObjectStore(tmp_path)
+    await store.put_new("a/b/c", [b"x"])
+    with pytest.raises(ObjectExists):
+        await store.put_new("a/b", [b"x"])
+    with pytest.raises(StoreRefused):
+        await store.put_new("a/b/c/d", [b"x"])
+    assert [row.key for row in await store.find("")] == ["a/b/c"]
+    await store.aclose()
+
+
+async def test_objects_are_there_when_the_folder_is_opened_again(tmp_path: Path) -> None:
+    first = FileObjectStore(tmp_path)
+    await first.put_new("ns/a", [BIG])
+    await first.aclose()
+    second = FileObjectStore(tmp_path)
+    assert bytes(await second.read("ns/a")) == BIG
+    await second.aclose()
