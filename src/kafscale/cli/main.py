@@ -1,0 +1,123 @@
+"""The `kafscale` command: find the subcommand, call it, turn what goes wrong into one line.
+
+Here: the list of commands and the only place where exit codes are decided.
+Next door: one module per command, imported only when it is the one that was asked for.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Final, NoReturn, Protocol
+
+from kafscale import __version__
+from kafscale.cli.errors import CommandError, UsageError
+
+COMMANDS: Final[dict[str, str]] = {
+    "serve": "run a broker",
+    "topics": "create, list, describe and delete topics",
+    "produce": "write lines to a topic",
+    "consume": "read a topic",
+    "segments": "look at the objects of a topic in the bucket",
+    "doctor": "check configuration, ports and storage",
+}
+
+
+class Command(Protocol):
+    """What a command's module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare what the command takes."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it and give the exit code."""
+        ...
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, except that a mistake is one line and not a page."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; never raises, save for --help and --version, which exit by themselves."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130  # 128 + SIGINT, as a shell reports it
+    except BrokenPipeError:
+        _let_go_of_stdout()
+        return 141  # 128 + SIGPIPE: whoever reads us has seen enough
+    except Exception as bad:
+        if "--debug" in words:
+            traceback.print_exc()
+        print(f"kafscale: {_one_line(bad)}", file=sys.stderr)
+        return _exit_code(bad)
+    return code
+
+
+def _run(words: list[str]) -> int:
+    chosen = next((word for word in words if word in COMMANDS), None)
+    parser = Parser(prog="kafscale", description="Kafka topics in a bucket.")
+    parser.add_argument("--version", action="version", version=f"kafscale {__version__}")
+    _add_debug(parser)
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    module: Command | None = None
+    for name, summary in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=summary, description=summary.capitalize())
+        _add_debug(subparser)
+        if name == chosen:
+            # The others keep their libraries to themselves: `--help` stays fast.
+            module = importlib.import_module(f"kafscale.cli.{name}")
+            module.add_arguments(subparser)
+    args = parser.parse_args(words)
+    assert module is not None, "argparse requires a command"
+    return module.run(args)
+
+
+def _add_debug(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--debug",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="show where an error came from",
+    )
+
+
+def _exit_code(bad: Exception) -> int:
+    from kafscale.broker.config_values import ConfigError
+
+    if isinstance(bad, CommandError):
+        return bad.exit_code
+    return 2 if isinstance(bad, ConfigError) else 1
+
+
+def _one_line(bad: Exception) -> str:
+    from kafscale.broker.config_values import ConfigError
+    from kafscale.model.errors import KafscaleError
+
+    if isinstance(bad, OSError) and bad.strerror:
+        text = f"{bad.filename}: {bad.strerror}" if bad.filename else bad.strerror
+    elif isinstance(bad, CommandError | ConfigError | KafscaleError):
+        text = str(bad) or type(bad).__name__
+    else:
+        text = f"unexpected {type(bad).__name__}: {bad} (--debug shows where)"
+    return " ".join(text.split())
+
+
+def _let_go_of_stdout() -> None:
+    """Point stdout at nothing, or Python complains about the pipe once more while exiting."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+"""`kafscale serve`: a broker in this process."""
+
+import argparse
+
+from kafscale.cli.settings import add_config_arguments, config_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_config_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until told to stop."""
+    config = config_of(args)  # before the imports: a bad setting is answered at once
+    from kafscale.broker.main import run as run_broker
+
+    return run_broker(config)

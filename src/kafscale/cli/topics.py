@@ -1,0 +1,200 @@
+"""`kafscale topics`: create, list, describe, delete."""
+
+import argparse
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget them
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+    TopicDescription,
+)
+
+from kafscale.cli.errors import UsageError
+from kafscale.cli.kafka import (
+    ANSWER_WITHIN_S,
+    add_client_arguments,
+    admin_client,
+    refusal,
+)
+from kafscale.cli.output import print_columns, print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    create = actions.add_parser("create", help="make new topics")
+    create.add_argument("names", nargs="+", metavar="TOPIC")
+    create.add_argument("-p", "--partitions", type=int, default=-1, metavar="N")
+    create.add_argument(
+        "-c",
+        "--topic-config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the topic, such as retention.ms=60000; may be repeated",
+    )
+    create.add_argument("--if-not-exists", action="store_true", help="an existing topic is fine")
+    listing = actions.add_parser("list", help="show which topics there are")
+    describe = actions.add_parser("describe", help="show partitions, offsets and settings")
+    describe.add_argument("names", nargs="+", metavar="TOPIC")
+    delete = actions.add_parser("delete", help="remove topics and all their records")
+    delete.add_argument("names", nargs="+", metavar="TOPIC")
+    for action in (listing, describe):
+        action.add_argument("--json", action="store_true", help="one line of JSON per topic")
+    for action in (create, listing, describe, delete):
+        add_client_arguments(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it and give the exit code."""
+    match args.action:
+        case "create":
+            _create(args)
+        case "list":
+            _list(args)
+        case "describe":
+            _describe(args)
+        case "delete":
+            _delete(args)
+    return 0
+
+
+def _create(args: argparse.Namespace) -> None:
+    configs = parse_pairs("--topic-config", args.topic_config)
+    if args.partitions != -1 and args.partitions < 1:
+        raise UsageError(f"--partitions: expected 1 or more, found {args.partitions}")
+    wanted = [
+        NewTopic(name, num_partitions=args.partitions, replication_factor=-1, config=configs)
+        for name in dict.fromkeys(args.names)
+    ]
+    admin = admin_client(args)  # a name, or it is gone before it has answered
+    answers = admin.create_topics(wanted, request_timeout=ANSWER_WITHIN_S)
+    tolerated = {KafkaError.TOPIC_ALREADY_EXISTS} if args.if_not_exists else set()
+    for name, answer in answers.items():
+        _wait(name, answer, tolerated)
+
+
+def _delete(args: argparse.Namespace) -> None:
+    names = list(dict.fromkeys(args.names))
+    admin = admin_client(args)
+    answers = admin.delete_topics(names, request_timeout=ANSWER_WITHIN_S)
+    for name, answer in answers.items():
+        _wait(name, answer)
+
+
+def _list(args: argparse.Namespace) -> None:
+    topics = all_topics(admin_client(args))
+    if args.json:
+        for name, count in topics.items():
+            print_json({"name": name, "partitions": count})
+    elif topics:
+        print_columns(("topic", "partitions"), list(topics.items()))
+
+
+def all_topics(admin: AdminClient) -> dict[str, int]:
+    """Ask for every topic and its number of partitions."""
+    try:
+        found = admin.list_topics(timeout=ANSWER_WITHIN_S).topics
+    except KafkaException as bad:
+        raise refusal("", bad) from bad
+    return {name: len(found[name].partitions) for name in sorted(found)}
+
+
+def _describe(args: argparse.Namespace) -> None:
+    admin = admin_client(args)
+    for number, name in enumerate(dict.fromkeys(args.names)):
+        facts = _facts(admin, name)
+        if args.json:
+            print_json(facts)
+            continue
+        if number:
+            print()
+        print(f"topic {facts['name']}  id {facts['id']}")
+        for key, value in facts["configs"].items():
+            print(f"  {key}={value}")
+        headings = ("partition", "leader", "earliest", "latest", "records")
+        print_columns(headings, [[row[key] for key in headings] for row in facts["partitions"]])
+
+
+def _facts(admin: AdminClient, name: str) -> dict[str, Any]:
+    topic = describe_topic(admin, name)
+    numbers = [partition.id for partition in topic.partitions]
+    ranges = offset_ranges(admin, name, numbers)
+    return {
+        "name": name,
+        "id": str(topic.topic_id).replace("+", "-").replace("/", "_"),  # as Kafka's tools do
+        "configs": _own_configs(admin, name),
+        "partitions": [
+            {
+                "partition": partition.id,
+                "leader": partition.leader.id if partition.leader else None,
+                "earliest": ranges[partition.id][0],
+                "latest": ranges[partition.id][1],
+                "records": ranges[partition.id][1] - ranges[partition.id][0],
+            }
+            for partition in topic.partitions
+        ],
+    }
+
+
+def describe_topic(admin: AdminClient, name: str) -> TopicDescription:
+    """Ask for a topic without creating it by asking."""
+    answer = admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_WITHIN_S)
+    topic: TopicDescription = _wait(name, answer[name])
+    return topic
+
+
+def offset_ranges(
+    admin: AdminClient, name: str, partitions: Iterable[int]
+) -> dict[int, tuple[int, int]]:
+    """Ask for the first offset of each partition and the one the next record will get."""
+    bounds: list[dict[int, int]] = []
+    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(name, number): spec for number in partitions}
+        answers = admin.list_offsets(wanted, request_timeout=ANSWER_WITHIN_S)
+        bounds.append(
+            {
+                place.partition: _wait(f"{name}/{place.partition}", answer).offset
+                for place, answer in answers.items()
+            }
+        )
+    return {number: (bounds[0][number], bounds[1][number]) for number in bounds[0]}
+
+
+def _own_configs(admin: AdminClient, name: str) -> Mapping[str, str]:
+    """The settings somebody chose for this very topic."""
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    answers = admin.describe_configs([resource], request_timeout=ANSWER_WITHIN_S)
+    entries = _wait(name, answers[resource])
+    return {
+        key: entry.value
+        for key, entry in sorted(entries.items())
+        if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    }
+
+
+def parse_pairs(option: str, pairs: Iterable[str]) -> dict[str, str]:
+    """Read KEY=VALUE arguments."""
+    parsed: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{option}: expected KEY=VALUE, found {pair!r}")
+        parsed[key] = value
+    return parsed
+
+
+def _wait(subject: str, answer: "Future[Any]", tolerated: Iterable[int] = ()) -> Any:
+    try:
+        return answer.result()
+    except KafkaException as bad:
+        if bad.args[0].code() in tolerated:
+            return None
+        raise refusal(subject, bad) from bad

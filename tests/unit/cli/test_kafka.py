@@ -1,0 +1,47 @@
+"""Finding a broker."""
+
+import argparse
+import socket
+
+import pytest
+
+from kafscale.cli import kafka
+from kafscale.cli.errors import CommandError, UsageError
+
+
+def test_nobody_listening_is_said_at_once() -> None:
+    with socket.socket() as bound:  # bound and not listening: connections are refused
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(CommandError, match=f"no broker at {address}: Connection refused"):
+            kafka.check_somebody_listens(address)
+
+
+def test_one_of_several_addresses_is_enough() -> None:
+    with socket.socket() as bound, socket.create_server(("127.0.0.1", 0)) as server:
+        bound.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in (bound, server)]
+        args = argparse.Namespace(bootstrap=",".join(addresses), properties=["acks=1"])
+        assert kafka.client_settings(args)["acks"] == "1"
+
+
+@pytest.mark.parametrize("address", ["localhost", ":9092", "host:port", "host:0", "host:65536"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="--bootstrap: expected HOST:PORT"):
+        kafka.check_somebody_listens(address)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [({}, "127.0.0.1:9092"), ({"KAFSCALE_BOOTSTRAP": "far:1"}, "far:1")],
+)
+def test_the_address_comes_from_the_option_the_environment_or_a_default(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str
+) -> None:
+    monkeypatch.delenv("KAFSCALE_BOOTSTRAP", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    parser = argparse.ArgumentParser()
+    kafka.add_client_arguments(parser)
+    assert parser.parse_args([]).bootstrap == expected
+    assert parser.parse_args(["-b", "near:2"]).bootstrap == "near:2"

@@ -1,0 +1,43 @@
+"""Columns, sizes, progress."""
+
+import pytest
+
+from kafscale.cli.output import counting, human_bytes, print_columns
+
+
+def test_columns_are_aligned_with_numbers_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:
+    print_columns(("name", "count"), [("a", 5), ("longer", 1000), ("none", None)])
+    assert capsys.readouterr().out == (
+        "name    count\n"
+        "a           5\n"
+        "longer   1000\n"
+        "none        -\n"
+    )  # fmt: skip
+
+
+def test_no_rows_are_headings_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    print_columns(("name", "count"), [])
+    assert capsys.readouterr().out == "name  count\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "0.977 KiB"),
+        (1536, "1.5 KiB"),
+        (100 * 1024**2, "100 MiB"),
+        (1024**3, "1 GiB"),
+        (5000 * 1024**4, "5000 TiB"),
+    ],
+)
+def test_sizes_are_short(size: int, text: str) -> None:
+    assert human_bytes(size) == text
+
+
+def test_progress_is_silent_when_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    with counting("records", None, shown=True) as count:
+        count(10)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "")
