@@ -54,10 +54,11 @@ class MetadataStore(Protocol):
         """Read all keys that begin with `prefix`, in key order."""
         ...
 
-    async def commit(
-        self, writes: Sequence[Put | Remove], guards: Sequence[Compare] = ()
-    ) -> int:
-        """Apply all writes if all guards hold, else raise MetadataConflict. Gives the new version."""
+    async def commit(self, writes: Sequence[Put | Remove], guards: Sequence[Compare] = ()) -> int:
+        """Apply all writes if all guards hold, else raise MetadataConflict.
+
+        Gives the version all written entries now have; a key is written at most once per commit.
+        """
         ...
 
     async def aclose(self) -> None:

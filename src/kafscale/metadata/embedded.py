@@ -1,0 +1,168 @@
+"""Metadata in a SQLite file beside one broker.
+
+Here: the tables, the transaction, and the lock that keeps a second process out.
+Next door: the port (store.py), the key names (keys.py).
+
+Reading takes 4 us and is done where it is asked for, on a connection of its own that sees only
+what was committed. Writing goes through one thread: the file may be synced at any commit.
+"""
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from kafscale.metadata.store import MAX_OPERATIONS, Compare, Entry, Put, Remove
+from kafscale.model.errors import MetadataConflict, MetadataUnavailable
+
+SYNCHRONOUS: Final = ("OFF", "NORMAL", "FULL", "EXTRA")
+_SCHEMA: Final = """
+    PRAGMA journal_mode = WAL;
+    CREATE TABLE IF NOT EXISTS entry (
+        key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    -- One row: the version of the last commit. Removing entries must not let it fall.
+    CREATE TABLE IF NOT EXISTS revision (only INTEGER PRIMARY KEY, version INTEGER NOT NULL);
+    INSERT OR IGNORE INTO revision VALUES (0, 0);
+"""
+_PUT: Final = (
+    "INSERT INTO entry VALUES (?, ?, ?)"
+    " ON CONFLICT (key) DO UPDATE SET value = excluded.value, version = excluded.version"
+)
+_BEYOND: Final = "\U0010ffff"  # sorts after every character a key has
+
+
+class EmbeddedMetadataStore:
+    """One file, one process.
+
+    `synchronous` is SQLite's: NORMAL keeps every commit when the process dies and may lose the
+    last ones when the machine does; FULL keeps them then, too.
+    """
+
+    def __init__(self, path: Path, synchronous: str = "NORMAL") -> None:
+        if synchronous not in SYNCHRONOUS:  # SQLite itself would pass over a misspelt one
+            raise ValueError(f"synchronous is one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
+        self._path = path
+        self._lock = _lock(path)
+        try:
+            self._writer = _connect(path)
+            self._writer.executescript(_SCHEMA)
+            self._writer.execute(f"PRAGMA synchronous = {synchronous}")
+            self._reader = _connect(path)
+            self._reader.execute("PRAGMA query_only = 1")
+        except sqlite3.Error as failed:
+            os.close(self._lock)
+            raise MetadataUnavailable(f"cannot open {path}: {failed}") from failed
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafscale-metadata")
+
+    async def get(self, key: str) -> Entry | None:
+        """Read one key."""
+        rows = self._read("SELECT key, value, version FROM entry WHERE key = ?", key)
+        return rows[0] if rows else None
+
+    async def find(self, prefix: str) -> list[Entry]:
+        """Read a range of keys."""
+        return self._read(
+            "SELECT key, value, version FROM entry WHERE key >= ? AND key < ? ORDER BY key",
+            prefix,
+            prefix + _BEYOND,
+        )
+
+    async def commit(self, writes: Sequence[Put | Remove], guards: Sequence[Compare] = ()) -> int:
+        """Compare and write in one transaction."""
+        _check(writes, guards)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._commit, tuple(writes), tuple(guards))
+
+    async def aclose(self) -> None:
+        """Finish what was begun, close the file, let the next process in."""
+        await asyncio.to_thread(self._thread.shutdown)
+        self._reader.close()
+        self._writer.close()
+        os.close(self._lock)
+
+    def _read(self, query: str, *arguments: str) -> list[Entry]:
+        try:
+            return [Entry(*row) for row in self._reader.execute(query, arguments)]
+        except sqlite3.Error as failed:
+            raise MetadataUnavailable(f"cannot read {self._path}: {failed}") from failed
+
+    def _commit(self, writes: Sequence[Put | Remove], guards: Sequence[Compare]) -> int:
+        database = self._writer
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                self._compare(guards)
+                version = self._write(writes)
+            except BaseException:
+                database.execute("ROLLBACK")
+                raise
+            database.execute("COMMIT")
+        except sqlite3.Error as failed:
+            raise MetadataUnavailable(f"cannot write {self._path}: {failed}") from failed
+        return version
+
+    def _compare(self, guards: Sequence[Compare]) -> None:
+        for guard in guards:
+            row = self._writer.execute(
+                "SELECT version FROM entry WHERE key = ?", (guard.key,)
+            ).fetchone()
+            version = row[0] if row else 0
+            if version != guard.version:
+                raise MetadataConflict(
+                    f"{guard.key} is at version {version}, not at {guard.version}"
+                )
+
+    def _write(self, writes: Sequence[Put | Remove]) -> int:
+        database = self._writer
+        version = int(database.execute("SELECT version FROM revision").fetchone()[0])
+        if not writes:
+            return version
+        version += 1
+        for write in writes:
+            match write:
+                case Put(key, value):
+                    database.execute(_PUT, (key, value, version))
+                case Remove(key):
+                    database.execute("DELETE FROM entry WHERE key = ?", (key,))
+        database.execute("UPDATE revision SET version = ?", (version,))
+        return version
+
+
+def _check(writes: Sequence[Put | Remove], guards: Sequence[Compare]) -> None:
+    """Refuse what etcd would refuse, so that both adapters take the same transactions."""
+    if max(len(writes), len(guards)) > MAX_OPERATIONS:
+        raise ValueError(f"one commit takes at most {MAX_OPERATIONS} writes and as many guards")
+    if len({write.key for write in writes}) < len(writes):
+        raise ValueError("one commit writes a key at most once")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # Transactions are begun and ended by hand; each connection is used by one thread at a time.
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+
+def _lock(path: Path) -> int:
+    """Hold the file for this process. The kernel lets go when the process dies, however it dies."""
+    name = path.with_name(path.name + ".lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as failed:
+        raise MetadataUnavailable(f"cannot open {name}: {failed}") from failed
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, b"%d\n" % os.getpid(), 0)
+    except BlockingIOError:
+        owner = os.pread(handle, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(handle)
+        raise MetadataUnavailable(f"{path} is already in use by process {owner}") from None
+    except OSError as failed:
+        os.close(handle)
+        raise MetadataUnavailable(f"cannot lock {name}: {failed}") from failed
+    return handle

@@ -1,0 +1,155 @@
+"""What the keys of the metadata store are called, and the JSON behind them.
+
+Here: names and values, one key per thing. Free text is percent-encoded, so that a group called
+"a/offsets/b" stays one path segment and cannot reach into another key space.
+Next door: the store itself (store.py). Never here: segment lists, heartbeats.
+
+    /kafscale/cluster
+    /kafscale/marks/{what}                                 numbers given out so far
+    /kafscale/topics/{topic}/config
+    /kafscale/topics/{topic}/partitions/{partition}        for people to look at
+    /kafscale/brokers/{broker_id}
+    /kafscale/assignments/{topic}/{partition}
+    /kafscale/consumers/{group}/metadata
+    /kafscale/consumers/{group}/offsets/{topic}/{partition}
+"""
+
+from typing import Final, TypeVar
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from kafscale.model.errors import CorruptObject
+
+ROOT: Final = "/kafscale"
+CLUSTER: Final = f"{ROOT}/cluster"
+PRODUCER_IDS: Final = f"{ROOT}/marks/producer-ids"
+BROKER_IDS: Final = f"{ROOT}/marks/broker-ids"
+TOPICS: Final = f"{ROOT}/topics/"
+BROKERS: Final = f"{ROOT}/brokers/"
+ASSIGNMENTS: Final = f"{ROOT}/assignments/"
+CONSUMERS: Final = f"{ROOT}/consumers/"
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+def segment(text: str) -> str:
+    """Make one path segment of any text."""
+    return quote(text, safe="", errors="surrogateescape")
+
+
+def text_of(part: str) -> str:
+    """Read what `segment` wrote."""
+    return unquote(part, errors="surrogateescape")
+
+
+def topic(name: str) -> str:
+    """Everything about one topic begins with this."""
+    return f"{TOPICS}{segment(name)}/"
+
+
+def topic_config(name: str) -> str:
+    """Where a topic's settings are."""
+    return f"{topic(name)}config"
+
+
+def topic_named_by(key: str) -> str | None:
+    """The topic whose settings this key holds, None for any other key."""
+    parts = key.removeprefix(TOPICS).split("/")
+    return text_of(parts[0]) if key.startswith(TOPICS) and parts[1:] == ["config"] else None
+
+
+def partition_state(name: str, partition: int) -> str:
+    """Where a partition's last known state is."""
+    return f"{topic(name)}partitions/{partition}"
+
+
+def broker(broker_id: int) -> str:
+    """Where a broker says how to reach it."""
+    return f"{BROKERS}{broker_id}"
+
+
+def assignment(name: str, partition: int) -> str:
+    """Where it says who owns a partition."""
+    return f"{ASSIGNMENTS}{segment(name)}/{partition}"
+
+
+def group(group_id: str) -> str:
+    """Everything about one consumer group begins with this."""
+    return f"{CONSUMERS}{segment(group_id)}/"
+
+
+def group_metadata(group_id: str) -> str:
+    """Where a group's members and generation are."""
+    return f"{group(group_id)}metadata"
+
+
+def group_offsets(group_id: str) -> str:
+    """All committed offsets of a group begin with this."""
+    return f"{group(group_id)}offsets/"
+
+
+def group_offset(group_id: str, name: str, partition: int) -> str:
+    """Where a group's committed offset for one partition is."""
+    return f"{group_offsets(group_id)}{segment(name)}/{partition}"
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """What all brokers share."""
+
+    cluster_id: str
+    created_at: str
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """The first number of a kind that was not given out yet."""
+
+    next: int
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic's settings as the seed of the schema names them, and which incarnation it is."""
+
+    name: str
+    partitions: int
+    replication_factor: int = 1  # durability is the bucket's matter
+    retention_ms: int
+    retention_bytes: int
+    segment_bytes: int
+    created_at: str
+    config: dict[str, str] = {}
+    topic_id: str
+    incarnation: int = 1
+    folder: str
+
+
+class Broker(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach a broker."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+    started_at: str
+    version: str
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """Who owns a partition, since when, for the how manyth time."""
+
+    broker_id: int
+    epoch: int
+    assigned_at: str
+
+
+def encode(value: msgspec.Struct) -> bytes:
+    """Write a value as JSON."""
+    return msgspec.json.encode(value)
+
+
+def decode(kind: type[_T], raw: bytes) -> _T:
+    """Read a value, passing over fields a newer version may have added."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as bad:
+        raise CorruptObject(f"metadata is not a {kind.__name__}: {bad}") from bad

@@ -1,0 +1,215 @@
+"""What every metadata store must do."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafscale.metadata.embedded import EmbeddedMetadataStore
+from kafscale.metadata.store import MAX_OPERATIONS, Compare, MetadataStore, Put, Remove
+from kafscale.model.errors import MetadataConflict
+
+STORES: dict[str, Callable[[Path], MetadataStore]] = {
+    "embedded": lambda folder: EmbeddedMetadataStore(folder / "metadata.sqlite"),
+}
+
+
+@pytest.fixture(params=STORES)
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], MetadataStore]:
+    return lambda: STORES[request.param](tmp_path)
+
+
+@pytest.fixture
+async def store(open_store: Callable[[], MetadataStore]) -> AsyncIterator[MetadataStore]:
+    opened = open_store()
+    yield opened
+    await opened.aclose()
+
+
+async def test_what_was_committed_is_read_back(store: MetadataStore) -> None:
+    version = await store.commit([Put("/a", b"1"), Put("/b", b"")])
+    assert version > 0
+    assert await store.get("/a") == ("/a", b"1", version)
+    assert await store.get("/b") == ("/b", b"", version)
+    assert await store.get("/c") is None
+
+
+async def test_versions_rise_over_the_whole_store(store: MetadataStore) -> None:
+    versions = [
+        await store.commit([Put("/a", b"1")]),
+        await store.commit([Put("/b", b"1")]),
+        await store.commit([Remove("/b")]),
+        await store.commit([Put("/b", b"2")]),
+    ]
+    assert versions == sorted(set(versions))
+    entry = await store.get("/a")
+    assert entry is not None
+    assert entry.version == versions[0]
+
+
+async def test_a_commit_of_nothing_changes_nothing(store: MetadataStore) -> None:
+    version = await store.commit([Put("/a", b"1")])
+    assert await store.commit([], [Compare("/a", version)]) == version
+    with pytest.raises(MetadataConflict):
+        await store.commit([], [Compare("/a", version + 1)])
+
+
+async def test_a_key_that_must_not_exist(store: MetadataStore) -> None:
+    await store.commit([Put("/a", b"1")], [Compare("/a", 0)])
+    with pytest.raises(MetadataConflict, match="/a"):
+        await store.commit([Put("/a", b"2")], [Compare("/a", 0)])
+    await store.commit([Remove("/a")])
+    await store.commit([Put("/a", b"3")], [Compare("/a", 0)])
+
+
+async def test_a_failed_guard_leaves_everything_as_it_was(store: MetadataStore) -> None:
+    version = await store.commit([Put("/a", b"1"), Put("/b", b"1")])
+    with pytest.raises(MetadataConflict):
+        await store.commit(
+            [Put("/a", b"2"), Remove("/b"), Put("/c", b"2")],
+            [Compare("/a", version), Compare("/b", version + 1)],
+        )
+    assert await store.find("/") == [("/a", b"1", version), ("/b", b"1", version)]
+    assert await store.commit([Put("/c", b"3")]) == version + 1
+
+
+async def test_a_version_seen_once_never_comes_back(store: MetadataStore) -> None:
+    seen = await store.commit([Put("/a", b"1")])
+    await store.commit([Remove("/a")])
+    await store.commit([Put("/a", b"1")])
+    with pytest.raises(MetadataConflict):
+        await store.commit([Put("/a", b"2")], [Compare("/a", seen)])
+
+
+async def test_of_many_rivals_exactly_one_wins(store: MetadataStore) -> None:
+    for _ in range(10):
+        entry = await store.get("/a")
+        guard = Compare("/a", entry.version if entry else 0)
+        results = await asyncio.gather(
+            *(store.commit([Put("/a", b"%d" % rival)], [guard]) for rival in range(8)),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(result, int) for result in results) == 1
+        assert sum(isinstance(result, MetadataConflict) for result in results) == 7
+
+
+async def test_find_gives_the_keys_of_a_prefix_in_order(store: MetadataStore) -> None:
+    names = ["/t/b", "/t/a", "/t/a/1", "/t", "/t/", "/u", "/t0", "/s/z", "/t/%F0"]
+    await store.commit([Put(name, name.encode()) for name in names])
+    found = [entry.key for entry in await store.find("/t/")]
+    assert found == sorted(name for name in names if name.startswith("/t/"))
+    assert [entry.key for entry in await store.find("")] == sorted(names)
+    assert await store.find("/x") == []
+
+
+async def test_a_prefix_is_text_not_a_pattern(store: MetadataStore) -> None:
+    await store.commit([Put("/a%b/1", b""), Put("/axb/1", b""), Put("/a_b/1", b"")])
+    assert [entry.key for entry in await store.find("/a%")] == ["/a%b/1"]
+    assert [entry.key for entry in await store.find("/a_")] == ["/a_b/1"]
+
+
+async def test_removing_what_is_not_there_is_no_error(store: MetadataStore) -> None:
+    assert await store.commit([Remove("/a")]) > 0
+
+
+async def test_a_commit_has_a_limit_that_all_stores_share(store: MetadataStore) -> None:
+    await store.commit([Put(f"/{number}", b"") for number in range(MAX_OPERATIONS)])
+    with pytest.raises(ValueError, match="128"):
+        await store.commit([Put(f"/{number}", b"") for number in range(MAX_OPERATIONS + 1)])
+    with pytest.raises(ValueError, match="128"):
+        await store.commit([], [Compare(f"/{number}", 0) for number in range(MAX_OPERATIONS + 1)])
+    with pytest.raises(ValueError, match="once"):
+        await store.commit([Put("/a", b"1"), Remove("/a")])
+
+
+async def test_everything_is_there_after_opening_again(
+    open_store: Callable[[], MetadataStore],
+) -> None:
+    first = open_store()
+    version = await first.commit([Put("/a", b"1")])
+    await first.commit([Put("/b", b"1")])
+    last = await first.commit([Remove("/b")])
+    await first.aclose()
+    second = open_store()
+    assert await second.find("/") == [("/a", b"1", version)]
+    assert await second.commit([Put("/c", b"1")]) > last
+    await second.aclose()
+
+
+OPERATIONS = st.lists(
+    st.lists(
+        st.tuples(st.sampled_from("abcd"), st.none() | st.binary(max_size=3)),
+        max_size=4,
+        unique_by=lambda write: write[0],
+    ),
+    max_size=12,
+)
+
+
+@given(commits=OPERATIONS)
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+async def test_any_row_of_commits_leaves_what_a_dictionary_would(
+    store: MetadataStore, commits: list[list[tuple[str, bytes | None]]]
+) -> None:
+    await store.commit([Remove(key) for key in "abcd"])
+    model: dict[str, tuple[bytes, int]] = {}
+    for writes in commits:
+        version = await store.commit(
+            [Remove(key) if value is None else Put(key, value) for key, value in writes]
+        )
+        for key, value in writes:
+            if value is None:
+                model.pop(key, None)
+            else:
+                model[key] = (value, version)
+    found = [(entry.key, (entry.value, entry.version)) for entry in await store.find("")]
+    assert found == sorted(model.items())
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from kafscale.metadata.embedded import EmbeddedMetadataStore
+from kafscale.metadata.store import Put
+
+async def write_for_ever() -> None:
+    store = EmbeddedMetadataStore(Path(sys.argv[1]))
+    number = 0
+    while True:
+        number += 1
+        await store.commit([Put("/left", b"%d" % number), Put("/right", b"%d" % number)])
+        print(number, flush=True)
+
+asyncio.run(write_for_ever())
+"""
+
+
+async def test_the_embedded_store_keeps_every_acknowledged_commit_when_killed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "metadata.sqlite"
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    acknowledged = 0
+    while acknowledged < 200:
+        acknowledged = int(writer.stdout.readline())
+    os.kill(writer.pid, signal.SIGKILL)
+    acknowledged = max([acknowledged, *map(int, writer.stdout.read().split(b"\n")[:-1])])
+    writer.wait()
+    writer.stdout.close()
+    store = EmbeddedMetadataStore(path)
+    left, right = await store.get("/left"), await store.get("/right")
+    assert left is not None
+    assert right is not None
+    assert left.value == right.value
+    assert int(left.value) >= acknowledged
+    await store.aclose()

@@ -1,0 +1,62 @@
+"""Key names keep what people type inside its own key space."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafscale.metadata import keys
+from kafscale.model.errors import CorruptObject
+
+# What a client may send as a name: also text that is no valid Unicode.
+TEXT = st.text(max_size=20) | st.binary(max_size=20).map(
+    lambda raw: raw.decode("utf-8", "surrogateescape")
+)
+
+
+def test_the_names_are_those_of_the_schema() -> None:
+    assert keys.topic_config("orders") == "/kafscale/topics/orders/config"
+    assert keys.partition_state("orders", 3) == "/kafscale/topics/orders/partitions/3"
+    assert keys.broker(2) == "/kafscale/brokers/2"
+    assert keys.assignment("orders", 0) == "/kafscale/assignments/orders/0"
+    assert keys.group_metadata("g") == "/kafscale/consumers/g/metadata"
+    assert keys.group_offset("g", "orders", 1) == "/kafscale/consumers/g/offsets/orders/1"
+
+
+def test_a_group_cannot_reach_into_another() -> None:
+    assert not keys.group_offset("a/offsets/b", "t", 0).startswith(keys.group_offsets("a"))
+    assert keys.group_metadata("a/offsets") == "/kafscale/consumers/a%2Foffsets/metadata"
+
+
+@given(TEXT)
+def test_any_text_is_one_segment_and_comes_back(text: str) -> None:
+    part = keys.segment(text)
+    assert "/" not in part
+    assert part.isascii()
+    assert keys.text_of(part) == text
+
+
+@given(TEXT, TEXT)
+def test_different_groups_have_different_keys(one: str, other: str) -> None:
+    assert (keys.group(one) == keys.group(other)) == (one == other)
+    assert keys.group(one).startswith(keys.group(other)) == (one == other)
+
+
+@given(TEXT)
+def test_a_topic_is_found_again_in_its_key(name: str) -> None:
+    assert keys.topic_named_by(keys.topic_config(name)) == name
+    assert keys.topic_named_by(keys.partition_state(name, 0)) is None
+    assert keys.topic_named_by(keys.group_metadata(name)) is None
+
+
+def test_values_survive_the_way_through_json() -> None:
+    broker = keys.Broker(
+        broker_id=1, host="h", port=9092, rack="a", started_at="2026-01-01T00:00:00Z", version="1"
+    )
+    assert keys.decode(keys.Broker, keys.encode(broker)) == broker
+    assert keys.decode(keys.Mark, b'{"next": 7, "later": true}') == keys.Mark(next=7)
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"{}", b'{"next": "x"}', b'{"next": "\xff"}'])
+def test_what_is_not_the_value_is_corrupt(raw: bytes) -> None:
+    with pytest.raises(CorruptObject, match="Mark"):
+        keys.decode(keys.Mark, raw)
