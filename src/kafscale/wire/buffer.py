@@ -102,7 +102,8 @@ def count(view: memoryview, at: int, smallest: int) -> tuple[int, int]:
 def compact_count(view: memoryview, at: int, smallest: int) -> tuple[int, int]:
     """The same in a flexible version: one more than the count, 0 for null."""
     size, at = unsigned_varint(view, at)
-    _checked(view, at, size - 1, smallest)
+    if (size - 1) * smallest > len(view) - at:
+        raise MalformedMessage(f"length {size - 1} before byte {at} exceeds the message")
     return size - 1, at
 
 

@@ -110,9 +110,11 @@ class EncodeEmitter:
             with self.source.block(f"if {_differs(held, field.default)}:"):
                 self._tagged(held, field, section)
                 self.source.line(f"{number} += 1")
-        self._write(self._call("unsigned_varint", number))
         with self.source.block(f"if {number}:"):
+            self._write(self._call("unsigned_varint", number))
             self._write(section)
+        with self.source.block("else:"):
+            self._write(repr(b"\0"))
 
     def _tagged(self, held: str, field: Field, section: str) -> None:
         outer, self._out = self._out, self.source.fresh("inner")

@@ -38,7 +38,7 @@ def length(size: int) -> bytes:
 
 def compact_length(size: int) -> bytes:
     """The same in a flexible version."""
-    return unsigned_varint(size + 1)
+    return _ONE_BYTE[size + 1] if size < 0x7F else unsigned_varint(size + 1)
 
 
 def string(value: str) -> bytes:
@@ -55,7 +55,7 @@ def nullable_string(value: str | None) -> bytes:
 def compact_string(value: str) -> bytes:
     """A varint one above the length, then UTF-8."""
     text = value.encode()
-    return unsigned_varint(len(text) + 1) + text
+    return compact_length(len(text)) + text
 
 
 def compact_nullable_string(value: str | None) -> bytes:

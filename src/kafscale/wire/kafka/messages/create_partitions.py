@@ -27,7 +27,7 @@ class CreatePartitionsRequest(Message):
 class CreatePartitionsTopic(Struct):
     name: str = ""
     count: Int32 = 0
-    assignments: list[CreatePartitionsAssignment] | None = []
+    assignments: list[CreatePartitionsAssignment] | None = None
 
 
 class CreatePartitionsAssignment(Struct):

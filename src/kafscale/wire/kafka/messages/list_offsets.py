@@ -24,7 +24,7 @@ FLEXIBLE_FROM: Final = 6
 
 @message(API_KEY, VERSIONS, FLEXIBLE_FROM)
 class ListOffsetsRequest(Message):
-    replica_id: Int32 = 0
+    replica_id: Int32 = -1
     isolation_level: Annotated[Int8, V(2)] = 0
     topics: list[ListOffsetsTopic] = []
 

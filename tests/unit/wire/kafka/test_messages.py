@@ -1,0 +1,127 @@
+"""The tables say what Apache Kafka's own schemas say (kafka-python ships them)."""
+
+import warnings
+from typing import Any
+
+import pytest
+
+from kafscale.wire.kafka.catalog import APIS, BY_KEY
+from kafscale.wire.kafka.schema import NO_UUID, Message, Struct, Wire, fields
+from tests.fuzz.samples import kinds
+
+# Our default where Kafka's would be a trap for whoever forgets the field: (message, field).
+DEFAULTS_OF_OURS = {
+    ("ListOffsetsRequest", "replica_id"): -1,  # 0 would claim to be broker 0
+    ("CreatePartitionsRequest", "assignments"): None,  # [] would assign no replica at all
+}
+
+
+def schema_of(kind: type[Message]) -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from kafka.protocol.schemas import load_json
+
+        return dict(load_json(kind.__name__))
+
+
+def span(text: str | None) -> tuple[int, int]:
+    """ "3+", "0-7" or "4" as first and last version."""
+    if text is None:
+        return 1, 0
+    first, _, last = text.removesuffix("+").partition("-")
+    return int(first), 32767 if text.endswith("+") else int(last or first)
+
+
+def within(text: str | None, version: int) -> bool:
+    first, last = span(text)
+    return first <= version <= last
+
+
+def snake(name: str) -> str:
+    return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(name))
+
+
+def type_name(wire: Wire) -> str:
+    if wire.element is not None:
+        return "[]" + type_name(wire.element)
+    return wire.row.__name__ if wire.row is not None else wire.name
+
+
+def default_of(schema: dict[str, Any], tagged: bool) -> object:
+    """What Kafka's generated code starts from; a tagged struct not sent is None with us."""
+    kind, given = schema["type"], schema.get("default")
+    if kind == "records" or given == "null" or ("fields" in schema and tagged and kind[0] != "["):
+        return None
+    if kind.startswith("[]"):
+        return []
+    empty = {"string": "", "bytes": b"", "bool": False, "uuid": NO_UUID}
+    if kind in empty:
+        return given == "true" if kind == "bool" else given or empty[kind]
+    return int(str(given or 0), 0)
+
+
+def compare(message: str, row: type[Struct], schema: list[dict[str, Any]], version: int) -> None:
+    ours = [f for f in fields(row, version) if f.there]
+    theirs = [s for s in schema if within(s["versions"], version)]
+    assert [f.name for f in ours] == [snake(s["name"]) for s in theirs]
+    for field, one in zip(ours, theirs, strict=True):
+        where = f"{row.__name__}.{field.name} v{version}"
+        assert type_name(field.wire) == one["type"], where
+        assert field.nullable == within(one.get("nullableVersions"), version), where
+        tagged = within(one.get("taggedVersions"), version)
+        assert field.tag == (one["tag"] if tagged else -1), where
+        expected = DEFAULTS_OF_OURS.get((message, field.name), default_of(one, tagged))
+        if field.name == "error_message":
+            expected = None  # no error has no message; Kafka's code sets that by hand
+        assert field.default == expected, where
+        inner = field.wire.element.row if field.wire.element else field.wire.row
+        if inner is not None:
+            compare(message, inner, one["fields"], version)
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"), [pytest.param(k, v, id=f"{k.__name__}-{v}") for k, v in kinds()]
+)
+def test_a_table_agrees_with_the_schema_in_every_version(kind: type[Message], version: int) -> None:
+    schema = schema_of(kind)
+    assert kind.api_key == schema["apiKey"]
+    assert kind.flexible_from == span(schema["flexibleVersions"])[0]
+    compare(kind.__name__, kind, schema["fields"], version)
+
+
+def test_the_catalog_has_every_api_once_with_the_promised_versions() -> None:
+    promised = {
+        "Produce": 9,
+        "Fetch": 13,
+        "ListOffsets": 7,
+        "Metadata": 12,
+        "OffsetCommit": 8,
+        "OffsetFetch": 8,
+        "FindCoordinator": 4,
+        "JoinGroup": 9,
+        "Heartbeat": 4,
+        "LeaveGroup": 5,
+        "SyncGroup": 5,
+        "DescribeGroups": 5,
+        "ListGroups": 5,
+        "ApiVersions": 4,
+        "CreateTopics": 7,
+        "DeleteTopics": 6,
+        "InitProducerId": 4,
+        "OffsetForLeaderEpoch": 4,
+        "DescribeConfigs": 4,
+        "AlterConfigs": 2,
+        "CreatePartitions": 3,
+        "DeleteGroups": 2,
+    }
+    assert {api.name: api.versions for api in APIS} == {
+        n: range(v + 1) for n, v in promised.items()
+    }
+    assert len(BY_KEY) == len(APIS)
+
+
+def test_request_and_response_of_an_api_belong_together() -> None:
+    for api in APIS:
+        assert api.response.__name__ == f"{api.name}Response"
+        assert api.response.api_key == api.request.api_key
+        assert api.response.versions == api.request.versions
