@@ -4,7 +4,8 @@ Records of equal size stand at equal distances, so `data[at:end:stride]` picks t
 all of them, and one comparison checks it for the whole run: when every byte that decides a record's
 form equals the first record's, and that one is sound, all are. Records of mixed sizes go through
 a short loop over tables. Both only ever accept; whatever they do not recognise is left to the
-rule itself, which finds the error or the unusual form. So no record is refused here.
+rule itself, which finds the error or the unusual form. So no record is refused by a second opinion,
+and hostile input costs about what the rule costs.
 """
 
 import struct
@@ -18,11 +19,15 @@ _Unpack = Callable[[bytes, int], tuple[Any, ...]]
 _RUN: Final = 128  # records of a run to try at first: a false start must not cost much
 _MIXED: Final = 16  # records of mixed sizes to take before looking for a run again: at first,
 _MAX_MIXED: Final = 128  # and when mixed sizes go on
+_WORTHWHILE: Final = (
+    4  # a try that brings fewer records costs more than it saves: take some plainly
+)
+_MAX_PLAIN: Final = 64  # before the next, the more the longer that goes on
 _FAR: Final = 1 << 40  # beyond any buffer: stands for numbers that the tables do not know
 
 # The bytes of offset delta i, one table per byte: those of one byte, of two, and of three.
 _TOP: Final = 1 << 17  # three bytes would reach 2^20; batches of more records are read one by one
-_LAST: Final = (0, 64, 8192, _TOP)  # by width: the first number that needs a longer one
+_REACH: Final = (0, 64, 8192, _TOP)  # by width: the first number that needs a longer one
 _SEVEN: Final = bytes(range(0, 128, 2))  # the lowest seven bits of 2i
 _LOW: Final = bytes(byte | 0x80 for byte in _SEVEN) * (_TOP // 64)
 _MID: Final = b"".join(bytes([high]) * 64 for high in range(128)) * (_TOP // 8192)
@@ -76,20 +81,23 @@ _WANTED: Final = (
 def check_records(data: bytes, at: int, count: int, require_key: bool) -> None:
     """Check that exactly `count` sound records, numbered from 0, fill `data` from `at` on."""
     index = 0
-    run, mixed = _RUN, _MIXED
+    run, mixed, plain = _RUN, _MIXED, 1
     while index < count:
         if _run_begins(data, at):
-            most = min(run, count - index)
-            at, checked = _check_run(data, at, index, most, require_key)
+            at, checked = _check_run(data, at, index, min(run, count - index), require_key)
             run = run * 4 if checked == run else _RUN
             mixed = _MIXED
         else:
-            most = min(mixed, count - index)
-            at, checked = _check_mixed(data, at, index, most, require_key)
+            at, checked = _check_mixed(data, at, index, min(mixed, count - index), require_key)
             mixed = min(mixed * 2, _MAX_MIXED)
-            if not checked:
-                at, checked = check_record(data, at, index, require_key).end, 1
         index += checked
+        if checked >= _WORTHWHILE:
+            plain = 1
+            continue
+        for number in range(index, min(index + plain, count)):
+            at = check_record(data, at, number, require_key).end
+            index += 1
+        plain = min(plain * 2, _MAX_PLAIN)
     check_end(data, at, count)
 
 
@@ -107,10 +115,10 @@ def _check_run(data: bytes, at: int, index: int, most: int, require_key: bool) -
     """Check the record at `at` by the rule, and with it those that follow in the same form."""
     end, lengths, time_at, delta_at, delta_end = check_record(data, at, index, require_key)
     width = delta_end - delta_at
-    if width > 3 or not _LAST[width - 1] <= index < _LAST[width]:
+    if width > 3 or not _REACH[width - 1] <= index < _REACH[width]:
         return end, 1
     stride = end - at
-    count = min(most, _LAST[width] - index, (len(data) - at) // stride)
+    count = min(most, _REACH[width] - index, (len(data) - at) // stride)
     stop = at + count * stride
     for place in lengths:
         column = data[place:stop:stride]
