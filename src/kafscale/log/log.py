@@ -208,6 +208,11 @@ class Log:
             self._let_go()
             await self._tasks.aclose()
 
+    async def abandon(self) -> None:
+        """Let go at once: what waits is refused, nothing more is written."""
+        self._let_go()
+        await self._tasks.aclose()
+
     def _let_go(self) -> None:
         if self.state is not State.STOPPED:
             self.state = State.CLOSED

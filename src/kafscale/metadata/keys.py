@@ -8,6 +8,7 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/marks/{what}                                 numbers given out so far
     /kafscale/topics/{topic}/config
     /kafscale/topics/{topic}/partitions/{partition}        for people to look at
+    /kafscale/removals/{folder}                            deleted topics whose objects must go
     /kafscale/brokers/{broker_id}
     /kafscale/assignments/{topic}/{partition}
     /kafscale/consumers/{group}/metadata
@@ -29,6 +30,8 @@ TOPICS: Final = f"{ROOT}/topics/"
 BROKERS: Final = f"{ROOT}/brokers/"
 ASSIGNMENTS: Final = f"{ROOT}/assignments/"
 CONSUMERS: Final = f"{ROOT}/consumers/"
+REMOVALS: Final = f"{ROOT}/removals/"
+EPOCHS: Final = f"{ROOT}/marks/epochs"
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -62,6 +65,11 @@ def topic_named_by(key: str) -> str | None:
 def partition_state(name: str, partition: int) -> str:
     """Where a partition's last known state is."""
     return f"{topic(name)}partitions/{partition}"
+
+
+def removal(folder: str) -> str:
+    """Where it says that the objects in a folder must go."""
+    return f"{REMOVALS}{segment(folder)}"
 
 
 def broker(broker_id: int) -> str:
@@ -121,6 +129,14 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str
     incarnation: int = 1
     folder: str
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """A deleted topic's objects, to be looked for until none has appeared for a grace period."""
+
+    folder: str
+    logs: int
+    deleted_ms: int
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,12 +6,19 @@ Never here: creating or finding topics (engine).
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 import msgspec
 
 from kafscale.model.errors import CorruptObject, InvalidTopicConfig
 from kafscale.model.topic_configs import TOPIC_CONFIGS, TopicConfig, magic_of
+
+
+def iso_time(unix_ms: int) -> str:
+    """Write a time the way descriptors and metadata hold it: UTC, to the millisecond."""
+    stamp = datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return stamp.replace("+00:00", "Z")
 
 
 class TopicDescriptor(msgspec.Struct, frozen=True, kw_only=True):

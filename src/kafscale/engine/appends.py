@@ -1,0 +1,112 @@
+"""Appending: what a producer sent becomes a batch in a log, or a clear refusal.
+
+Here: validation by the topic's rules, the topic's own compression and timestamps, the refusal
+while the store is sick. No waiting: the log's future tells when a batch is committed.
+"""
+
+from typing import NamedTuple
+
+from kafscale.engine.health import StoreHealth
+from kafscale.engine.logs import Logs
+from kafscale.engine.topics import Topic
+from kafscale.log.log import Appended
+from kafscale.model.clock import Clock
+from kafscale.model.errors import BatchTooLarge, NotTheOwner, NotWritten
+from kafscale.records import batch, record
+from kafscale.records.batch import BatchHeader
+from kafscale.records.compression import Codec
+from kafscale.records.validation import Limits, validate
+
+
+class Stored(NamedTuple):
+    """Where a batch went."""
+
+    first: int
+    append_time_ms: int  # -1: the producer's own timestamps stand
+    log_start: int
+    appended: Appended
+
+
+class Appends:
+    """The one way into a log."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        clock: Clock,
+        health: StoreHealth,
+        *,
+        largest_opened_bytes: int,
+        walk_records: bool,
+    ) -> None:
+        """Append to `logs`. `walk_records`: look at every record, not only at the batch."""
+        self._logs = logs
+        self._clock = clock
+        self._health = health
+        self._largest_opened = largest_opened_bytes
+        self._walk_records = walk_records
+        self._limits: dict[tuple[bytes, bool], Limits] = {}
+
+    def append(
+        self,
+        topic: Topic,
+        partition: int,
+        records: memoryview | None,
+        *,
+        acknowledged: bool,
+        allow_zstd: bool = True,
+    ) -> Stored:
+        """Append one record set to an open log. Raises any of the errors of model/errors.py."""
+        place = self._logs.find(topic, partition)
+        if place is None:
+            raise NotTheOwner(f"the log of {topic.name}-{partition} is not open")
+        log, lane = place
+        if self._health.is_unavailable():
+            raise NotWritten("the object store does not answer; nothing was written")
+        now_ms = self._clock.now_ms()
+        limits = self._limits_of(topic, allow_zstd)
+        header = validate(records, limits, now_ms)
+        assert records is not None  # validate refuses None
+        append_time_ms = -1
+        if topic.settings.compression is not None:
+            records, header = self._recompress(topic, header, records, limits)
+        if topic.settings.log_append_time:
+            batch.stamp_append_time(records, now_ms)
+            header = batch.read_header(records)
+            append_time_ms = now_ms
+        appended = log.append(lane.number, header, records, acknowledged=acknowledged)
+        return Stored(appended.first, append_time_ms, lane.start, appended)
+
+    def _limits_of(self, topic: Topic, allow_zstd: bool) -> Limits:
+        key = (topic.topic_id, allow_zstd)
+        limits = self._limits.get(key)
+        if limits is None:
+            settings = topic.settings
+            limits = self._limits[key] = Limits(
+                max_message_bytes=settings.max_message_bytes,
+                max_segment_bytes=settings.segment_bytes,
+                max_decompressed_bytes=self._largest_opened,
+                allow_zstd=allow_zstd,
+                require_key=settings.compacted,
+                timestamp_before_max_ms=settings.timestamp_before_max_ms,
+                timestamp_after_max_ms=settings.timestamp_after_max_ms,
+                walk_records=self._walk_records,
+            )
+        return limits
+
+    def forget(self, topic: Topic) -> None:
+        """Drop what was remembered of a topic."""
+        for allow_zstd in (True, False):
+            self._limits.pop((topic.topic_id, allow_zstd), None)
+
+    def _recompress(
+        self, topic: Topic, header: BatchHeader, records: memoryview, limits: Limits
+    ) -> tuple[memoryview, BatchHeader]:
+        """Honour the topic's compression.type; what has it already passes untouched."""
+        wanted = Codec.named(topic.settings.compression or "none")
+        if header.codec == wanted:
+            return records, header
+        packed = record.recompress(records, wanted, self._largest_opened)
+        if len(packed) > limits.max_message_bytes:
+            raise BatchTooLarge(f"{len(packed)} bytes after recompression")
+        return memoryview(packed), batch.read_header(packed)

@@ -1,0 +1,144 @@
+"""The engine: the verbs every door uses.
+
+Here: parts put together and the few verbs that need several of them. The currency is the v2
+record batch; which protocol it came in by is nobody's business here.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from kafscale.engine.appends import Appends
+from kafscale.engine.health import StoreHealth
+from kafscale.engine.housekeeping import Housekeeping
+from kafscale.engine.logs import Logs
+from kafscale.engine.ownership import Identity
+from kafscale.engine.producer_ids import ProducerIds
+from kafscale.engine.reads import Reads, check_epoch
+from kafscale.engine.topics import Topic, Topics
+from kafscale.log.log import Log
+from kafscale.log.reader import Reader
+from kafscale.log.tasks import Tasks
+from kafscale.model.errors import KafscaleError, TopicExists
+
+logger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where clients find this broker."""
+
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class Engine:
+    """One broker's abilities."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        topics: Topics,
+        logs: Logs,
+        appends: Appends,
+        reads: Reads,
+        reader: Reader,
+        producer_ids: ProducerIds,
+        housekeeping: Housekeeping,
+        health: StoreHealth,
+        tasks: Tasks,
+        *,
+        auto_create: bool,
+    ) -> None:
+        """Take the parts as wired."""
+        self.identity = identity
+        self.topics = topics
+        self.logs = logs
+        self.appends = appends
+        self.reads = reads
+        self.reader = reader
+        self.producer_ids = producer_ids
+        self.housekeeping = housekeeping
+        self.health = health
+        self.auto_create = auto_create
+        self.address = Address("127.0.0.1", 0)
+        self._tasks = tasks
+        self._creating: dict[str, asyncio.Task[Topic]] = {}
+
+    async def start(self) -> None:
+        """Learn the topics and begin background work."""
+        await self.topics.load()
+        self._tasks.spawn(self.housekeeping.roll_up_for_ever(), "roll-up")
+        self._tasks.spawn(self.housekeeping.tidy_for_ever(), "tidy")
+        self._tasks.spawn(self._remove_leftovers(), "removal")
+
+    async def _remove_leftovers(self) -> None:
+        try:
+            await self.housekeeping.remove_deleted_topics()
+        except KafscaleError as problem:
+            logger.warning("removal_postponed", error=str(problem))
+
+    async def aclose(self, deadline_s: float) -> None:
+        """Flush every log and stop."""
+        await self.logs.aclose(deadline_s)
+        await self._tasks.aclose()
+
+    # -- topics ------------------------------------------------------------------------------
+
+    async def create_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str | None]
+    ) -> Topic:
+        """Make a topic; many who ask for the same name at once cause one attempt."""
+        self.topics.check(name, partitions, configs)
+        if name in self._creating:
+            raise TopicExists(f"topic {name!r} is being created")
+        task = asyncio.get_running_loop().create_task(self.topics.create(name, partitions, configs))
+        self._creating[name] = task
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._creating.pop(name, None)
+
+    async def find_or_create(self, name: str) -> Topic:
+        """The topic, made with default settings if it does not exist."""
+        topic = self.topics.find(name)
+        if topic is not None:
+            return topic
+        if name in self._creating:
+            return await asyncio.shield(self._creating[name])
+        return await self.create_topic(name, self.topics.partition_count(-1), {})
+
+    async def delete_topic(self, name: str) -> None:
+        """End a topic and begin removing its objects."""
+        topic = await self.topics.delete(name)
+        await self.logs.close_topic(topic)
+        self.appends.forget(topic)
+        self._tasks.spawn(self._remove_leftovers(), f"removal of {name}")
+
+    # -- offsets -----------------------------------------------------------------------------
+
+    async def bounds(self, topic: Topic, partition: int, leader_epoch: int) -> tuple[int, int, Log]:
+        """Log start and high watermark of a partition."""
+        log, lane = await self.logs.open(topic, partition)
+        log.require_open()
+        check_epoch(log, leader_epoch)
+        return lane.start, lane.high, log
+
+    async def offset_at(
+        self, topic: Topic, partition: int, timestamp_ms: int
+    ) -> tuple[int, int] | None:
+        """First (offset, timestamp) at or after a time."""
+        log, lane = await self.logs.open(topic, partition)
+        return await self.reader.find_time(log, lane, timestamp_ms)
+
+    async def newest_by_time(self, topic: Topic, partition: int) -> tuple[int, int] | None:
+        """The (offset, timestamp) with the greatest timestamp."""
+        log, lane = await self.logs.open(topic, partition)
+        return await self.reader.find_max_time(log, lane)
+
+    def epoch_of(self, topic: Topic, partition: int) -> int:
+        """The leader epoch clients should know."""
+        return self.identity.epoch

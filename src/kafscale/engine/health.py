@@ -1,0 +1,25 @@
+"""Whether the object store is well enough to promise anything.
+
+Here: the gate the write path asks. A sick store costs producers a retriable refusal, never the
+broker's life; recovery needs no restart, because flushes that wait keep trying.
+"""
+
+from kafscale.model.clock import Clock
+from kafscale.objects.health import Health, HealthWindow
+
+
+class StoreHealth:
+    """The store's state as the engine sees it."""
+
+    def __init__(self, window: HealthWindow, clock: Clock) -> None:
+        """Judge by `window`, fed by the instrumented store."""
+        self._window = window
+        self._clock = clock
+
+    def state(self) -> Health:
+        """Healthy, degraded or unavailable, now."""
+        return self._window.state(self._clock.elapsed_s())
+
+    def is_unavailable(self) -> bool:
+        """Whether writes are refused."""
+        return self.state() is Health.UNAVAILABLE

@@ -1,0 +1,108 @@
+"""What a broker does in the background: roll-up, retention, sweeping, removing deleted topics.
+
+Here: when. Next door: how (log/history.py). Every pass survives a store that is sick.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+
+import structlog
+
+from kafscale.engine.logs import Logs
+from kafscale.engine.topics import Topic
+from kafscale.log import history
+from kafscale.log.log import Log
+from kafscale.metadata import keys as metadata_keys
+from kafscale.metadata.store import MetadataStore, Remove
+from kafscale.model.clock import Clock
+from kafscale.model.errors import KafscaleError
+from kafscale.objects.store import ObjectStore
+
+logger = structlog.get_logger()
+
+_DELETE_AT_ONCE = 1000
+_ROLL_UP_LOOK_S = 0.5
+
+
+class Housekeeping:
+    """Two loops: a quick one for roll-up, a slow one for everything that may wait."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        store: ObjectStore,
+        metadata: MetadataStore,
+        clock: Clock,
+        *,
+        interval_s: float,
+        grace_s: float,
+    ) -> None:
+        """Look after `logs` every `interval_s`."""
+        self._logs = logs
+        self._store = store
+        self._metadata = metadata
+        self._clock = clock
+        self._interval_s = interval_s
+        self._grace_s = grace_s
+        self._swept_s: dict[str, float] = {}
+
+    async def roll_up_for_ever(self) -> None:
+        """Keep every tail short."""
+        while True:
+            await asyncio.sleep(_ROLL_UP_LOOK_S)
+            for _, log in self._logs.each():
+                if history.roll_up_is_due(log):
+                    await self._carefully(history.roll_up(log), log, "roll_up")
+
+    async def tidy_for_ever(self) -> None:
+        """Expire, sweep, remove, look for foreign manifests."""
+        while True:
+            await asyncio.sleep(self._interval_s)
+            await self.tidy()
+
+    async def tidy(self) -> None:
+        """One slow pass."""
+        for topic, log in self._logs.each():
+            await self._carefully(self._tidy_log(topic, log), log, "tidy")
+        try:
+            await self.remove_deleted_topics()
+        except KafscaleError as problem:
+            logger.warning("removal_postponed", error=str(problem))
+
+    async def _tidy_log(self, topic: Topic, log: Log) -> None:
+        await log.adopt_foreign()
+        settings = topic.settings
+        if settings.deletes:
+            await history.retain(
+                log, self._clock.now_ms(), settings.retention_ms, settings.retention_bytes
+            )
+        now_s = self._clock.elapsed_s()
+        if now_s - self._swept_s.get(log.folder, -1e9) >= self._grace_s / 4:
+            self._swept_s[log.folder] = now_s
+            deleted = await history.sweep(log)
+            if deleted:
+                logger.info("log_swept", folder=log.folder, objects=deleted)
+
+    async def _carefully(self, work: Awaitable[None], log: Log, what: str) -> None:
+        try:
+            await work
+        except KafscaleError as problem:
+            logger.warning(
+                "housekeeping_postponed", what=what, folder=log.folder, error=str(problem)
+            )
+
+    async def remove_deleted_topics(self) -> None:
+        """Delete the objects of deleted topics, and look again until nothing late appears."""
+        for entry in await self._metadata.find(metadata_keys.REMOVALS):
+            removal = metadata_keys.decode(metadata_keys.Removal, entry.value)
+            found = 0
+            for number in range(removal.logs):
+                listed = await self._store.find(f"{removal.folder}/{number}")
+                doomed = [row.key for row in listed]
+                found += len(doomed)
+                for at in range(0, len(doomed), _DELETE_AT_ONCE):
+                    await self._store.delete(doomed[at : at + _DELETE_AT_ONCE])
+            if found:
+                logger.info("topic_objects_deleted", folder=removal.folder, objects=found)
+            elif self._clock.now_ms() - removal.deleted_ms > self._grace_s * 1000:
+                await self._metadata.commit([Remove(entry.key)])

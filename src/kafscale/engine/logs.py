@@ -1,0 +1,93 @@
+"""Open logs: each opened once, when first needed, and kept until the broker leaves.
+
+Here: from (topic, partition) to a log and its lane. Next door: the log itself (log/log.py).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import structlog
+
+from kafscale.engine.topics import Topic
+from kafscale.log import keys
+from kafscale.log.lane import Lane
+from kafscale.log.log import Log, State
+from kafscale.model.errors import KafscaleError
+
+logger = structlog.get_logger()
+
+Place = tuple[bytes, int]  # topic id, log number
+
+
+class Logs:
+    """The logs this broker writes."""
+
+    def __init__(self, make: Callable[[Topic, str], Log]) -> None:
+        """Open logs with `make`, which gets the topic and the log's folder."""
+        self._make = make
+        self._open: dict[Place, Log] = {}
+        self._opening: dict[Place, asyncio.Task[Log]] = {}
+        self._topic_of: dict[Place, Topic] = {}
+
+    def find(self, topic: Topic, partition: int) -> tuple[Log, Lane] | None:
+        """The partition's place if its log is open; UnknownTopic if there is no such partition."""
+        number, lane = topic.place(partition)
+        log = self._open.get((topic.topic_id, number))
+        return None if log is None else (log, log.lane(lane))
+
+    async def open(self, topic: Topic, partition: int) -> tuple[Log, Lane]:
+        """The partition's place, opening its log if need be."""
+        number, lane = topic.place(partition)
+        place = (topic.topic_id, number)
+        log = self._open.get(place)
+        if log is None:
+            task = self._opening.get(place)
+            if task is None:
+                task = asyncio.get_running_loop().create_task(self._do_open(place, topic))
+                self._opening[place] = task
+            log = await asyncio.shield(task)
+        return log, log.lane(lane)
+
+    async def _do_open(self, place: Place, topic: Topic) -> Log:
+        log = self._make(topic, keys.log_folder(topic.descriptor.folder, place[1]))
+        try:
+            await log.open()
+        except KafscaleError:
+            await log.aclose()
+            raise
+        finally:
+            self._opening.pop(place, None)
+        self._open[place] = log
+        self._topic_of[place] = topic
+        logger.debug("log_opened", folder=log.folder, end=log.end, tail=len(log.tail))
+        return log
+
+    def each(self) -> Iterator[tuple[Topic, Log]]:
+        """All open logs with their topics."""
+        for place, log in list(self._open.items()):
+            if log.state is State.OPEN:
+                yield self._topic_of[place], log
+
+    async def close_topic(self, topic: Topic) -> None:
+        """Let go of a deleted topic's logs without writing anything more."""
+        for place in [place for place in self._open if place[0] == topic.topic_id]:
+            log = self._open.pop(place)
+            self._topic_of.pop(place)
+            await log.abandon()
+
+    async def aclose(self, deadline_s: float) -> None:
+        """Commit what waits in every log, then let go; give up after the deadline."""
+        for task in list(self._opening.values()):
+            task.cancel()
+        logs = list(self._open.values())
+        self._open.clear()
+        closing = [asyncio.ensure_future(log.aclose()) for log in logs]
+        if not closing:
+            return
+        _, late = await asyncio.wait(closing, timeout=deadline_s)
+        for slow in late:
+            slow.cancel()
+        results = await asyncio.gather(*closing, return_exceptions=True)
+        for log, result in zip(logs, results, strict=True):
+            if isinstance(result, BaseException):
+                logger.error("log_not_flushed", folder=log.folder, reason=repr(result))

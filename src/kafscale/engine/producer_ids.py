@@ -1,0 +1,46 @@
+"""Producer ids: unique for ever, handed out from blocks reserved in the metadata store."""
+
+import asyncio
+from typing import Final
+
+from kafscale.metadata import keys
+from kafscale.metadata.store import Compare, MetadataStore, Put
+from kafscale.model.errors import InvalidRequest, MetadataConflict
+
+_BLOCK: Final = 1000
+_LARGEST: Final = (1 << 62) - 1
+
+
+class ProducerIds:
+    """Reserves a block at a time; ids of a block cut short by a crash are never used."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        """Begin without a block."""
+        self._metadata = metadata
+        self._next = 0
+        self._end = 0
+        self._reserving = asyncio.Lock()
+
+    async def fresh(self) -> int:
+        """Give an id nobody had before."""
+        async with self._reserving:
+            if self._next >= self._end:
+                await self._reserve()
+            self._next += 1
+            return self._next - 1
+
+    async def _reserve(self) -> None:
+        while True:
+            entry = await self._metadata.get(keys.PRODUCER_IDS)
+            begin = keys.decode(keys.Mark, entry.value).next if entry else 0
+            if begin + _BLOCK > _LARGEST:
+                raise InvalidRequest("all producer ids have been handed out")
+            try:
+                await self._metadata.commit(
+                    [Put(keys.PRODUCER_IDS, keys.encode(keys.Mark(next=begin + _BLOCK)))],
+                    [Compare(keys.PRODUCER_IDS, entry.version if entry else 0)],
+                )
+            except MetadataConflict:
+                continue
+            self._next, self._end = begin, begin + _BLOCK
+            return

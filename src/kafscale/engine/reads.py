@@ -1,0 +1,213 @@
+"""Reading: whole batches for many partitions at once, waiting for new ones if asked to.
+
+Here: sharing a byte budget between partitions, and the long poll. Waiting readers are woken by
+commits; nobody polls. Next door: recent batches (log/lane.py), old ones (log/reader.py).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafscale.engine.logs import Logs
+from kafscale.engine.topics import Topic
+from kafscale.log.lane import Lane
+from kafscale.log.log import Log
+from kafscale.log.reader import Reader
+from kafscale.model.errors import (
+    FencedLeaderEpoch,
+    KafscaleError,
+    NotWritten,
+    OffsetOutOfRange,
+    StoreUnavailable,
+    UnknownLeaderEpoch,
+)
+
+
+class Wanted(NamedTuple):
+    """One partition's part of a fetch. `topic` may be the error of looking it up."""
+
+    topic: Topic | KafscaleError
+    partition: int
+    offset: int
+    max_bytes: int
+    leader_epoch: int = -1
+
+
+class Part(NamedTuple):
+    """One partition's part of the answer."""
+
+    error: KafscaleError | None
+    high: int
+    start: int
+    batches: list[memoryview]
+    size: int
+
+
+class Reads:
+    """The one way out of a log."""
+
+    def __init__(self, logs: Logs, reader: Reader) -> None:
+        """Read from open logs, old data through `reader`."""
+        self._logs = logs
+        self._reader = reader
+
+    def fetch_now(
+        self, wanted: Sequence[Wanted], max_bytes: int, min_bytes: int
+    ) -> list[Part] | None:
+        """Answer at once if memory has enough to answer with; else None, and `fetch` is due."""
+        parts: list[Part] = []
+        room = max_bytes
+        total = 0
+        for one in wanted:
+            part = self._from_memory(one, min(one.max_bytes, room), at_least_one=total == 0)
+            if part is None:
+                return None
+            parts.append(part)
+            total += part.size
+            room = max(0, room - part.size)
+            if part.error is not None:
+                min_bytes = 0
+        return parts if total >= min_bytes else None
+
+    async def fetch(
+        self, wanted: Sequence[Wanted], max_bytes: int, min_bytes: int, max_wait_s: float
+    ) -> list[Part]:
+        """Answer when there are `min_bytes`, an error, or `max_wait_s` have passed."""
+        await self._open_all(wanted)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + max_wait_s
+        lanes = self._lanes(wanted)
+        while True:
+            woken: asyncio.Future[None] = loop.create_future()
+
+            def wake(woken: asyncio.Future[None] = woken) -> None:
+                if not woken.done():
+                    woken.set_result(None)
+
+            # Watching begins before looking, so no commit can slip in between.
+            for lane in lanes:
+                lane.watchers.add(wake)
+            try:
+                parts = await self._collect(wanted, max_bytes)
+                enough = sum(part.size for part in parts) >= min_bytes
+                left = deadline - loop.time()
+                if enough or left <= 0 or any(part.error for part in parts):
+                    return parts
+                await asyncio.wait((woken,), timeout=left)
+            finally:
+                for lane in lanes:
+                    lane.watchers.discard(wake)
+
+    async def _open_all(self, wanted: Sequence[Wanted]) -> None:
+        for one in wanted:
+            if isinstance(one.topic, KafscaleError):
+                continue
+            try:
+                await self._logs.open(one.topic, one.partition)
+            except KafscaleError:
+                continue  # met again, and reported, when its part is read
+
+    def _lanes(self, wanted: Sequence[Wanted]) -> list[Lane]:
+        lanes = []
+        for one in wanted:
+            try:
+                place = self._place(one)
+            except KafscaleError:
+                continue
+            if place is not None:
+                lanes.append(place[1])
+        return lanes
+
+    async def _collect(self, wanted: Sequence[Wanted], max_bytes: int) -> list[Part]:
+        """One look at every partition; old data of several is read side by side."""
+        parts: list[Part | None] = []
+        room = max_bytes
+        for one in wanted:
+            limit = min(one.max_bytes, room)
+            part = self._from_memory(one, limit, at_least_one=room == max_bytes)
+            parts.append(part)
+            if part is not None:
+                room = max(0, room - part.size)
+        cold = [at for at, part in enumerate(parts) if part is None]
+        if cold:
+            found = await asyncio.gather(*(self._from_store(wanted[at], max_bytes) for at in cold))
+            for at, part in zip(cold, found, strict=True):
+                parts[at] = part
+        return _fit([part for part in parts if part is not None], max_bytes)
+
+    def _place(self, one: Wanted) -> tuple[Log, Lane] | None:
+        if isinstance(one.topic, KafscaleError):
+            raise one.topic
+        place = self._logs.find(one.topic, one.partition)
+        if place is not None:
+            place[0].require_open()
+            check_epoch(place[0], one.leader_epoch)
+        return place
+
+    def _from_memory(self, one: Wanted, limit: int, *, at_least_one: bool) -> Part | None:
+        """A partition's part without waiting; None if it needs the store."""
+        try:
+            place = self._place(one)
+            if place is None:
+                return None
+            lane = place[1]
+            if not lane.start <= one.offset <= lane.high:
+                return Part(_out_of_range(one, lane), lane.high, lane.start, [], 0)
+            if one.offset == lane.high or (limit <= 0 and not at_least_one):
+                return Part(None, lane.high, lane.start, [], 0)
+            found = lane.read_memory(one.offset, limit, at_least_one=at_least_one)
+        except KafscaleError as problem:
+            return Part(problem, -1, -1, [], 0)
+        if found is None:
+            return None
+        return Part(None, lane.high, lane.start, found, sum(map(len, found)))
+
+    async def _from_store(self, one: Wanted, max_bytes: int) -> Part:
+        try:
+            assert not isinstance(one.topic, KafscaleError)
+            log, lane = await self._logs.open(one.topic, one.partition)
+            log.require_open()
+            check_epoch(log, one.leader_epoch)
+            if not lane.start <= one.offset <= lane.high:
+                return Part(_out_of_range(one, lane), lane.high, lane.start, [], 0)
+            limit = min(one.max_bytes, max_bytes)
+            found = lane.read_memory(one.offset, limit, at_least_one=True)
+            if found is None:
+                found = await self._reader.read(log, lane, one.offset, limit, at_least_one=True)
+        except StoreUnavailable as problem:
+            return Part(NotWritten(f"old data cannot be read now: {problem}"), -1, -1, [], 0)
+        except KafscaleError as problem:
+            return Part(problem, -1, -1, [], 0)
+        return Part(None, lane.high, lane.start, found, sum(map(len, found)))
+
+
+def check_epoch(log: Log, leader_epoch: int) -> None:
+    """Refuse a client that knows another leader than this one."""
+    if leader_epoch < 0 or leader_epoch == log.epoch:
+        return
+    if leader_epoch < log.epoch:
+        raise FencedLeaderEpoch(f"the leader epoch is {log.epoch}, not {leader_epoch}")
+    raise UnknownLeaderEpoch(f"the leader epoch is {log.epoch}, not yet {leader_epoch}")
+
+
+def _out_of_range(one: Wanted, lane: Lane) -> OffsetOutOfRange:
+    return OffsetOutOfRange(f"offset {one.offset} is not in {lane.start} … {lane.high}")
+
+
+def _fit(parts: list[Part], max_bytes: int) -> list[Part]:
+    """Keep the answer within the budget: at least one batch, then whatever fits whole."""
+    fitting = []
+    total = 0
+    for part in parts:
+        if total and total + part.size > max_bytes:
+            kept: list[memoryview] = []
+            size = 0
+            for piece in part.batches:
+                if total + size + len(piece) > max_bytes:
+                    break
+                kept.append(piece)
+                size += len(piece)
+            part = part._replace(batches=kept, size=size)
+        total += part.size
+        fitting.append(part)
+    return fitting

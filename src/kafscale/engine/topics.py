@@ -1,0 +1,272 @@
+"""Topics: creating, finding, deleting. The bucket's descriptors are the truth.
+
+Here: a topic's life. A descriptor is written to the bucket first, the metadata store learns of
+it second, so that a crash in between leaves a topic that can be taken up, never one that
+exists in name only. A name used again gets a folder of its own: nothing of its predecessor can
+ever be seen there.
+Next door: opening a topic's logs (logs.py), removing its objects (housekeeping.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from kafscale.log import commits, keys
+from kafscale.metadata import keys as metadata_keys
+from kafscale.metadata.store import Compare, MetadataStore, Put, Remove
+from kafscale.model.clock import Clock, Dice
+from kafscale.model.errors import (
+    InvalidPartitionCount,
+    InvalidTopicName,
+    MetadataConflict,
+    TopicExists,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from kafscale.model.names import (
+    TopicId,
+    check_topic_name,
+    collides,
+    fresh_topic_id,
+    topic_id_from_hex,
+)
+from kafscale.model.topics import (
+    TopicDefaults,
+    TopicDescriptor,
+    TopicSettings,
+    iso_time,
+    validate_configs,
+)
+from kafscale.objects.store import ObjectStore
+
+
+class Topic:
+    """A topic as this broker knows it."""
+
+    __slots__ = ("descriptor", "name", "partitions", "settings", "topic_id")
+
+    def __init__(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
+        """Read a descriptor once, for the many who ask."""
+        self.descriptor = descriptor
+        self.name = descriptor.name
+        self.topic_id: TopicId = topic_id_from_hex(descriptor.topic_id)
+        self.partitions = descriptor.partitions
+        self.settings = TopicSettings.of(descriptor.configs, defaults)
+
+    def place(self, partition: int) -> tuple[int, int]:
+        """Log and lane of a partition."""
+        if not 0 <= partition < self.partitions:
+            raise UnknownTopic(f"{self.name} has no partition {partition}")
+        return partition, 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    """What the configuration says about topics."""
+
+    namespace: str
+    defaults: TopicDefaults
+    default_partitions: int
+    max_partitions: int
+
+
+class Topics:
+    """All topics of the cluster."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        metadata: MetadataStore,
+        rules: TopicRules,
+        clock: Clock,
+        dice: Dice,
+    ) -> None:
+        """Know none yet; `load` reads them."""
+        self._store = store
+        self._metadata = metadata
+        self._rules = rules
+        self._clock = clock
+        self._dice = dice
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self.revision = 0  # rises with every change: answers built from topics can be cached
+
+    async def load(self) -> None:
+        """Read all topics from the metadata store."""
+        for entry in await self._metadata.find(metadata_keys.TOPICS):
+            if metadata_keys.topic_named_by(entry.key) is not None:
+                self._know(_descriptor_of(metadata_keys.decode(metadata_keys.Topic, entry.value)))
+
+    def _know(self, descriptor: TopicDescriptor) -> Topic:
+        topic = Topic(descriptor, self._rules.defaults)
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        self.revision += 1
+        return topic
+
+    # -- finding -----------------------------------------------------------------------------
+
+    def find(self, name: str) -> Topic | None:
+        """The topic of that name, if there is one."""
+        return self._by_name.get(name)
+
+    def get(self, name: str) -> Topic:
+        """The topic of that name, or UnknownTopic."""
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name!r}")
+        return topic
+
+    def get_by_id(self, topic_id: bytes) -> Topic:
+        """The topic of that id, or UnknownTopicId."""
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId("no topic has this id")
+        return topic
+
+    def all(self) -> list[Topic]:
+        """Every topic, by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    # -- creating ----------------------------------------------------------------------------
+
+    def check(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> None:
+        """Raise what is wrong with a wish for a new topic."""
+        check_topic_name(name)
+        if name in self._by_name:
+            raise TopicExists(f"topic {name!r} exists already")
+        for other in self._by_name:
+            if collides(name, other):
+                raise InvalidTopicName(f"{name!r} collides with {other!r} ('.' and '_' are one)")
+        if not 1 <= partitions <= self._rules.max_partitions:
+            raise InvalidPartitionCount(
+                f"a topic has 1 to {self._rules.max_partitions} partitions, not {partitions}"
+            )
+        validate_configs(configs)
+
+    def partition_count(self, asked: int) -> int:
+        """-1 means: as many as the configuration says."""
+        return self._rules.default_partitions if asked == -1 else asked
+
+    async def create(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> Topic:
+        """Make a topic that did not exist."""
+        self.check(name, partitions, configs)
+        given = {key: value for key, value in configs.items() if value is not None}
+        descriptor = await self._describe(name, partitions, given)
+        await self._register(descriptor)
+        topic = self._know(descriptor)
+        if descriptor.partitions != partitions:
+            raise TopicExists(f"topic {name!r} exists already in the bucket")
+        return topic
+
+    async def _describe(
+        self, name: str, partitions: int, configs: dict[str, str]
+    ) -> TopicDescriptor:
+        """Write the descriptor; an unfinished creation found in the bucket is taken up."""
+        while True:
+            version, newest = await self._newest_descriptor(name)
+            if newest is not None and not newest.deleted:
+                return newest
+            topic_id = fresh_topic_id(self._dice).hex()
+            later = topic_id if newest is not None else ""
+            descriptor = TopicDescriptor(
+                name=name,
+                topic_id=topic_id,
+                incarnation=newest.incarnation + 1 if newest is not None else 1,
+                folder=keys.topic_folder(self._rules.namespace, name, later),
+                partitions=partitions,
+                logs=partitions,
+                configs=configs,
+                created_at=iso_time(self._clock.now_ms()),
+            )
+            if await self._put_descriptor(descriptor, version + 1):
+                return descriptor
+
+    async def _newest_descriptor(self, name: str) -> tuple[int, TopicDescriptor | None]:
+        folder = keys.descriptor_folder(self._rules.namespace, name)
+        found = await self._store.find(
+            folder, after=keys.descriptor(folder, 0), before=keys.descriptors_before(folder)
+        )
+        if not found:
+            return 0, None
+        newest = found[-1].key
+        version = keys.parse_generation(newest) or 0
+        return version, TopicDescriptor.decode(await self._store.read(newest))
+
+    async def _put_descriptor(self, descriptor: TopicDescriptor, version: int) -> bool:
+        folder = keys.descriptor_folder(self._rules.namespace, descriptor.name)
+        key = keys.descriptor(folder, version)
+        body = descriptor.encode()
+        if await commits.put_same(self._store, key, [body], "descriptor"):
+            return True
+        # Taken: by our own attempt whose answer was lost (the id is ours alone), or by another.
+        return bytes(await self._store.read(key)) == body
+
+    async def _register(self, descriptor: TopicDescriptor) -> None:
+        key = metadata_keys.topic_config(descriptor.name)
+        try:
+            await self._metadata.commit(
+                [Put(key, metadata_keys.encode(_record_of(descriptor, self._rules.defaults)))],
+                [Compare(key, 0)],
+            )
+        except MetadataConflict:
+            raise TopicExists(f"topic {descriptor.name!r} exists already") from None
+
+    # -- deleting ----------------------------------------------------------------------------
+
+    async def delete(self, name: str) -> Topic:
+        """End a topic: from here on nobody can find it. Its objects go in the background."""
+        topic = self.get(name)
+        while True:
+            version, newest = await self._newest_descriptor(name)
+            if newest is None or newest.deleted or newest.topic_id != topic.descriptor.topic_id:
+                break
+            tombstone = msgspec.structs.replace(newest, deleted=True)
+            if await self._put_descriptor(tombstone, version + 1):
+                break
+        folder = topic.descriptor.folder
+        removal = metadata_keys.Removal(
+            folder=folder, logs=topic.descriptor.logs, deleted_ms=self._clock.now_ms()
+        )
+        await self._metadata.commit(
+            [
+                Remove(metadata_keys.topic_config(name)),
+                Put(metadata_keys.removal(folder), metadata_keys.encode(removal)),
+            ]
+        )
+        self._by_name.pop(name, None)
+        self._by_id.pop(topic.topic_id, None)
+        self.revision += 1
+        return topic
+
+
+def _record_of(descriptor: TopicDescriptor, defaults: TopicDefaults) -> metadata_keys.Topic:
+    """A descriptor in the metadata store's words."""
+    settings = TopicSettings.of(descriptor.configs, defaults)
+    return metadata_keys.Topic(
+        name=descriptor.name,
+        partitions=descriptor.partitions,
+        retention_ms=settings.retention_ms,
+        retention_bytes=settings.retention_bytes,
+        segment_bytes=settings.segment_bytes,
+        created_at=descriptor.created_at,
+        config=descriptor.configs,
+        topic_id=descriptor.topic_id,
+        incarnation=descriptor.incarnation,
+        folder=descriptor.folder,
+    )
+
+
+def _descriptor_of(row: metadata_keys.Topic) -> TopicDescriptor:
+    """The way back."""
+    return TopicDescriptor(
+        name=row.name,
+        topic_id=row.topic_id,
+        incarnation=row.incarnation,
+        folder=row.folder,
+        partitions=row.partitions,
+        logs=row.partitions,
+        configs=row.config,
+        created_at=row.created_at,
+    )
