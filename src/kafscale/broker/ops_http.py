@@ -1,0 +1,66 @@
+"""The page for operators: /health, /ready, /metrics.
+
+Here: three answers over HTTP. Import this module only when the page is wanted: aiohttp takes a
+quarter of a second to load.
+Next door: what is counted (engine/probe.py). Never here: anything a client can change.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aiohttp import web
+
+from kafscale.model.meters import CONTENT_TYPE
+
+_GRACE_S: Final = 1.0  # for answers in flight when we stop
+
+
+class OpsServer:
+    """Serves until stopped, also while the broker drains.
+
+    `why_not_ready` gives the reasons why clients should stay away; none means ready.
+    """
+
+    def __init__(
+        self, metrics: Callable[[], bytes], why_not_ready: Callable[[], Sequence[str]]
+    ) -> None:
+        self._metrics = metrics
+        self._why_not_ready = why_not_ready
+        page = web.Application()
+        page.router.add_get("/health", self._health)
+        page.router.add_get("/ready", self._ready)
+        page.router.add_get("/metrics", self._show_metrics)
+        # Signals are the broker's matter: it decides when this page goes, last of all.
+        self._runner = web.AppRunner(
+            page, access_log=None, handle_signals=False, shutdown_timeout=_GRACE_S
+        )
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; gives the port, which the system chooses when asked for 0. OSError if taken."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Stop listening. Harmless when never started."""
+        await self._runner.cleanup()
+
+    async def _health(self, request: web.Request) -> web.Response:
+        # The process answers, so it lives. A sick store is no reason to be restarted.
+        return _answer(200, {"alive": True})
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        reasons = list(self._why_not_ready())
+        return _answer(503 if reasons else 200, {"ready": not reasons, "reasons": reasons})
+
+    async def _show_metrics(self, request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def _answer(status: int, body: dict[str, object]) -> web.Response:
+    return web.json_response(body, status=status, dumps=json.dumps)

@@ -1,0 +1,110 @@
+"""The broker's series have the names dashboards expect."""
+
+import re
+from pathlib import Path
+
+from tests.support.exposition import parse, series
+
+from kafscale.engine.probe import Probe
+from kafscale.model.meters import Registry
+
+NAMES = {
+    "kafscale_produce_requests_total": {"topic", "partition", "status"},
+    "kafscale_produce_latency_seconds": {"topic", "acks"},
+    "kafscale_fetch_requests_total": {"topic", "partition", "status"},
+    "kafscale_fetch_latency_seconds": {"topic", "cache_hit"},
+    "kafscale_s3_operations_total": {"operation", "status"},
+    "kafscale_s3_latency_seconds": {"operation"},
+    "kafscale_cache_hit_rate": {"topic", "partition"},
+    "kafscale_cache_size_bytes": set(),
+    "kafscale_buffer_size_bytes": {"topic", "partition"},
+    "kafscale_consumer_lag": {"group", "topic", "partition"},
+    "kafscale_active_connections": set(),
+    "kafscale_s3_bytes_total": {"operation"},
+    "kafscale_bad_requests_total": {"reason"},
+    "kafscale_flushes_total": {"topic"},
+    "kafscale_flush_bytes_total": {"topic"},
+    "kafscale_rollups_total": set[str](),
+}
+
+
+def full_probe() -> Probe:
+    probe = Probe(Registry())
+    probe.produce_requests.labels("t", "0", "success").inc()
+    probe.produce_latency.labels("t", "all").observe(0.003)
+    probe.fetch_requests.labels("t", "0", "success").inc()
+    probe.fetch_latency.labels("t", "true").observe(0.003)
+    probe.bad_requests.labels("frame").inc()
+    probe.flushes.labels("t").inc()
+    probe.flush_bytes.labels("t").inc(100)
+    probe.observe_store("put", 0.02, 100, True)
+    probe.sample_buffers(lambda: [(("t", "0"), 10)])
+    probe.sample_cache_hit_rate(lambda: [(("t", "0"), 0.5)])
+    probe.sample_consumer_lag(lambda: [(("g", "t", "0"), 7)])
+    return probe
+
+
+def test_every_series_has_its_name_and_labels() -> None:
+    found: dict[str, set[str]] = {}
+    for name, labels in parse(full_probe().registry.render()):
+        family = re.sub(r"_(bucket|sum|count)$", "", name)
+        found.setdefault(family, set()).update(label for label, _ in labels if label != "le")
+    assert found == NAMES
+
+
+def test_buckets_are_those_of_the_dashboards() -> None:
+    samples = parse(full_probe().registry.render())
+
+    def ends(name: str) -> list[str]:
+        return [dict(labels)["le"] for found, labels in samples if found == f"{name}_bucket"]
+
+    request = [
+        "0.001",
+        "0.005",
+        "0.01",
+        "0.025",
+        "0.05",
+        "0.1",
+        "0.25",
+        "0.5",
+        "1.0",
+        "2.5",
+        "5.0",
+        "+Inf",
+    ]
+    assert ends("kafscale_produce_latency_seconds") == request
+    assert ends("kafscale_fetch_latency_seconds") == request
+    assert ends("kafscale_s3_latency_seconds") == [*request[2:-1], "10.0", "+Inf"]
+
+
+def test_reports_of_the_store_are_counted_by_outcome() -> None:
+    probe = Probe(Registry())
+    probe.observe_store("put", 0.02, 100, True)
+    probe.observe_store("put", 3.0, 0, False)
+    samples = parse(probe.registry.render())
+    assert samples[series("kafscale_s3_operations_total", operation="put", status="success")] == 1
+    assert samples[series("kafscale_s3_operations_total", operation="put", status="error")] == 1
+    assert samples[series("kafscale_s3_latency_seconds_count", operation="put")] == 2
+    assert samples[series("kafscale_s3_bytes_total", operation="put")] == 100
+
+
+def test_a_deleted_topic_leaves_no_counted_series() -> None:
+    probe = full_probe()
+    probe.forget_topic("t")
+    left = {name for name, labels in parse(probe.registry.render()) if ("topic", "t") in labels}
+    assert left == {
+        "kafscale_buffer_size_bytes",
+        "kafscale_cache_hit_rate",
+        "kafscale_consumer_lag",
+    }
+
+
+def test_no_other_file_invents_a_series() -> None:
+    source = Path(__file__).parents[3] / "src/kafscale"
+    invented = [
+        path.name
+        for path in source.rglob("*.py")
+        if path.name != "probe.py"
+        and re.search(r'"kafscale_\w+_(total|seconds|bytes)"', path.read_text())
+    ]
+    assert invented == []
