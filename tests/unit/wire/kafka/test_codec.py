@@ -176,24 +176,20 @@ def test_long_arrays_of_integers_have_long_counts(size: int) -> None:
 
 @pytest.mark.parametrize(("kind", "version"), CASES)
 def test_a_message_cut_anywhere_is_malformed(kind: type[Message], version: int) -> None:
-    for seed in range(3):
-        value = Maker(("cut", seed)).message(kind, version)
-        whole = b"".join(codec.encode(value, version))
-        # Every byte of short messages, of long ones every byte at both ends and some between.
-        step = max(1, len(whole) // 400)
-        for cut in {*range(min(200, len(whole))), *range(0, len(whole), step)}:
-            with pytest.raises(MalformedMessage):
-                codec.decode(kind, memoryview(whole)[:cut], version)
-        assert plain(codec.decode(kind, memoryview(whole), version)[0]) == plain(value)
+    value = Maker("cut").message(kind, version)
+    whole = b"".join(codec.encode(value, version))
+    # Every byte of the first hundred; in what follows the fields repeat, so a sample will do.
+    for cut in {*range(min(100, len(whole))), *range(0, len(whole), 1 + len(whole) // 50)}:
+        with pytest.raises(MalformedMessage):
+            codec.decode(kind, memoryview(whole)[:cut], version)
+    assert plain(codec.decode(kind, memoryview(whole), version)[0]) == plain(value)
 
 
 @pytest.mark.parametrize(("kind", "version"), CASES)
 def test_bytes_that_claim_to_be_huge_cost_no_memory(kind: type[Message], version: int) -> None:
-    codec.encode(kind(), version)
-    claims = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\x80\0\0\0")
-    codec.encode(Maker("huge").message(kind, version), version)
-    whole = b"".join(codec.encode(Maker("huge").message(kind, version), version))[:400]
-    codec.decode(kind, memoryview(b"".join(codec.encode(kind(), version))), version)
+    whole = b"".join(codec.encode(Maker("huge").message(kind, version), version))[:100]
+    codec.decode(kind, memoryview(b"".join(codec.encode(kind(), version))), version)  # compiled
+    claims = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x80\0\0\0")
     tracemalloc.start()
     try:
         for claim in claims:
@@ -205,7 +201,7 @@ def test_bytes_that_claim_to_be_huge_cost_no_memory(kind: type[Message], version
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 1_000_000
+    assert peak < 100_000
 
 
 def test_null_is_malformed_in_versions_that_do_not_allow_it() -> None:
