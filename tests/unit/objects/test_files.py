@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -214,3 +216,36 @@ async def test_objects_are_there_when_the_folder_is_opened_again(tmp_path: Path)
     second = FileObjectStore(tmp_path)
     assert bytes(await second.read("ns/a")) == BIG
     await second.aclose()
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from kafscale.objects.files import FileObjectStore
+
+async def write_for_ever() -> None:
+    store = FileObjectStore(Path(sys.argv[1]))
+    for number in range(1_000_000):
+        body = [bytes([number % 251]) * 50_000] * 40
+        await store.put_new(f"ns/{number:06d}", body)
+        print(number, flush=True)
+
+asyncio.run(write_for_ever())
+"""
+
+
+async def test_a_process_killed_while_writing_leaves_whole_objects_only(tmp_path: Path) -> None:
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
+    with writer:
+        assert writer.stdout is not None
+        while int(writer.stdout.readline()) < 20:
+            pass
+        writer.kill()
+        acknowledged = 20 + len(writer.stdout.read().split(b"\n")[:-1])
+    store = FileObjectStore(tmp_path)
+    rows = await store.find("ns")
+    assert len(rows) > acknowledged
+    for number, row in enumerate(rows):
+        assert row.key == f"ns/{number:06d}"
+        assert bytes(await store.read(row.key)) == bytes([number % 251]) * 2_000_000
+    await store.aclose()
