@@ -1,0 +1,81 @@
+"""One broker and one of each client for the whole run.
+
+KAFSCALE_E2E_AGAINST=apache runs the same tests against Apache Kafka: what fails there is a wrong
+test, not a wrong broker.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.broker import KafscaleProcess
+from tests.support.clients import CLIENTS
+from tests.support.clients.base import Client
+from tests.support.maven import Unavailable
+from tests.support.process import BrokerProcess
+
+KINDS: dict[str, type[BrokerProcess]] = {"kafscale": KafscaleProcess, "apache": ApacheKafka}
+AGAINST = os.environ.get("KAFSCALE_E2E_AGAINST", "kafscale")
+
+_brokers: list[BrokerProcess] = []
+
+
+@pytest.fixture(scope="session")
+def kind() -> type[BrokerProcess]:
+    return KINDS[AGAINST]
+
+
+@pytest.fixture(scope="session")
+def broker(kind: type[BrokerProcess]) -> Iterator[BrokerProcess]:
+    with _seen(kind()) as shared:
+        yield shared
+
+
+@pytest.fixture
+def own_broker(kind: type[BrokerProcess]) -> Iterator[BrokerProcess]:
+    """A broker a test may stop, kill and start as it likes."""
+    with _seen(kind()) as own:
+        yield own
+    _brokers.remove(own)
+
+
+@pytest.fixture(scope="session")
+def client_named(broker: BrokerProcess) -> Iterator[Callable[[str], Client]]:
+    made: dict[str, Client] = {}
+    missing: dict[str, str] = {}
+
+    def get(name: str) -> Client:
+        if name not in made and name not in missing:
+            try:
+                made[name] = CLIENTS[name](broker.bootstrap)
+            except Unavailable as reason:
+                missing[name] = str(reason)
+        if name in missing:
+            pytest.skip(f"{name}: {missing[name]}")
+        return made[name]
+
+    yield get
+    for client in made.values():
+        client.close()
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest, client_named: Callable[[str], Client]) -> Client:
+    return client_named(request.param)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failed test shows what the broker said."""
+    report = yield
+    if report.failed:
+        for number, shown in enumerate(_brokers):
+            report.sections.append((f"output of broker {number}", shown.tail()))
+    return report
+
+
+def _seen(broker: BrokerProcess) -> BrokerProcess:
+    _brokers.append(broker)
+    return broker

@@ -1,0 +1,1 @@
+"""What tests and benchmarks start and talk to: brokers, clients, checkers."""

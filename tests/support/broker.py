@@ -1,0 +1,34 @@
+"""The broker of this project as a child process.
+
+Next door: the life of the process (process.py), the other broker (apache_kafka.py).
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.ports import free_port
+from tests.support.process import BrokerProcess
+
+
+class KafscaleProcess(BrokerProcess):
+    """`kafscale serve` on free ports of loopback, its data in a temporary folder."""
+
+    label = "kafscale"
+    start_deadline_s = 30.0
+
+    def __init__(self, folder: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder, env)
+        self.metrics_port = free_port()
+        self.data = self.folder / "data"
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "kafscale.cli.main", "serve"]
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "KAFSCALE_BROKER_HOST": "127.0.0.1",
+            "KAFSCALE_BROKER_PORT": str(self.port),
+            "KAFSCALE_METRICS_PORT": str(self.metrics_port),
+            "KAFSCALE_DATA_DIR": str(self.data),
+        }

@@ -1,0 +1,99 @@
+"""What the tests ask of a client, whoever wrote it.
+
+In this room: records as the test sees them and the questions every client is asked.
+Next door: one file per client. Each leaves its client at default settings but for the
+bootstrap address and what the question itself needs (a codec, a starting offset).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+ANSWER_WITHIN_S: Final = 60.0
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is written. No timestamp: the client takes its own clock."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is read."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    cluster_id: str
+    controller: int
+    brokers: tuple[int, ...]
+
+
+class ClientError(Exception):
+    """The client refused or failed, in its own words."""
+
+
+class Client:
+    """A client under test. What it cannot do by nature stands in `lacks`."""
+
+    name: ClassVar[str]
+    lacks: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def close(self) -> None:
+        """Let go of processes and connections that outlive a question."""
+
+    def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
+        """Write in order; the offset each record was acknowledged at."""
+        raise NotImplementedError
+
+    def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
+        """Read `count` records of these partitions from their beginning."""
+        raise NotImplementedError
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        raise NotImplementedError
+
+    def delete_topic(self, topic: str) -> None:
+        raise NotImplementedError
+
+    def list_topics(self) -> dict[str, int]:
+        """Names and partition counts."""
+        raise NotImplementedError
+
+    def earliest(self, topic: str, partition: int) -> int:
+        raise NotImplementedError
+
+    def latest(self, topic: str, partition: int) -> int:
+        raise NotImplementedError
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """The first offset with this timestamp or a later one; None when there is none."""
+        raise NotImplementedError
+
+    def offset_of_max_timestamp(self, topic: str, partition: int) -> int:
+        raise NotImplementedError
+
+    def cluster(self) -> Cluster:
+        raise NotImplementedError
+
+    def begin_transaction(self, transactional_id: str) -> None:
+        """Up to the point where a transaction could be begun; ClientError when refused."""
+        raise NotImplementedError

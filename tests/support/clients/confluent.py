@@ -1,0 +1,138 @@
+"""confluent-kafka: librdkafka under Python."""
+
+import time
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from tests.support.clients.base import (
+    ANSWER_WITHIN_S,
+    Client,
+    ClientError,
+    Cluster,
+    Record,
+    Stored,
+)
+
+
+class Confluent(Client):
+    name = "confluent"
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
+        # Kept: its futures are cancelled when the client is collected.
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "compression.type": codec})
+        offsets: list[int] = [-1] * len(records)
+        errors: list[str] = []
+
+        def delivered(place: int) -> Any:
+            def note(error: Any, message: Message) -> None:
+                if error is not None:
+                    errors.append(str(error))
+                else:
+                    offsets[place] = message.offset()
+
+            return note
+
+        for place, record in enumerate(records):
+            producer.produce(
+                topic,
+                key=record.key,
+                value=record.value,
+                partition=record.partition,
+                headers=list(record.headers),
+                timestamp=record.timestamp_ms or 0,
+                on_delivery=delivered(place),
+            )
+            producer.poll(0)
+        left = producer.flush(ANSWER_WITHIN_S)
+        if errors or left:
+            raise ClientError(f"{len(errors)} failed ({errors[:1]}), {left} without an answer")
+        return offsets
+
+    def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "unused"})
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+        found: list[Stored] = []
+        deadline = time.monotonic() + ANSWER_WITHIN_S
+        try:
+            while len(found) < count and time.monotonic() < deadline:
+                for message in consumer.consume(count - len(found), timeout=0.5):
+                    if message.error() is not None:
+                        raise ClientError(str(message.error()))
+                    found.append(_stored(message))
+        finally:
+            consumer.close()
+        return found
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        new = NewTopic(topic, num_partitions=partitions)
+        _done(self._admin.create_topics([new])[topic])
+
+    def delete_topic(self, topic: str) -> None:
+        _done(self._admin.delete_topics([topic])[topic])
+
+    def list_topics(self) -> dict[str, int]:
+        topics = self._admin.list_topics(timeout=ANSWER_WITHIN_S).topics
+        return {name: len(topic.partitions) for name, topic in topics.items()}
+
+    def earliest(self, topic: str, partition: int) -> int:
+        return self._offset(topic, partition, OffsetSpec.earliest())
+
+    def latest(self, topic: str, partition: int) -> int:
+        return self._offset(topic, partition, OffsetSpec.latest())
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        offset = self._offset(topic, partition, OffsetSpec.for_timestamp(timestamp_ms))
+        return None if offset < 0 else offset
+
+    def offset_of_max_timestamp(self, topic: str, partition: int) -> int:
+        return self._offset(topic, partition, OffsetSpec.max_timestamp())
+
+    def cluster(self) -> Cluster:
+        answer = _done(self._admin.describe_cluster())
+        ids = tuple(sorted(node.id for node in answer.nodes))
+        return Cluster(answer.cluster_id, answer.controller.id, ids)
+
+    def begin_transaction(self, transactional_id: str) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id}
+        )
+        try:
+            producer.init_transactions(ANSWER_WITHIN_S)
+            producer.begin_transaction()
+        except KafkaException as refused:
+            raise ClientError(f"{refused.args[0].name()}: {refused.args[0].str()}") from refused
+
+    def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
+        place = TopicPartition(topic, partition)
+        return int(_done(self._admin.list_offsets({place: spec})[place]).offset)
+
+
+def _done(future: Any) -> Any:
+    try:
+        return future.result(ANSWER_WITHIN_S)
+    except KafkaException as refused:
+        raise ClientError(str(refused)) from refused
+
+
+def _stored(message: Message) -> Stored:
+    return Stored(
+        partition=message.partition(),
+        offset=message.offset(),
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(message.headers() or ()),
+        timestamp_ms=message.timestamp()[1],
+    )

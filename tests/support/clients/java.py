@@ -1,0 +1,148 @@
+"""The Java client, driven through one long-lived process (../java/Driver.java)."""
+
+import base64
+import queue
+import subprocess
+import threading
+from collections.abc import Iterator
+from typing import ClassVar
+
+from tests.support.clients.base import (
+    ANSWER_WITHIN_S,
+    Client,
+    ClientError,
+    Cluster,
+    Headers,
+    Record,
+    Stored,
+)
+from tests.support.java import SOURCES, compiled
+
+
+class JavaClient(Client):
+    """Subclasses name the version of kafka-clients."""
+
+    version: ClassVar[str]
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
+        command = compiled(
+            SOURCES / "Driver.java", f"org.apache.kafka:kafka-clients:{self.version}"
+        )
+        self._process = subprocess.Popen(
+            [*command, bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
+        lines = [f"PRODUCE {topic} {codec} {len(records)}", *map(_written, records)]
+        return [int(line) for line in self._ask("\n".join(lines))]
+
+    def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
+        where = ",".join(map(str, partitions))
+        return [_stored(line) for line in self._ask(f"CONSUME {topic} {where} {count}")]
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        self._ask(f"CREATE {topic} {partitions}")
+
+    def delete_topic(self, topic: str) -> None:
+        self._ask(f"DELETE {topic}")
+
+    def list_topics(self) -> dict[str, int]:
+        topics = (line.split(" ") for line in self._ask("LIST"))
+        return {name: int(partitions) for name, partitions in topics}
+
+    def earliest(self, topic: str, partition: int) -> int:
+        return self._offset(topic, partition, "earliest")
+
+    def latest(self, topic: str, partition: int) -> int:
+        return self._offset(topic, partition, "latest")
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        offset = self._offset(topic, partition, str(timestamp_ms))
+        return None if offset < 0 else offset
+
+    def offset_of_max_timestamp(self, topic: str, partition: int) -> int:
+        return self._offset(topic, partition, "max")
+
+    def cluster(self) -> Cluster:
+        cluster_id, controller, brokers = self._ask("CLUSTER")[0].split(" ")
+        return Cluster(cluster_id, int(controller), tuple(map(int, brokers.split(","))))
+
+    def begin_transaction(self, transactional_id: str) -> None:
+        self._ask(f"TRANSACTION {transactional_id}")
+
+    def _offset(self, topic: str, partition: int, at: str) -> int:
+        return int(self._ask(f"OFFSET {topic} {partition} {at}")[0])
+
+    def _ask(self, command: str) -> list[str]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+        return list(self._answer())
+
+    def _answer(self) -> Iterator[str]:
+        while True:
+            try:
+                # Longer than any patience inside the program, so that its own words come first.
+                line = self._lines.get(timeout=2 * ANSWER_WITHIN_S)
+            except queue.Empty:
+                raise ClientError("the Java client hangs") from None
+            if line is None:
+                raise ClientError(f"the Java process ended with {self._process.wait()}")
+            if line == "OK":
+                return
+            if line.startswith("ERR "):
+                raise ClientError(line[4:])
+            yield line
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
+
+
+class Java4(JavaClient):
+    name = "java-4"
+    version = "4.3.1"
+
+
+class Java2(JavaClient):
+    name = "java-2.8"
+    version = "2.8.2"
+    lacks = frozenset({"max timestamp"})
+
+
+def _written(record: Record) -> str:
+    time = "~" if record.timestamp_ms is None else str(record.timestamp_ms)
+    words = [str(record.partition), _word(record.key), _word(record.value), time]
+    for name, value in record.headers:
+        words += [_word(name.encode()), _word(value)]
+    return " ".join(words)
+
+
+def _stored(line: str) -> Stored:
+    partition, offset, key, value, timestamp, *rest = line.split(" ")
+    names, values = rest[::2], rest[1::2]
+    headers: Headers = tuple(
+        ((_bytes(name) or b"").decode(), _bytes(value))
+        for name, value in zip(names, values, strict=True)
+    )
+    return Stored(int(partition), int(offset), _bytes(key), _bytes(value), headers, int(timestamp))
+
+
+def _word(raw: bytes | None) -> str:
+    return "~" if raw is None else "." + base64.b64encode(raw).decode()
+
+
+def _bytes(word: str) -> bytes | None:
+    return None if word == "~" else base64.b64decode(word[1:])

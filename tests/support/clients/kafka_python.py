@@ -1,0 +1,139 @@
+"""kafka-python: pure Python, idempotent by default since 3.0."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from tests.support.clients.base import (
+    ANSWER_WITHIN_S,
+    Client,
+    ClientError,
+    Cluster,
+    Record,
+    Stored,
+)
+
+with warnings.catch_warnings():
+    # It reads its schemas with a function the standard library is retiring.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.admin import OffsetSpec
+    from kafka.errors import KafkaError
+
+
+class KafkaPython(Client):
+    name = "kafka-python"
+    lacks = frozenset({"null headers", "records without key and value"})
+
+    def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
+        chosen = None if codec == "none" else codec
+        with (
+            _refusals(),
+            closing(
+                KafkaProducer(bootstrap_servers=self.bootstrap, compression_type=chosen)
+            ) as producer,
+        ):
+            answers = [
+                producer.send(
+                    topic,
+                    value=record.value,
+                    key=record.key,
+                    headers=list(record.headers),
+                    partition=record.partition,
+                    timestamp_ms=record.timestamp_ms,
+                )
+                for record in records
+            ]
+            return [int(answer.get(ANSWER_WITHIN_S).offset) for answer in answers]
+
+    def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
+        found: list[Stored] = []
+        with (
+            _refusals(),
+            closing(
+                KafkaConsumer(
+                    bootstrap_servers=self.bootstrap, consumer_timeout_ms=ANSWER_WITHIN_S * 1000
+                )
+            ) as consumer,
+        ):
+            assigned = [TopicPartition(topic, p) for p in partitions]
+            consumer.assign(assigned)
+            consumer.seek_to_beginning(*assigned)
+            while len(found) < count:
+                message = next(consumer, None)
+                if message is None:
+                    break
+                found.append(_stored(message))
+        return found
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        with self._admin() as admin:
+            admin.create_topics({topic: {"num_partitions": partitions}})
+
+    def delete_topic(self, topic: str) -> None:
+        with self._admin() as admin:
+            admin.delete_topics([topic])
+
+    def list_topics(self) -> dict[str, int]:
+        with self._admin() as admin:
+            return {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
+
+    def earliest(self, topic: str, partition: int) -> int:
+        return self._offset(topic, partition, OffsetSpec.EARLIEST)
+
+    def latest(self, topic: str, partition: int) -> int:
+        return self._offset(topic, partition, OffsetSpec.LATEST)
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        offset = self._offset(topic, partition, timestamp_ms)
+        return None if offset < 0 else offset
+
+    def offset_of_max_timestamp(self, topic: str, partition: int) -> int:
+        return self._offset(topic, partition, OffsetSpec.MAX_TIMESTAMP)
+
+    def cluster(self) -> Cluster:
+        with self._admin() as admin:
+            answer = admin.describe_cluster()
+        ids = tuple(sorted(broker["broker_id"] for broker in answer["brokers"]))
+        return Cluster(answer["cluster_id"], answer["controller_id"], ids)
+
+    def begin_transaction(self, transactional_id: str) -> None:
+        with (
+            _refusals(),
+            closing(
+                KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
+            ) as producer,
+        ):
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.abort_transaction()
+
+    @contextmanager
+    def _admin(self) -> Iterator[Any]:
+        with _refusals(), closing(KafkaAdminClient(bootstrap_servers=self.bootstrap)) as admin:
+            yield admin
+
+    def _offset(self, topic: str, partition: int, spec: Any) -> int:
+        place = TopicPartition(topic, partition)
+        with self._admin() as admin:
+            return int(admin.list_partition_offsets({place: spec})[place].offset)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except KafkaError as refused:
+        raise ClientError(repr(refused)) from refused
+
+
+def _stored(message: Any) -> Stored:
+    return Stored(
+        partition=message.partition,
+        offset=message.offset,
+        key=message.key,
+        value=message.value,
+        headers=tuple(message.headers),
+        timestamp_ms=message.timestamp,
+    )

@@ -1,0 +1,138 @@
+"""kcat: librdkafka on the command line."""
+
+import json
+import re
+import subprocess
+from itertools import groupby
+
+from tests.support.clients.base import (
+    ANSWER_WITHIN_S,
+    Client,
+    ClientError,
+    Cluster,
+    Headers,
+    Record,
+    Stored,
+)
+from tests.support.debian import program
+
+# Bytes no test record contains: between messages, between key and value.
+BETWEEN, AFTER_KEY = b"\x1e", b"\x1f"
+FORMAT = r"%p %o %K %S %T %h\n%k%s\n"
+
+
+class Kcat(Client):
+    name = "kcat"
+    lacks = frozenset(
+        {
+            "timestamps",
+            "null headers",
+            "binary",
+            "admin",
+            "records without key and value",
+            "max timestamp",
+            "cluster id",
+        }
+    )
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
+        self._program = program("kcat")
+
+    def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
+        offsets: list[int] = []
+        for (partition, headers, nulls), alike in groupby(records, key=_invocation):
+            arguments = ["-P", "-t", topic, "-p", str(partition), "-z", codec, "-v", "-v"]
+            arguments += ["-D", r"\x1e", "-K", r"\x1f", *(["-Z"] if nulls else [])]
+            for name, value in headers:
+                arguments += ["-H", f"{name}={(value or b'').decode()}"]
+            said = self._run(arguments, BETWEEN.join(map(_line, alike))).stderr.decode()
+            offsets += map(int, re.findall(r"delivered to partition \d+ \(offset (\d+)\)", said))
+        return offsets
+
+    def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
+        found: list[Stored] = []
+        for partition in partitions:
+            arguments = ["-C", "-t", topic, "-p", str(partition), "-o", "beginning", "-e", "-q"]
+            found += _parse(self._run([*arguments, "-f", FORMAT]).stdout)
+        return found
+
+    def list_topics(self) -> dict[str, int]:
+        topics = self._metadata()["topics"]
+        return {topic["topic"]: len(topic["partitions"]) for topic in topics}
+
+    def earliest(self, topic: str, partition: int) -> int:
+        return self._query(topic, partition, -2)
+
+    def latest(self, topic: str, partition: int) -> int:
+        return self._query(topic, partition, -1)
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        offset = self._query(topic, partition, timestamp_ms)
+        return None if offset < 0 else offset
+
+    def cluster(self) -> Cluster:
+        answer = self._metadata()
+        ids = tuple(sorted(broker["id"] for broker in answer["brokers"]))
+        return Cluster("", answer["controllerid"], ids)
+
+    def begin_transaction(self, transactional_id: str) -> None:
+        self._run(["-P", "-t", "never", "-X", f"transactional.id={transactional_id}"], b"x")
+
+    def _metadata(self) -> dict[str, list[dict[str, int]]]:
+        return json.loads(self._run(["-L", "-J"]).stdout)
+
+    def _query(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        said = self._run(["-Q", "-t", f"{topic}:{partition}:{timestamp_ms}"]).stdout.decode()
+        return int(re.findall(r"offset (-?\d+)", said)[0])
+
+    def _run(self, arguments: list[str], given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        try:
+            run = subprocess.run(
+                [self._program, "-b", self.bootstrap, *arguments],
+                input=given,
+                capture_output=True,
+                timeout=ANSWER_WITHIN_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise ClientError(f"kcat hangs: {(late.stderr or b'')[-500:]!r}") from late
+        if run.returncode:
+            raise ClientError(run.stderr.decode(errors="replace"))
+        return run
+
+
+def _invocation(record: Record) -> tuple[int, Headers, bool]:
+    """What kcat can only choose per run; with -Z every empty field becomes null."""
+    return record.partition, record.headers, record.value is None
+
+
+def _line(record: Record) -> bytes:
+    if record.key is None:
+        return record.value or b""
+    return record.key + AFTER_KEY + (record.value or b"")
+
+
+def _parse(said: bytes) -> list[Stored]:
+    found = []
+    while said:
+        head, said = said.split(b"\n", 1)
+        words = head.decode().split(" ")
+        partition, offset, key, value, timestamp = map(int, words[:5])
+        headers = tuple(
+            (name, None if text == "NULL" else text.encode())
+            for name, text in (pair.split("=", 1) for pair in words[5].split(",") if pair)
+        )
+        keyed, valued = max(key, 0), max(value, 0)
+        found.append(
+            Stored(
+                partition,
+                offset,
+                None if key < 0 else said[:keyed],
+                None if value < 0 else said[keyed : keyed + valued],
+                headers,
+                timestamp,
+            )
+        )
+        said = said[keyed + valued + 1 :]
+    return found

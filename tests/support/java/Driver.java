@@ -1,0 +1,224 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.DescribeClusterResult;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.PartitionInfo;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
+
+/**
+ * The Java client at default settings, driven by lines on standard input.
+ *
+ * A command is one line of words; bytes are "." and Base64, null is "~". Answers are lines, then "OK", or one line
+ * "ERR" with the reason. Compiles against kafka-clients 2.8 and 4.x alike.
+ */
+public final class Driver {
+    private static final String BYTES = "org.apache.kafka.common.serialization.ByteArray";
+    private final String bootstrap;
+    private final BufferedReader in =
+            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    private final PrintStream out;
+
+    private Driver(String bootstrap, PrintStream out) {
+        this.bootstrap = bootstrap;
+        this.out = out;
+    }
+
+    public static void main(String[] args) throws Exception {
+        PrintStream out = new PrintStream(System.out, false, "UTF-8");
+        Driver driver = new Driver(args[0], out);
+        String line;
+        while ((line = driver.in.readLine()) != null) {
+            try {
+                driver.obey(line.split(" "));
+                out.println("OK");
+            } catch (ExecutionException failed) {
+                out.println("ERR " + oneLine(failed.getCause()));
+            } catch (Exception failed) {
+                out.println("ERR " + oneLine(failed));
+            }
+            out.flush();
+        }
+    }
+
+    private void obey(String[] words) throws Exception {
+        switch (words[0]) {
+            case "PRODUCE" -> produce(words[1], words[2], Integer.parseInt(words[3]));
+            case "CONSUME" -> consume(words[1], words[2], Integer.parseInt(words[3]));
+            case "CREATE" -> create(words[1], Integer.parseInt(words[2]));
+            case "DELETE" -> delete(words[1]);
+            case "LIST" -> list();
+            case "OFFSET" -> offset(words[1], Integer.parseInt(words[2]), words[3]);
+            case "CLUSTER" -> cluster();
+            case "TRANSACTION" -> transaction(words[1]);
+            default -> throw new IllegalArgumentException(words[0]);
+        }
+    }
+
+    private void produce(String topic, String codec, int count) throws Exception {
+        List<ProducerRecord<byte[], byte[]>> records = new ArrayList<>();
+        for (int i = 0; i < count; i++) {
+            records.add(record(topic, in.readLine().split(" ")));
+        }
+        Properties properties = producerProperties();
+        properties.put("compression.type", codec);
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(properties)) {
+            List<Future<RecordMetadata>> answers = new ArrayList<>();
+            for (ProducerRecord<byte[], byte[]> record : records) {
+                answers.add(producer.send(record));
+            }
+            for (Future<RecordMetadata> answer : answers) {
+                out.println(answer.get().offset());
+            }
+        }
+    }
+
+    private static ProducerRecord<byte[], byte[]> record(String topic, String[] words) {
+        List<Header> headers = new ArrayList<>();
+        for (int i = 4; i < words.length; i += 2) {
+            headers.add(new RecordHeader(new String(bytes(words[i]), StandardCharsets.UTF_8), bytes(words[i + 1])));
+        }
+        Long timestamp = words[3].equals("~") ? null : Long.valueOf(words[3]);
+        return new ProducerRecord<>(
+                topic, Integer.valueOf(words[0]), timestamp, bytes(words[1]), bytes(words[2]), headers);
+    }
+
+    private void consume(String topic, String partitions, int count) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
+            List<TopicPartition> assigned = Arrays.stream(partitions.split(","))
+                    .map(partition -> new TopicPartition(topic, Integer.parseInt(partition)))
+                    .collect(Collectors.toList());
+            consumer.assign(assigned);
+            consumer.seekToBeginning(assigned);
+            long deadline = System.currentTimeMillis() + 60_000;
+            int seen = 0;
+            while (seen < count && System.currentTimeMillis() < deadline) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
+                    seen++;
+                    print(record);
+                }
+            }
+        }
+    }
+
+    private void print(ConsumerRecord<byte[], byte[]> record) {
+        StringBuilder line = new StringBuilder();
+        line.append(record.partition()).append(' ').append(record.offset()).append(' ');
+        line.append(text(record.key())).append(' ').append(text(record.value())).append(' ');
+        line.append(record.timestamp());
+        for (Header header : record.headers()) {
+            line.append(' ').append(text(header.key().getBytes(StandardCharsets.UTF_8)));
+            line.append(' ').append(text(header.value()));
+        }
+        out.println(line);
+    }
+
+    private void create(String topic, int partitions) throws Exception {
+        try (Admin admin = Admin.create(properties())) {
+            NewTopic wanted = new NewTopic(topic, Optional.of(partitions), Optional.empty());
+            admin.createTopics(Collections.singleton(wanted)).all().get();
+        }
+    }
+
+    private void delete(String topic) throws Exception {
+        try (Admin admin = Admin.create(properties())) {
+            admin.deleteTopics(Collections.singleton(topic)).all().get();
+        }
+    }
+
+    private void list() {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
+            for (Map.Entry<String, List<PartitionInfo>> topic : consumer.listTopics().entrySet()) {
+                out.println(topic.getKey() + " " + topic.getValue().size());
+            }
+        }
+    }
+
+    private void offset(String topic, int partition, String at) throws Exception {
+        TopicPartition place = new TopicPartition(topic, partition);
+        OffsetSpec spec = switch (at) {
+            case "earliest" -> OffsetSpec.earliest();
+            case "latest" -> OffsetSpec.latest();
+            // By name, because the 2.8 client does not have it.
+            case "max" -> (OffsetSpec) OffsetSpec.class.getMethod("maxTimestamp").invoke(null);
+            default -> OffsetSpec.forTimestamp(Long.parseLong(at));
+        };
+        try (Admin admin = Admin.create(properties())) {
+            out.println(admin.listOffsets(Collections.singletonMap(place, spec))
+                    .partitionResult(place).get().offset());
+        }
+    }
+
+    private void cluster() throws Exception {
+        try (Admin admin = Admin.create(properties())) {
+            DescribeClusterResult cluster = admin.describeCluster();
+            String ids = cluster.nodes().get().stream()
+                    .map(node -> Integer.toString(node.id())).sorted().collect(Collectors.joining(","));
+            out.println(cluster.clusterId().get() + " " + cluster.controller().get().id() + " " + ids);
+        }
+    }
+
+    private void transaction(String id) {
+        Properties properties = producerProperties();
+        properties.put("transactional.id", id);
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(properties)) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            producer.abortTransaction();
+        }
+    }
+
+    private Properties properties() {
+        Properties properties = new Properties();
+        properties.put("bootstrap.servers", bootstrap);
+        return properties;
+    }
+
+    private Properties producerProperties() {
+        Properties properties = properties();
+        properties.put("key.serializer", BYTES + "Serializer");
+        properties.put("value.serializer", BYTES + "Serializer");
+        return properties;
+    }
+
+    private KafkaConsumer<byte[], byte[]> consumer() {
+        Properties properties = properties();
+        properties.put("key.deserializer", BYTES + "Deserializer");
+        properties.put("value.deserializer", BYTES + "Deserializer");
+        return new KafkaConsumer<>(properties);
+    }
+
+    private static String oneLine(Throwable failed) {
+        return failed.toString().replace('\n', ' ');
+    }
+
+    private static byte[] bytes(String word) {
+        return word.equals("~") ? null : Base64.getDecoder().decode(word.substring(1));
+    }
+
+    private static String text(byte[] bytes) {
+        return bytes == null ? "~" : "." + Base64.getEncoder().encodeToString(bytes);
+    }
+}

@@ -1,0 +1,62 @@
+"""Jars from Maven Central by coordinates, kept in the project's cache folder.
+
+In this room: a generated pom and one call of mvn per set of coordinates.
+Next door: compiling and running against the jars (java.py, apache_kafka.py).
+"""
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache"
+
+
+class Unavailable(Exception):
+    """What is needed from outside cannot be had here; the text says why."""
+
+
+def classpath(*coordinates: str) -> str:
+    """The jars of `group:artifact:version` coordinates with their runtime dependencies."""
+    folder = CACHE / "maven" / hashlib.sha256(" ".join(coordinates).encode()).hexdigest()[:12]
+    jars, done = folder / "jars", folder / "done.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            shutil.rmtree(jars, ignore_errors=True)
+            _copy(coordinates, folder, jars)
+            done.write_text("\n".join(coordinates) + "\n")
+    return f"{jars}/*"
+
+
+def _copy(coordinates: tuple[str, ...], folder: Path, jars: Path) -> None:
+    mvn = shutil.which("mvn")
+    if mvn is None:
+        raise Unavailable("mvn is not installed")
+    (folder / "pom.xml").write_text(_pom(coordinates))
+    command = [mvn, "-B", "-q", "dependency:copy-dependencies"]
+    command += ["-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+    run = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=600, check=False
+    )
+    if run.returncode:
+        raise Unavailable(f"mvn could not get {', '.join(coordinates)}:\n{run.stdout[-2000:]}")
+
+
+def _pom(coordinates: tuple[str, ...]) -> str:
+    wanted = ""
+    for coordinate in coordinates:
+        group, artifact, version = map(escape, coordinate.split(":"))
+        wanted += (
+            f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+            f"<version>{version}</version></dependency>\n"
+        )
+    return (
+        "<project><modelVersion>4.0.0</modelVersion>\n"
+        "<groupId>cache</groupId><artifactId>cache</artifactId><version>1</version>\n"
+        f"<dependencies>\n{wanted}</dependencies></project>\n"
+    )

@@ -1,0 +1,16 @@
+"""Free ports on loopback."""
+
+import socket
+
+_given: set[int] = set()
+
+
+def free_port() -> int:
+    """A port nobody listens on, never the same one twice in this process."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port not in _given:
+            _given.add(port)
+            return port
