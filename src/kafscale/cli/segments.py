@@ -1,0 +1,217 @@
+"""`kafscale segments`: a topic's objects, read from the bucket itself. No broker is asked."""
+
+import argparse
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from kafscale.broker.config import Config
+from kafscale.cli import bucket, verify
+from kafscale.cli.bucket import LogView
+from kafscale.cli.errors import CommandError
+from kafscale.cli.output import counting, human_bytes, print_columns, print_json
+from kafscale.cli.settings import add_config_arguments, config_of
+from kafscale.log import index, keys, segment
+from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
+from kafscale.objects.store import ObjectStore
+from kafscale.records import batch
+from kafscale.records.compression import Codec
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="show the segments that make up a topic")
+    inspect = actions.add_parser("inspect", help="show what is in one object")
+    check = actions.add_parser("verify", help="read everything and check it")
+    for action in (listing, check):
+        action.add_argument("topic", metavar="TOPIC")
+        action.add_argument("-p", "--partition", type=int, metavar="N", help="else all of them")
+    inspect.add_argument("key", metavar="KEY", help="an object's key, as `list` shows it")
+    for action in (listing, inspect, check):
+        action.add_argument("--json", action="store_true", help="JSON instead of columns")
+        add_config_arguments(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it and give the exit code."""
+    config = config_of(args)
+    match args.action:
+        case "list":
+            return asyncio.run(_list(args, config))
+        case "inspect":
+            return asyncio.run(_inspect(args, config))
+    return asyncio.run(_verify(args, config))
+
+
+async def _views(args: argparse.Namespace, config: Config, store: ObjectStore) -> list[LogView]:
+    descriptor = await bucket.find_topic(store, config.storage.namespace, args.topic)
+    numbers = bucket.log_numbers(descriptor, args.partition)
+    return [await bucket.look_at(store, descriptor, number) for number in numbers]
+
+
+async def _list(args: argparse.Namespace, config: Config) -> int:
+    async with bucket.opened(config) as store:
+        views = await _views(args, config, store)
+    rows = [
+        {
+            "partition": view.number,
+            "kind": piece.kind,
+            "first": piece.base,
+            "last": piece.end - 1,
+            "records": piece.records,
+            "bytes": piece.size,
+            "written": iso(piece.modified_ms),
+            "key": piece.key,
+        }
+        for view in views
+        for piece in view.pieces
+    ]
+    if args.json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        print_columns(list(rows[0]), [list(row.values()) for row in rows])
+    leftovers = [row for view in views for row in view.leftovers]
+    if leftovers and not args.json:
+        size = human_bytes(sum(row.size for row in leftovers))
+        print(f"and {len(leftovers)} replaced objects ({size}) that wait to be deleted")
+    return 0
+
+
+async def _verify(args: argparse.Namespace, config: Config) -> int:
+    async with bucket.opened(config) as store:
+        views = await _views(args, config, store)
+        pieces = [(view, piece) for view in views for piece in view.pieces]
+        problems = [text for view in views for text in verify.check_joints(view)]
+        records = size = 0
+        with counting("segments checked", len(pieces), shown=True) as show:
+            for done, (view, piece) in enumerate(pieces, start=1):
+                found = await verify.check_piece(store, piece, view.indexes)
+                records, size = records + found.records, size + found.size
+                problems += found.problems
+                show(done)
+    if args.json:
+        print_json(
+            {
+                "topic": args.topic,
+                "logs": len(views),
+                "segments": len(pieces),
+                "records": records,
+                "bytes": size,
+                "problems": problems,
+            }
+        )
+    else:
+        for text in problems:
+            print(text)
+        verdict = f"{len(problems)} problems" if problems else "all sound"
+        print(
+            f"{args.topic}: {len(views)} logs, {len(pieces)} segments, {records} records, "
+            f"{human_bytes(size)}: {verdict}"
+        )
+    return 1 if problems else 0
+
+
+async def _inspect(args: argparse.Namespace, config: Config) -> int:
+    async with bucket.opened(config) as store:
+        try:
+            data = await store.read(args.key)
+        except ObjectMissing as bad:
+            raise CommandError(f"{args.key}: no such object") from bad
+    name = keys.parse_segment(args.key)
+    try:
+        if name is None:
+            _print_document(args, data)
+        elif name.is_index:
+            _print_index(args, index.decode(data))
+        else:
+            _print_segment(args, data, segment.parse(data))
+    except (CorruptObject, BadBatch) as bad:
+        raise CommandError(f"{args.key}: {bad}") from bad
+    return 0
+
+
+def _print_document(args: argparse.Namespace, data: memoryview) -> None:
+    """Manifests and descriptors are JSON as they are."""
+    if keys.parse_generation(args.key) is None:
+        raise CommandError(f"{args.key}: neither segment, index, manifest nor descriptor")
+    try:
+        value = msgspec.json.decode(data)
+    except msgspec.DecodeError as bad:
+        raise CommandError(f"{args.key}: not JSON: {bad}") from bad
+    if args.json:
+        print_json(value)
+    else:
+        print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def _print_index(args: argparse.Namespace, found: index.Index) -> None:
+    rows = [
+        (*index.from_address(address), position)
+        for address, position in zip(found.addresses, found.positions, strict=True)
+    ]
+    if args.json:
+        entries = [{"lane": lane, "offset": offset, "byte": at} for lane, offset, at in rows]
+        print_json({"key": args.key, "interval": found.interval, "entries": entries})
+    else:
+        print(f"index {args.key}  an entry every {found.interval} bytes")
+        print_columns(("lane", "offset", "byte"), rows)
+
+
+def _print_segment(args: argparse.Namespace, data: memoryview, content: segment.Segment) -> None:
+    facts = {
+        "key": args.key,
+        "first": content.base,
+        "last": content.end - 1,
+        "records": content.records,
+        "bytes": len(data),
+        "created": iso(content.created_ms),
+        "token": f"{content.content_id.token:08x}",
+        "crc": f"{content.content_id.crc:08x}",
+    }
+    rows = [
+        _batch_facts(data, span.lane, position, header)
+        for span in content.spans
+        for position, header in batch.walk(data, span.start, span.start + span.length)
+    ]
+    if args.json:
+        print_json({**facts, "batches": rows})
+        return
+    print(f"segment {args.key}")
+    for key, value in list(facts.items())[1:]:
+        print(f"  {key:8} {value}")
+    print_columns(list(rows[0]), [list(row.values()) for row in rows])
+
+
+def _batch_facts(
+    data: memoryview, lane: int, position: int, header: batch.BatchHeader
+) -> dict[str, Any]:
+    with_producer = header.producer_id >= 0
+    return {
+        "lane": lane,
+        "byte": position,
+        "first": header.base_offset,
+        "last": header.last_offset,
+        "records": header.record_count,
+        "size": header.size,
+        "codec": _codec_name(header.codec),
+        "newest": iso(header.max_timestamp_ms),
+        "producer": header.producer_id if with_producer else None,
+        "sequence": header.base_sequence if with_producer else None,
+        "crc": "ok" if batch.check_crc(data[position : position + header.size]) else "bad",
+    }
+
+
+def _codec_name(number: int) -> str:
+    return Codec(number).name.lower() if number in set(Codec) else f"unknown ({number})"
+
+
+def iso(timestamp_ms: int | None) -> str | None:
+    """Write a time for people; None where there is none or no calendar has it."""
+    if timestamp_ms is None or not 0 <= timestamp_ms < 253402300800000:  # the year 10000
+        return None
+    moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
