@@ -1,0 +1,121 @@
+"""What the doctor looks at."""
+
+import json
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from kafscale.broker.config import Config
+from kafscale.broker.config_sections import BrokerSection
+from kafscale.cli import doctor, main
+
+
+class MetricsPage(BaseHTTPRequestHandler):
+    """What a broker shows."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"kafscale_up 1\n")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def page() -> Iterator[int]:
+    server = HTTPServer(("127.0.0.1", 0), MetricsPage)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server.server_address[1]
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_port_is_free_or_any() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert doctor.check_port("clients", "127.0.0.1", port, running=False).verdict == "ok"
+    assert doctor.check_port("clients", "127.0.0.1", 0, running=False).text.startswith("any free")
+
+
+def test_a_taken_port_is_a_failure_unless_it_is_ours() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        stranger = doctor.check_port("clients", "127.0.0.1", port, running=False)
+        assert stranger == ("fail", "clients", f"127.0.0.1:{port} is in use by another program")
+        ours = doctor.check_port("clients", "127.0.0.1", port, running=True)
+        assert ours.verdict == "ok"
+        assert "a kafscale broker is running" in ours.text
+
+
+def test_an_address_of_another_machine_cannot_be_listened_on() -> None:
+    finding = doctor.check_port("clients", "192.0.2.1", 9092, running=False)
+    assert finding.verdict == "fail"
+    assert finding.text.startswith("cannot listen on 192.0.2.1:9092")
+
+
+def test_a_running_broker_is_known_by_its_metrics(page: int) -> None:
+    assert doctor.broker_answers("127.0.0.1", page)
+    assert doctor.broker_answers("0.0.0.0", page)
+    assert not doctor.broker_answers("127.0.0.1", 0)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        assert not doctor.broker_answers("127.0.0.1", bound.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("free", "holds_objects", "verdict"),
+    [(2**40, True, "ok"), (2**30, True, "warn"), (2**30, False, "ok"), (2**20, False, "fail")],
+)
+def test_little_room_is_a_warning_and_none_a_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, holds_objects: bool, verdict: str
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    assert doctor.check_disk(tmp_path / "not" / "yet", holds_objects).verdict == verdict
+
+
+def test_too_few_open_files_are_a_warning() -> None:
+    assert doctor.check_open_files(2**40).verdict == "warn"
+    assert doctor.check_open_files(1).verdict == "ok"
+
+
+async def test_a_data_folder_that_is_not_there_is_not_created(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "data"
+    config = Config(broker=BrokerSection(data_dir=str(folder)))
+    for finding in (await doctor.check_store(config), await doctor.check_metadata(config, False)):
+        assert finding.verdict == "ok"
+        assert finding.text == f"{folder} does not exist yet and can be created"
+    assert not (tmp_path / "a").exists()
+
+
+async def test_memory_is_a_warning() -> None:
+    assert (await doctor.check_store(Config(use_memory_s3=True))).verdict == "warn"
+
+
+def test_a_bad_configuration_is_one_failed_line_and_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main.main(["doctor", "--port", "x"]) == 2
+    assert capsys.readouterr().out == (
+        "fail  configuration --port: expected an integer from 0 to 65535, found 'x'\n"
+    )
+
+
+def test_every_line_can_be_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["--port", "0", "--metrics-port", "0", "--data-dir", str(tmp_path / "new"), "--json"]
+    code = main.main(["doctor", *words])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    subjects = [line["subject"] for line in lines]
+    assert subjects == [
+        "configuration", "clients", "metrics", "store", "metadata", "disk", "open files",
+    ]  # fmt: skip
+    assert code == (1 if "fail" in {line["verdict"] for line in lines} else 0)
