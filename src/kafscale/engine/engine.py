@@ -15,6 +15,7 @@ from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
 from kafscale.engine.logs import Logs
 from kafscale.engine.ownership import Identity
+from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
 from kafscale.engine.reads import Reads, check_epoch
 from kafscale.engine.topics import Topic, Topics
@@ -50,6 +51,7 @@ class Engine:
         housekeeping: Housekeeping,
         health: StoreHealth,
         tasks: Tasks,
+        probe: Probe,
         *,
         auto_create: bool,
     ) -> None:
@@ -63,6 +65,7 @@ class Engine:
         self.producer_ids = producer_ids
         self.housekeeping = housekeeping
         self.health = health
+        self.probe = probe
         self.auto_create = auto_create
         self.address = Address("127.0.0.1", 0)
         self._tasks = tasks
@@ -116,6 +119,7 @@ class Engine:
         topic = await self.topics.delete(name)
         await self.logs.close_topic(topic)
         self.appends.forget(topic)
+        self.probe.forget_topic(name)
         self._tasks.spawn(self._remove_leftovers(), f"removal of {name}")
 
     # -- offsets -----------------------------------------------------------------------------

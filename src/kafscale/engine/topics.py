@@ -149,6 +149,10 @@ class Topics:
         """-1 means: as many as the configuration says."""
         return self._rules.default_partitions if asked == -1 else asked
 
+    def default_configs(self) -> dict[str, str]:
+        """Every setting a topic has, with what it is for topics that say nothing."""
+        return self._rules.defaults.configs()
+
     async def create(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> Topic:
         """Make a topic that did not exist."""
         self.check(name, partitions, configs)

@@ -17,6 +17,9 @@ _NAME: Final = re.compile(
 )
 
 
+_LONGEST: Final = 200
+
+
 class SegmentName(NamedTuple):
     """A parsed `segment-…` name; `generation` is None for a flush, the chain's own kind."""
 
@@ -26,8 +29,12 @@ class SegmentName(NamedTuple):
 
 
 def topic_folder(namespace: str, topic: str, later_id: str = "") -> str:
-    """Where a topic's logs lie; a later incarnation of a name gets its id in the folder."""
-    return f"{namespace}/{topic}@{later_id}" if later_id else f"{namespace}/{topic}"
+    """Where a topic's logs lie; a later incarnation of a name gets its id in the folder.
+
+    The id alone makes the folder unique; a very long name is cut so that the folder's name stays
+    within what file systems allow.
+    """
+    return f"{namespace}/{topic[:_LONGEST]}@{later_id}" if later_id else f"{namespace}/{topic}"
 
 
 def descriptor_folder(namespace: str, topic: str) -> str:

@@ -16,7 +16,8 @@ codes in one table each (gateways/kafka/errors.py), and a test counts that none 
       FencedLeaderEpoch  UnknownLeaderEpoch
       TopicError
         UnknownTopic  UnknownTopicId  TopicExists  InvalidTopicName
-        InvalidPartitionCount  InvalidReplication  InvalidTopicConfig
+        InvalidPartitionCount  InvalidReplication  InvalidReplicaAssignment
+        InvalidTopicConfig
       InvalidRequest
       MetadataConflict  MetadataUnavailable
 """
@@ -155,7 +156,11 @@ class InvalidPartitionCount(TopicError):
 
 
 class InvalidReplication(TopicError):
-    """A replication factor or replica assignment that makes no sense."""
+    """A replication factor that makes no sense."""
+
+
+class InvalidReplicaAssignment(TopicError):
+    """Partitions assigned to brokers in a way that does not add up."""
 
 
 class InvalidTopicConfig(TopicError):

@@ -1,0 +1,32 @@
+"""What a person sees who has just started a broker."""
+
+import sys
+
+from kafscale import __version__
+from kafscale.broker.config import Config
+
+
+def show(config: Config, host: str, port: int) -> None:
+    """Say where clients connect, where data lies, and how to stop."""
+    where = f"{host}:{port}"
+    print(
+        f"kafscale {__version__}: Kafka clients connect to {where}\n"
+        f"  try it    echo hello | kafscale produce --bootstrap {where} first\n"
+        f"            kafscale consume --bootstrap {where} first\n"
+        f"            (or: kcat -b {where} -L)\n"
+        f"  data      {data_location(config)}\n"
+        f"  metrics   http://{config.broker.host}:{config.broker.metrics_port}/metrics\n"
+        f"  stop      Ctrl-C",
+        file=sys.stdout,
+        flush=True,
+    )
+
+
+def data_location(config: Config) -> str:
+    """Where objects and metadata are."""
+    metadata = f"metadata in {config.broker.data_dir}/metadata.db"
+    if config.store_kind == "memory":
+        return f"objects in memory only, gone when the broker stops; {metadata}"
+    if config.store_kind == "s3":
+        return f"objects in s3://{config.s3.bucket}; {metadata}"
+    return f"objects in {config.broker.data_dir}/objects; {metadata}"

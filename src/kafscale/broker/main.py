@@ -1,0 +1,102 @@
+"""The broker process: start, wait for a signal, leave cleanly.
+
+Here: the order of things. Clients are let in only when everything behind the door is ready;
+on leaving the door closes first, then everything that waits is committed.
+"""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from typing import Final
+
+import structlog
+import uvloop
+
+from kafscale.broker import banner, logs
+from kafscale.broker.clock import SystemClock, SystemDice
+from kafscale.broker.config import Config
+from kafscale.broker.wiring import Broker, build, open_metadata, open_store
+from kafscale.engine.engine import Address
+from kafscale.model.errors import KafscaleError
+from kafscale.objects.health import Health
+from kafscale.objects.probe import probe_create_if_absent
+
+logger = structlog.get_logger()
+
+_FLUSH_DEADLINE_S: Final = 20.0
+
+
+class StartFailed(Exception):
+    """The broker cannot run; the message is the one line a person needs."""
+
+
+def run(config: Config) -> int:
+    """Serve until SIGINT or SIGTERM; gives the exit code."""
+    logs.configure(config.logging.level, config.logging.format)
+    try:
+        uvloop.run(_serve(config))
+    except (StartFailed, KafscaleError) as problem:
+        print(f"kafscale: {problem}", file=sys.stderr)  # noqa: T201 - for the person who started it
+        return 1
+    return 0
+
+
+async def _serve(config: Config) -> None:
+    leaving = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, leaving.set)
+    async with contextlib.AsyncExitStack() as undo:
+        metadata = open_metadata(config)
+        undo.push_async_callback(metadata.aclose)
+        store = open_store(config)
+        undo.push_async_callback(store.aclose)
+        clock, dice = SystemClock(), SystemDice()
+        await probe_create_if_absent(
+            store, f"{config.storage.namespace}/.probe", dice.token(8).hex()
+        )
+        broker = await build(config, store, metadata, clock, dice)
+        undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
+        undo.push_async_callback(broker.listener.aclose)
+        await broker.engine.start()
+        await _open_door(config, broker)
+        stop_metrics = await _start_metrics(config, broker)
+        undo.push_async_callback(stop_metrics)
+        logger.info("broker_started", broker_id=broker.engine.identity.broker_id)
+        await leaving.wait()
+        broker.listener.close_door()
+        logger.info("broker_stopping")
+    logger.info("broker_stopped")
+
+
+async def _open_door(config: Config, broker: Broker) -> None:
+    host, port = config.broker.host, config.broker.port
+    try:
+        bound = await broker.listener.open(host, port)
+    except OSError as problem:
+        raise StartFailed(
+            f"cannot listen on {host}:{port}: {problem.strerror or problem}"
+        ) from None
+    shown, shown_port = config.broker.advertised(bound)
+    broker.engine.address = Address(shown, shown_port, config.broker.rack)
+    banner.show(config, shown, shown_port)
+
+
+async def _start_metrics(config: Config, broker: Broker):  # type: ignore[no-untyped-def]
+    """Health and metrics come after the door: loading their library takes a moment."""
+    from kafscale.broker.ops_http import OpsServer
+
+    def why_not_ready() -> list[str]:
+        state = broker.engine.health.state()
+        return ["the object store is unavailable"] if state is Health.UNAVAILABLE else []
+
+    server = OpsServer(broker.probe.registry.render, why_not_ready)
+    host, port = config.broker.host, config.broker.metrics_port
+    try:
+        await server.start(host, port)
+    except OSError as problem:
+        raise StartFailed(
+            f"cannot listen on {host}:{port} for metrics: {problem.strerror or problem}"
+        ) from None
+    return server.stop

@@ -1,0 +1,242 @@
+"""Which parts a broker is made of: the one place where adapters are chosen.
+
+Here: configuration to objects. No behaviour. Next door: the settings (config.py), the process
+(main.py).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafscale.broker.config import Config
+from kafscale.engine import ownership
+from kafscale.engine.appends import Appends
+from kafscale.engine.engine import Engine
+from kafscale.engine.health import StoreHealth
+from kafscale.engine.housekeeping import Housekeeping
+from kafscale.engine.logs import Logs
+from kafscale.engine.probe import Probe
+from kafscale.engine.producer_ids import ProducerIds
+from kafscale.engine.reads import Reads
+from kafscale.engine.topics import Topic, TopicRules, Topics
+from kafscale.gateways.connection import Connection
+from kafscale.gateways.kafka import router
+from kafscale.gateways.kafka.call import Context
+from kafscale.gateways.kafka.fetch_sessions import FetchSessions
+from kafscale.gateways.kafka.session import KafkaSession
+from kafscale.gateways.listener import Listener, ListenerLimits
+from kafscale.log.lane import TailMemory
+from kafscale.log.log import Log, LogSettings, Observer
+from kafscale.log.reader import Reader
+from kafscale.log.tasks import Tasks
+from kafscale.metadata.embedded import EmbeddedMetadataStore
+from kafscale.metadata.store import MetadataStore
+from kafscale.model.clock import Clock, Dice
+from kafscale.model.errors import StoreRefused
+from kafscale.model.meters import Registry
+from kafscale.objects.health import HealthWindow
+from kafscale.objects.instrumented import InstrumentedStore
+from kafscale.objects.store import ObjectStore
+
+_LARGEST_OPENED_BYTES = 128 << 20
+
+
+def open_store(config: Config) -> ObjectStore:
+    """The object store the settings choose. Imports only that one's library."""
+    if config.store_kind == "memory":
+        from kafscale.objects.memory import MemoryObjectStore
+
+        return MemoryObjectStore()
+    if config.store_kind == "s3":
+        from kafscale.objects.s3 import S3ObjectStore, S3Settings
+
+        s3 = config.s3
+        return S3ObjectStore(
+            S3Settings(
+                bucket=s3.bucket or "",
+                region=s3.region,
+                endpoint=s3.endpoint or "",
+                path_style=s3.path_style,
+                access_key=s3.access_key or "",
+                secret_key=s3.secret_key or "",
+                session_token=s3.session_token or "",
+                max_retries=s3.max_retries,
+                concurrency=s3.concurrency,
+                connect_timeout_s=s3.connect_timeout,
+                request_timeout_s=s3.request_timeout,
+            )
+        )
+    from kafscale.objects.files import FileObjectStore
+
+    return FileObjectStore(_made(Path(config.broker.data_dir) / "objects"), config.storage.fsync)
+
+
+def open_metadata(config: Config) -> MetadataStore:
+    """The metadata store the settings choose."""
+    folder = _made(Path(config.broker.data_dir))
+    return EmbeddedMetadataStore(folder / "metadata.db", config.storage.sqlite_synchronous)
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise StoreRefused(f"cannot use {folder}: {problem.strerror}") from problem
+    return folder
+
+
+@dataclass(slots=True)
+class Broker:
+    """A broker's parts, ready to be started."""
+
+    engine: Engine
+    listener: Listener
+    probe: Probe
+    tasks: Tasks
+
+
+class _Buffered:
+    """Bytes that wait in all logs together."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def add(self, delta: int) -> None:
+        self.size += delta
+
+
+async def build(
+    config: Config, store: ObjectStore, metadata: MetadataStore, clock: Clock, dice: Dice
+) -> Broker:
+    """Put a broker together on an open store and an open metadata store."""
+    probe = Probe(Registry())
+    window = HealthWindow()
+
+    def observe(operation: str, seconds: float, size: int, ok: bool) -> None:
+        window.report(clock.elapsed_s(), seconds, ok)
+        probe.observe_store(operation, seconds, size, ok)
+
+    watched = InstrumentedStore(store, observe, clock)
+    tasks = Tasks()
+    buffered = _Buffered()
+    identity = await ownership.claim(metadata, clock, dice, config.broker.id)
+    memory = TailMemory(config.cache.tail_cache_size)
+    health = StoreHealth(window, clock)
+
+    def make_log(topic: Topic, folder: str) -> Log:
+        return Log(
+            watched,
+            folder,
+            epoch=identity.epoch,
+            author=f"broker-{identity.broker_id}",
+            settings=_log_settings(config, topic),
+            memory=memory,
+            clock=clock,
+            dice=dice,
+            observer=_observer(probe, topic, buffered),
+        )
+
+    logs = Logs(make_log)
+    reader = Reader(
+        watched,
+        cache_bytes=config.cache.segment_cache_size,
+        index_cache_bytes=config.cache.index_cache_size,
+        read_ahead=config.cache.read_ahead_segments,
+        tasks=tasks,
+    )
+    rules = TopicRules(
+        config.storage.namespace,
+        config.topic_defaults,
+        config.topics.default_partitions,
+        config.topics.max_partitions,
+    )
+    engine = Engine(
+        identity,
+        Topics(watched, metadata, rules, clock, dice),
+        logs,
+        Appends(
+            logs,
+            clock,
+            health,
+            largest_opened_bytes=_LARGEST_OPENED_BYTES,
+            walk_records=config.storage.validation == "records",
+        ),
+        Reads(logs, reader),
+        reader,
+        ProducerIds(metadata),
+        Housekeeping(
+            logs,
+            watched,
+            metadata,
+            clock,
+            interval_s=config.storage.housekeeping_interval,
+            grace_s=config.storage.grace_period,
+        ),
+        health,
+        tasks,
+        probe,
+        auto_create=config.topics.auto_create,
+    )
+    context = Context(engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED)
+
+    def make_session(connection: Connection) -> KafkaSession:
+        return KafkaSession(connection, context, tasks)
+
+    listener = Listener(
+        "kafka",
+        make_session,
+        _listener_limits(config),
+        clock,
+        buffered_bytes=lambda: buffered.size,
+        refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
+    )
+    probe.registry.sampled(
+        "kafscale_tail_memory_bytes",
+        "Recent batches kept in memory",
+        lambda: [((), float(memory.used_bytes))],
+        (),
+    )
+    return Broker(engine, listener, probe, tasks)
+
+
+def _log_settings(config: Config, topic: Topic) -> LogSettings:
+    storage = config.storage
+    return LogSettings(
+        flush_bytes=storage.flush_bytes,
+        flush_messages=storage.flush_messages,
+        flush_interval_s=config.flush_interval_ms / 1000,
+        largest_flush_bytes=max(4 * storage.flush_bytes, 16 << 20),
+        segment_bytes=topic.settings.segment_bytes,
+        index_interval_bytes=topic.settings.index_interval_bytes,
+        rollup_objects=storage.rollup_objects,
+        grace_s=storage.grace_period,
+    )
+
+
+def _observer(probe: Probe, topic: Topic, buffered: _Buffered) -> Observer:
+    flushes = probe.flushes.labels(topic.name)
+    flush_bytes = probe.flush_bytes.labels(topic.name)
+
+    def flushed(size: int, records: int, seconds: float) -> None:
+        flushes.inc()
+        flush_bytes.inc(size)
+
+    return Observer(
+        flushed=flushed,
+        rolled_up=lambda _objects: probe.rollups.inc(),
+        buffered=buffered.add,
+    )
+
+
+def _listener_limits(config: Config) -> ListenerLimits:
+    network = config.network
+    return ListenerLimits(
+        max_connections=network.max_connections,
+        max_connections_per_ip=network.max_connections_per_ip,
+        max_frame_bytes=network.max_request_size,
+        max_held_bytes=network.max_in_flight_bytes,
+        max_held_bytes_per_connection=network.max_in_flight_bytes_per_connection,
+        frame_s=network.connection_timeout,
+        idle_s=network.idle_timeout,
+        send_buffer=network.socket_send_buffer,
+        receive_buffer=network.socket_receive_buffer,
+    )

@@ -1,0 +1,223 @@
+"""One client's TCP connection, cut into length-prefixed frames.
+
+Here: receiving without copying, deadlines, back-pressure in both directions. All three
+protocols put a 4-byte length in front, so this file knows none of them.
+Next door: who accepts connections (listener.py), what frames mean (kafka/session.py).
+
+Large frames are received straight into the memory that later becomes the stored batch. That
+memory grows with what really arrives: a length is a claim, not a reason to allocate.
+"""
+
+import asyncio
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+if TYPE_CHECKING:
+    from kafscale.gateways.listener import Listener
+
+Buffer = bytes | bytearray | memoryview
+
+_LENGTH: Final = struct.Struct(">i")
+_FIRST_ALLOCATION: Final = 1 << 20
+_WRITE_HIGH: Final = 4 << 20
+
+
+class Session(Protocol):
+    """What a protocol does with the frames of one connection."""
+
+    def receive(self, frame: memoryview) -> None:
+        """Take one whole frame, without its length. The memory is the session's to keep."""
+        ...
+
+    def writable(self) -> None:
+        """The client has begun to read again."""
+        ...
+
+    def closed(self) -> None:
+        """The connection is gone."""
+        ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection. Its session sees frames; the listener sees bytes held and time passing."""
+
+    def __init__(self, listener: "Listener") -> None:
+        """Wait for `connection_made`."""
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._session: Session | None = None
+        self._left = b""  # up to three bytes of a length that has not come whole
+        self._frame: bytearray | None = None
+        self._frame_size = 0
+        self._frame_filled = 0
+        self._frame_since_s = 0.0
+        self._is_reading = True
+        self.peer = ""
+        self.held_bytes = 0  # of requests received and not yet answered
+        self.is_write_blocked = False
+        self.blocked_since_s = 0.0
+        self.last_active_s = 0.0
+
+    # -- life --------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Be counted, or be turned away."""
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._transport = transport
+        address = transport.get_extra_info("peername")
+        self.peer = str(address[0]) if address else ""
+        transport.set_write_buffer_limits(high=_WRITE_HIGH)
+        self.last_active_s = self._listener.now_s()
+        self._session = self._listener.admit(self)
+        if self._session is None:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of everything."""
+        self._listener.dismiss(self)
+        self._transport = None
+        self._frame = None
+        if self._session is not None:
+            self._session.closed()
+
+    def eof_received(self) -> bool:
+        """A client that stops sending still gets its answers; then the transport closes."""
+        return False
+
+    def abort(self, reason: str) -> None:
+        """End the connection at once; `reason` is counted."""
+        if self._transport is not None:
+            self._listener.refused(self, reason)
+            self._transport.abort()
+
+    def finish(self) -> None:
+        """End the connection after what was written has been sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    # -- receiving ---------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go: into the large frame under way, or into the shared buffer."""
+        if self._frame is not None:
+            return memoryview(self._frame)[self._frame_filled :]
+        left = len(self._left)
+        shared = self._listener.shared
+        if left:
+            shared[:left] = self._left
+        return shared[left:]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Some bytes have arrived."""
+        if self._session is None:
+            return
+        if self._frame is None:
+            filled = len(self._left) + nbytes
+            self._left = b""
+            self._cut_frames(self._listener.shared[:filled])
+            return
+        self._frame_filled += nbytes
+        if self._frame_filled == self._frame_size:
+            frame, self._frame = self._frame, None
+            self._deliver(memoryview(frame))
+        elif self._frame_filled == len(self._frame):
+            # All that was allocated has really come: believe as much again.
+            room = min(self._frame_size, 2 * len(self._frame))
+            self._frame += bytes(room - len(self._frame))
+
+    def _cut_frames(self, received: memoryview) -> None:
+        """Deliver the whole small frames that came; begin a large one if need be."""
+        at = 0
+        filled = len(received)
+        while filled - at >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(received, at)
+            if not self._listener.accepts_size(self, size):
+                return
+            begin = at + _LENGTH.size
+            if filled - begin < size:
+                self._begin_frame(received[begin:], size)
+                return
+            at = begin + size
+            # Copied: the shared buffer belongs to whoever receives next.
+            self._deliver(memoryview(bytearray(received[begin:at])))
+            if self._transport is None:
+                return
+        self._left = bytes(received[at:])
+        if self._left:
+            self._frame_since_s = self._listener.now_s()
+
+    def _begin_frame(self, head: memoryview, size: int) -> None:
+        frame = bytearray(min(size, max(_FIRST_ALLOCATION, 2 * len(head))))
+        frame[: len(head)] = head
+        self._frame = frame
+        self._frame_size = size
+        self._frame_filled = len(head)
+        self._frame_since_s = self._listener.now_s()
+
+    def _deliver(self, frame: memoryview) -> None:
+        assert self._session is not None
+        self.last_active_s = self._listener.now_s()
+        self.hold(len(frame))
+        self._session.receive(frame)
+
+    def overdue(self, now_s: float, frame_s: float, idle_s: float) -> str | None:
+        """Why this connection should end, if it should: a frame that never ends, or silence."""
+        partial = self._frame is not None or bool(self._left)
+        if partial and self._is_reading and now_s - self._frame_since_s > frame_s:
+            return "slow_frame"
+        if self.is_write_blocked and now_s - self.blocked_since_s > frame_s:
+            return "slow_reader"
+        if self.held_bytes == 0 and now_s - self.last_active_s > idle_s:
+            return "idle"
+        return None
+
+    # -- back-pressure -----------------------------------------------------------------------
+
+    def hold(self, size: int) -> None:
+        """Account for a request that is being worked on."""
+        self.held_bytes += size
+        self._listener.held_bytes += size
+        if self._is_reading and self._listener.is_over_limit(self):
+            self._listener.make_wait(self)
+
+    def release(self, size: int) -> None:
+        """A request has been answered."""
+        self.held_bytes -= size
+        self._listener.held_bytes -= size
+        self._listener.let_go_on()
+
+    def pause_reading(self) -> None:
+        """Leave the client's bytes in the network for now."""
+        if self._is_reading and self._transport is not None:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take bytes again."""
+        if not self._is_reading and self._transport is not None:
+            self._is_reading = True
+            self._frame_since_s = self._listener.now_s()
+            self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        """The client does not read its answers: stop making more of them."""
+        self.is_write_blocked = True
+        self.blocked_since_s = self._listener.now_s()
+        self._listener.make_wait(self)
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self.is_write_blocked = False
+        self.last_active_s = self._listener.now_s()
+        self._listener.let_go_on()
+        if self._session is not None:
+            self._session.writable()
+
+    # -- sending -----------------------------------------------------------------------------
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """Send a frame whose length is already in front."""
+        if self._transport is not None and not self._transport.is_closing():
+            self.last_active_s = self._listener.now_s()
+            self._transport.writelines(buffers)

@@ -1,0 +1,45 @@
+"""ApiVersions: API 18, versions 0-4.
+
+v3  the client names itself; an illegal name gets INVALID_REQUEST
+A version nobody here knows is answered in version 0 with UNSUPPORTED_VERSION and the list.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+
+API_KEY: Final = ApiVersionsRequest.api_key
+VERSIONS: Final = ApiVersionsRequest.versions
+
+_LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9\-.]*[A-Za-z0-9])?")
+
+
+def answer(call: Call) -> Answer:
+    """Tell what is offered."""
+    request: ApiVersionsRequest = call.message
+    if call.version >= 3 and not (
+        _LEGAL_NAME.fullmatch(request.client_software_name)
+        and _LEGAL_NAME.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(api_keys=_rows(call.context.offered))
+
+
+def unsupported(offered: Iterable[tuple[int, range]]) -> ApiVersionsResponse:
+    """For a client newer than this broker: it will ask again in a version from the list."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_rows(offered))
+
+
+def _rows(offered: Iterable[tuple[int, range]]) -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
+        for key, versions in offered
+    ]

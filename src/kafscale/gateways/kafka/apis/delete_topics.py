@@ -1,0 +1,50 @@
+"""DeleteTopics: API 20, versions 0-6. v6 by name or id."""
+
+from typing import Final
+
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.errors import code_of
+from kafscale.model.errors import InvalidRequest, KafscaleError
+from kafscale.wire.kafka.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from kafscale.wire.kafka.schema import NO_UUID
+
+API_KEY: Final = DeleteTopicsRequest.api_key
+VERSIONS: Final = DeleteTopicsRequest.versions
+
+_BY_ID_FROM: Final = 6
+
+
+def answer(call: Call) -> Answer:
+    """Delete every topic asked for, each with its own result."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> DeleteTopicsResponse:
+    request: DeleteTopicsRequest = call.message
+    if call.version >= _BY_ID_FROM:
+        wanted = request.topics
+    else:
+        wanted = [DeleteTopicState(name=name) for name in request.topic_names]
+    return DeleteTopicsResponse(responses=[await _delete(call, one) for one in wanted])
+
+
+async def _delete(call: Call, one: DeleteTopicState) -> DeletableTopicResult:
+    result = DeletableTopicResult(name=one.name, topic_id=one.topic_id)
+    try:
+        if (one.name is None) == (one.topic_id == NO_UUID):
+            raise InvalidRequest("a topic is named by its name or by its id")
+        if one.name is None:
+            topic = call.engine.topics.get_by_id(one.topic_id)
+        else:
+            topic = call.engine.topics.get(one.name)
+        result.name, result.topic_id = topic.name, topic.topic_id
+        await call.engine.delete_topic(topic.name)
+    except KafscaleError as problem:
+        result.error_code = code_of(problem)
+        result.error_message = str(problem)
+    return result

@@ -1,0 +1,35 @@
+"""InitProducerId: API 22, versions 0-4.
+
+Every request gets a fresh id with epoch 0, whatever id it mentions: that is how an idempotent
+producer starts over. Transactions are not supported, and a transactional id is refused.
+"""
+
+from typing import Final
+
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.errors import code_of
+from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+API_KEY: Final = InitProducerIdRequest.api_key
+VERSIONS: Final = InitProducerIdRequest.versions
+
+
+def answer(call: Call) -> Answer:
+    """Hand out an id."""
+    request: InitProducerIdRequest = call.message
+    if request.transactional_id is not None:
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    return _fresh(call)
+
+
+async def _fresh(call: Call) -> InitProducerIdResponse:
+    try:
+        producer_id = await call.engine.producer_ids.fresh()
+    except KafscaleError as problem:
+        return InitProducerIdResponse(error_code=code_of(problem), producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

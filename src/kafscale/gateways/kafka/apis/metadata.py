@@ -1,0 +1,124 @@
+"""Metadata: API 3, versions 0-12.
+
+v0   no topics named means all; v1 and later: null means all, none named means none
+v4   the client may forbid creating what is missing
+v10  topic ids; v12 topics may be asked for by id
+A topic that does not exist is created if the broker and the request allow it.
+"""
+
+from typing import Final
+
+from kafscale.engine.topics import Topic
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.errors import code_of
+from kafscale.model.errors import InvalidTopicName, KafscaleError, TopicExists
+from kafscale.model.names import check_topic_name
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafscale.wire.kafka.schema import NO_UUID
+
+API_KEY: Final = MetadataRequest.api_key
+VERSIONS: Final = MetadataRequest.versions
+
+_MOST_TOPICS: Final = 100_000
+_FORBIDDING_FROM: Final = 4
+
+
+def answer(call: Call) -> Answer:
+    """Describe the cluster and the topics asked for."""
+    request: MetadataRequest = call.message
+    asked = request.topics
+    if asked is None or (call.version == 0 and not asked):
+        return _response(call, [_describe(call, topic) for topic in call.engine.topics.all()])
+    if len(asked) > _MOST_TOPICS:
+        return _response(call, [MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST)])
+    found = [_find(call, one) for one in asked]
+    if any(row is None for row in found):
+        return _create_missing(call, asked, found)
+    return _response(call, [row for row in found if row is not None])
+
+
+async def _create_missing(
+    call: Call, asked: list[MetadataRequestTopic], found: list[MetadataResponseTopic | None]
+) -> MetadataResponse:
+    rows = []
+    for one, row in zip(asked, found, strict=True):
+        rows.append(row if row is not None else await _create(call, one.name or ""))
+    return _response(call, rows)
+
+
+def _find(call: Call, one: MetadataRequestTopic) -> MetadataResponseTopic | None:
+    """A topic's row, or None if it is to be created."""
+    request: MetadataRequest = call.message
+    engine = call.engine
+    try:
+        if one.topic_id != NO_UUID:
+            return _describe(call, engine.topics.get_by_id(one.topic_id))
+        name = one.name or ""
+        topic = engine.topics.find(name)
+        if topic is not None:
+            return _describe(call, topic)
+        check_topic_name(name)
+    except KafscaleError as problem:
+        return MetadataResponseTopic(
+            error_code=code_of(problem), name=one.name, topic_id=one.topic_id
+        )
+    allowed = call.version < _FORBIDDING_FROM or request.allow_auto_topic_creation
+    if engine.auto_create and allowed:
+        return None
+    return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+
+
+async def _create(call: Call, name: str) -> MetadataResponseTopic:
+    try:
+        return _describe(call, await call.engine.find_or_create(name))
+    except TopicExists:
+        # Somebody else was faster; the client asks again and finds it.
+        return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
+    except InvalidTopicName as problem:
+        return MetadataResponseTopic(error_code=code_of(problem), name=name)
+    except KafscaleError:
+        return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
+
+
+def _describe(call: Call, topic: Topic) -> MetadataResponseTopic:
+    identity = call.engine.identity
+    nodes = [identity.broker_id]
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=number,
+                leader_id=identity.broker_id,
+                leader_epoch=call.engine.epoch_of(topic, number),
+                replica_nodes=nodes,
+                isr_nodes=nodes,
+            )
+            for number in range(topic.partitions)
+        ],
+    )
+
+
+def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    identity, address = call.engine.identity, call.engine.address
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=identity.broker_id,
+                host=address.host,
+                port=address.port,
+                rack=address.rack,
+            )
+        ],
+        cluster_id=identity.cluster_id,
+        controller_id=identity.broker_id,
+        topics=topics,
+    )

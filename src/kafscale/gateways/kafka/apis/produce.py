@@ -1,0 +1,156 @@
+"""Produce: API 0, versions 0-9.
+
+v0-2  go by the magic byte; the old message formats are refused for now
+v3    exactly one batch of message format 2 per partition
+v7    zstd
+acks  all and 1 are answered after the commit (topics may opt for an early answer to acks=1),
+      0 never; an error then closes the connection
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple
+
+from kafscale.engine.topics import Topic
+from kafscale.gateways.kafka.call import Answer, Call, CloseConnection
+from kafscale.gateways.kafka.errors import code_of
+from kafscale.log.flush import Outcome
+from kafscale.model.errors import (
+    InvalidRequest,
+    KafscaleError,
+    OutcomeUnknown,
+    UnsupportedFormat,
+)
+from kafscale.records.validation import peek_magic
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+API_KEY: Final = ProduceRequest.api_key
+VERSIONS: Final = ProduceRequest.versions
+
+_ZSTD_FROM: Final = 7
+_ONE_BATCH_FROM: Final = 3
+_OLD_FORMATS: Final = (0, 1)
+_NO_ANSWER: Final = 0
+_EARLY: Final = 1
+_ALL: Final = -1
+
+
+class _Pending(NamedTuple):
+    row: PartitionProduceResponse
+    committed: asyncio.Future[Outcome]
+
+
+def prepare(call: Call) -> Coroutine[Any, Any, None] | None:
+    """Logs not yet open are opened first, with the requests behind this one waiting."""
+    request: ProduceRequest = call.message
+    engine = call.engine
+    closed = []
+    for topic_data in request.topic_data:
+        topic = engine.topics.find(topic_data.name)
+        if topic is None:
+            continue
+        closed += [
+            (topic, data.index)
+            for data in topic_data.partition_data
+            if 0 <= data.index < topic.partitions and engine.logs.find(topic, data.index) is None
+        ]
+    return _open_all(call, closed) if closed else None
+
+
+async def _open_all(call: Call, closed: list[tuple[Topic, int]]) -> None:
+    opening = (call.engine.logs.open(topic, partition) for topic, partition in closed)
+    await asyncio.gather(*opening, return_exceptions=True)
+
+
+def answer(call: Call) -> Answer:
+    """Append every batch now; answer when the last one is committed."""
+    request: ProduceRequest = call.message
+    pending: list[_Pending] = []
+    responses = []
+    failed = ""
+    for topic_data in request.topic_data:
+        topic = call.engine.topics.find(topic_data.name)
+        rows = []
+        for data in topic_data.partition_data:
+            row = PartitionProduceResponse(index=data.index, base_offset=-1)
+            rows.append(row)
+            try:
+                _append(call, topic, topic_data.name, data, row, pending)
+            except KafscaleError as problem:
+                _refuse(row, problem)
+                failed = failed or str(problem)
+        responses.append(TopicProduceResponse(name=topic_data.name, partition_responses=rows))
+    if request.acks == _NO_ANSWER:
+        if failed:
+            raise CloseConnection(f"acks=0 and {failed}")
+        return None
+    response = ProduceResponse(responses=responses)
+    if not pending:
+        return response
+    return _wait(response, pending, min(request.timeout_ms / 1000, call.context.longest_wait_s))
+
+
+def _append(
+    call: Call,
+    topic: Topic | None,
+    name: str,
+    data: PartitionProduceData,
+    row: PartitionProduceResponse,
+    pending: list[_Pending],
+) -> None:
+    request: ProduceRequest = call.message
+    if request.acks not in (_ALL, _EARLY, _NO_ANSWER):
+        row.error_code = ErrorCode.INVALID_REQUIRED_ACKS
+        return
+    if request.transactional_id is not None:
+        raise InvalidRequest("transactions are not supported")
+    if topic is None:
+        topic = call.engine.topics.get(name)
+    records = data.records
+    assert records is None or isinstance(records, memoryview)  # as decoding gives them
+    if call.version < _ONE_BATCH_FROM and peek_magic(records) in _OLD_FORMATS:
+        raise UnsupportedFormat("message formats 0 and 1 are not supported yet")
+    early = request.acks == _NO_ANSWER or (request.acks == _EARLY and topic.settings.acks1_buffered)
+    stored = call.engine.appends.append(
+        topic,
+        data.index,
+        records,
+        acknowledged=early,
+        allow_zstd=call.version >= _ZSTD_FROM,
+    )
+    row.base_offset = stored.first
+    row.log_append_time_ms = stored.append_time_ms
+    row.log_start_offset = stored.log_start
+    if stored.appended.committed is not None and not early:
+        pending.append(_Pending(row, stored.appended.committed))
+
+
+def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
+    row.error_code = code_of(problem)
+    row.error_message = str(problem)
+    row.base_offset = -1
+    row.log_append_time_ms = -1
+
+
+async def _wait(
+    response: ProduceResponse, pending: list[_Pending], timeout_s: float
+) -> ProduceResponse:
+    """Answer when all are committed or refused, or say that we do not know."""
+    if len(pending) == 1:
+        waiting = [pending[0].committed]
+    else:
+        waiting = list({id(one.committed): one.committed for one in pending}.values())
+    await asyncio.wait(waiting, timeout=timeout_s)
+    for one in pending:
+        if not one.committed.done():
+            _refuse(one.row, OutcomeUnknown("the store has not answered in time"))
+        elif (problem := one.committed.result()) is not None:
+            _refuse(one.row, problem)
+    return response

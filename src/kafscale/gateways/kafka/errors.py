@@ -1,0 +1,59 @@
+"""Our errors in Kafka's codes: one table, and a test that counts it.
+
+Clients retry or give up by the code, so each line is a decision about their behaviour.
+"""
+
+from typing import Final
+
+from kafscale.model import errors
+from kafscale.wire.kafka.errors import ErrorCode
+
+CODE_OF: Final[dict[type[errors.KafscaleError], ErrorCode]] = {
+    errors.StoreUnavailable: ErrorCode.REQUEST_TIMED_OUT,
+    errors.StoreRefused: ErrorCode.NOT_ENOUGH_REPLICAS,
+    errors.StoreError: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.ObjectExists: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.ObjectMissing: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.CorruptObject: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.BadBatch: ErrorCode.INVALID_RECORD,
+    errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    errors.InvalidRecord: ErrorCode.INVALID_RECORD,
+    errors.UnsupportedFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    errors.RecordListTooLarge: ErrorCode.RECORD_LIST_TOO_LARGE,
+    errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+    errors.BadSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    errors.StaleProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+    errors.UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
+    errors.NotTheOwner: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    errors.NotWritten: ErrorCode.NOT_ENOUGH_REPLICAS,
+    errors.OutcomeUnknown: ErrorCode.REQUEST_TIMED_OUT,
+    errors.LogStopped: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
+    errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    errors.TopicError: ErrorCode.INVALID_REQUEST,
+    errors.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    errors.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    errors.InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    errors.InvalidPartitionCount: ErrorCode.INVALID_PARTITIONS,
+    errors.InvalidReplication: ErrorCode.INVALID_REPLICATION_FACTOR,
+    errors.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    errors.InvalidTopicConfig: ErrorCode.INVALID_CONFIG,
+    errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
+    errors.MetadataConflict: ErrorCode.REQUEST_TIMED_OUT,
+    errors.MetadataUnavailable: ErrorCode.REQUEST_TIMED_OUT,
+}
+
+
+def code_of(problem: errors.KafscaleError) -> ErrorCode:
+    """The code clients get; an error added inside a room counts as its parent."""
+    for kind in type(problem).__mro__:
+        code = CODE_OF.get(kind)
+        if code is not None:
+            return code
+    return ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,62 @@
+"""Which APIs this broker offers, written once: ApiVersions and the documents are read off here."""
+
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from kafscale.gateways.kafka.apis import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
+from kafscale.gateways.kafka.call import Answer, Api, Call, CloseConnection
+from kafscale.wire.kafka import frame
+from kafscale.wire.kafka.frame import Request
+from kafscale.wire.kafka.schema import Message
+
+APIS: Final[tuple[Api, ...]] = (
+    produce,
+    fetch,
+    list_offsets,
+    metadata,
+    api_versions,
+    create_topics,
+    delete_topics,
+    init_producer_id,
+)
+
+_BY_KEY: Final[dict[int, Api]] = {api.API_KEY: api for api in APIS}
+
+OFFERED: Final = tuple((api.API_KEY, api.VERSIONS) for api in APIS)
+
+read_request = frame.read_request
+read_body = frame.read_body
+
+
+def refuse(request: Request) -> Message | None:
+    """Turn away what is not offered: by closing, or by ApiVersions' own error.
+
+    A client that asks for a newer ApiVersions learns which versions there are, in version 0.
+    """
+    api = _BY_KEY.get(request.api_key)
+    if api is None:
+        raise CloseConnection(f"API {request.api_key} is not offered")
+    if request.version in api.VERSIONS:
+        return None
+    if request.api_key == api_versions.API_KEY:
+        return api_versions.unsupported(OFFERED)
+    raise CloseConnection(f"version {request.version} of API {request.api_key} is not offered")
+
+
+def prepare(request: Request, call: Call) -> Coroutine[Any, Any, None] | None:
+    """What must be done before the request may begin, if anything."""
+    return produce.prepare(call) if request.api_key == produce.API_KEY else None
+
+
+def answer(request: Request, call: Call) -> Answer:
+    """Begin to answer."""
+    return _BY_KEY[request.api_key].answer(call)

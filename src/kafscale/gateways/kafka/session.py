@@ -1,0 +1,169 @@
+"""One Kafka connection: many requests under way, answers strictly in order.
+
+Here: the queue of frames not begun, the queue of answers not sent. Requests begin in the order
+they came, so that a producer's batches keep their order; what waits (a commit, a long poll)
+does not hold up those behind it, only their answers.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Final
+
+import structlog
+
+from kafscale.gateways.connection import Buffer, Connection
+from kafscale.gateways.kafka import router
+from kafscale.gateways.kafka.call import Call, CloseConnection, Context
+from kafscale.log.tasks import Tasks
+from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.frame import MalformedMessage, Request, response_frame
+from kafscale.wire.kafka.schema import Message
+
+logger = structlog.get_logger()
+
+_MOST_UNDER_WAY: Final = 1000
+
+
+class _Slot:
+    """One request's place in the queue of answers."""
+
+    __slots__ = ("answer", "held_bytes", "request")
+
+    def __init__(self, request: Request, held_bytes: int) -> None:
+        self.request = request
+        self.held_bytes = held_bytes
+        self.answer: list[Buffer] | None = None  # None: not yet
+
+
+class KafkaSession:
+    """Implements gateways.connection.Session."""
+
+    def __init__(self, connection: Connection, context: Context, tasks: Tasks) -> None:
+        """Speak Kafka on `connection`."""
+        self._connection = connection
+        self._context = context
+        self._tasks = tasks
+        self._frames: deque[memoryview] = deque()
+        self._slots: deque[_Slot] = deque()
+        self._is_preparing = False
+        self._is_open = True
+
+    def receive(self, frame: memoryview) -> None:
+        """Queue a frame and begin what can be begun."""
+        self._frames.append(frame)
+        self._begin_requests()
+
+    def writable(self) -> None:
+        """Go on after the client has read some answers."""
+        self._begin_requests()
+
+    def closed(self) -> None:
+        """Forget everything; what is under way finds nobody to answer."""
+        self._is_open = False
+        self._frames.clear()
+        self._slots.clear()
+
+    def _begin_requests(self) -> None:
+        while (
+            self._frames
+            and self._is_open
+            and not self._is_preparing
+            and not self._connection.is_write_blocked
+            and len(self._slots) < _MOST_UNDER_WAY
+        ):
+            self._begin(self._frames.popleft())
+
+    def _begin(self, frame: memoryview) -> None:
+        try:
+            request = router.read_request(frame)
+            slot = _Slot(request, len(frame))
+            refusal = router.refuse(request)
+            if refusal is not None:
+                self._slots.append(slot)
+                self._fill(slot, refusal, 0)
+                return
+            call = Call(self._context, router.read_body(request, frame), request.version)
+        except MalformedMessage as problem:
+            logger.info("bad_request", peer=self._connection.peer, reason=str(problem))
+            self._connection.abort("malformed_request")
+            return
+        except CloseConnection as problem:
+            logger.info("bad_request", peer=self._connection.peer, reason=str(problem))
+            self._connection.abort("unsupported_request")
+            return
+        self._slots.append(slot)
+        preparation = router.prepare(request, call)
+        if preparation is None:
+            self._answer(slot, call)
+        else:
+            self._is_preparing = True
+            self._tasks.spawn(self._prepare(preparation, slot, call), "prepare")
+
+    async def _prepare(
+        self, preparation: Coroutine[Any, Any, None], slot: _Slot, call: Call
+    ) -> None:
+        """Hold up the requests behind this one until it can begin."""
+        try:
+            await preparation
+        except KafscaleError as problem:
+            # The handler meets the same trouble again and answers it in its own words.
+            logger.debug("preparation_failed", reason=str(problem))
+        finally:
+            self._is_preparing = False
+        if self._is_open:
+            self._answer(slot, call)
+            self._begin_requests()
+
+    def _answer(self, slot: _Slot, call: Call) -> None:
+        try:
+            answer = router.answer(slot.request, call)
+        except CloseConnection as problem:
+            logger.info("bad_request", peer=self._connection.peer, reason=str(problem))
+            self._connection.abort("refused_request")
+        except Exception:
+            self._fail(slot)
+        else:
+            if answer is None or isinstance(answer, Message):
+                self._fill(slot, answer, slot.request.version)
+            else:
+                self._tasks.spawn(self._answer_later(slot, answer), "answer")
+
+    async def _answer_later(self, slot: _Slot, answer: Awaitable[Message | None]) -> None:
+        try:
+            found = await answer
+        except CloseConnection as problem:
+            logger.info("bad_request", peer=self._connection.peer, reason=str(problem))
+            self._connection.abort("refused_request")
+        except Exception:
+            self._fail(slot)
+        else:
+            self._fill(slot, found, slot.request.version)
+
+    def _fail(self, slot: _Slot) -> None:
+        """A mistake of ours: never a made-up answer."""
+        logger.exception("request_failed", api_key=slot.request.api_key)
+        self._connection.abort("internal_error")
+
+    def _fill(self, slot: _Slot, message: Message | None, version: int) -> None:
+        if message is None:
+            slot.answer = []
+        else:
+            slot.answer = response_frame(slot.request.correlation_id, message, version)
+        self._send_finished()
+
+    def _send_finished(self) -> None:
+        """Send the answers that no earlier one holds up."""
+        ready: list[Buffer] = []
+        released = 0
+        slots = self._slots
+        while slots and slots[0].answer is not None:
+            slot = slots.popleft()
+            ready += slot.answer or ()
+            released += slot.held_bytes
+        if not released:
+            return
+        if ready:
+            self._connection.send(ready)
+        self._connection.release(released)
+        if self._frames:
+            self._begin_requests()
