@@ -58,7 +58,7 @@ def test_a_count_is_refused_when_so_many_elements_cannot_be_left() -> None:
     with pytest.raises(MalformedMessage, match="exceeds"):
         buffer.count(view("00000003 0000 0000"), 0, smallest=2)
     with pytest.raises(MalformedMessage, match="exceeds"):
-        buffer.compact_count(view("03 00"), 0, smallest=1)
+        buffer.compact_count(view("04 0000 0000"), 0, smallest=2)
 
 
 def test_only_minus_one_means_null() -> None:
