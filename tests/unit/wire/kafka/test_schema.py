@@ -13,7 +13,7 @@ class Row(Struct):
     always: Int16 = 7
     window: Annotated[str, V(2, 3)] = ""
     name: Annotated[str | None, V(1, nullable=3)] = ""
-    extra: Annotated[list[Int16], V(2, tag=5)] = []
+    extra: Annotated[list[Int16], V(2, tag=5)] = []  # noqa: RUF012 - copied by msgspec
 
 
 def test_a_field_knows_when_it_is_there_and_when_it_may_be_null() -> None:
