@@ -52,7 +52,7 @@ class LoadingCache(Generic[T]):
         """Start loading unless it is under way."""
         task = self._loading.get(key)
         if task is None:
-            task = self._tasks.spawn(self._fill(key, load), f"load {key}")
+            task = self._tasks.spawn(self._fill(key, load), f"load {key}", awaited=True)
             self._loading[key] = task
         return task
 

@@ -1,6 +1,7 @@
-"""Committing a manifest: optimistic, to a definite answer.
+"""Writing to a definite answer, and committing a manifest by it.
 
-Here: reading the newest generation, writing the next, and finding out whether ours counts.
+Here: repeating identical bytes, finding out whose object lies there; reading the newest
+generation, writing the next, and finding out whether ours counts.
 Next door: what to change (manifest.py), who changes it (history.py).
 """
 
@@ -11,8 +12,9 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from kafscale.log import keys, manifest
+from kafscale.log import keys, manifest, segment
 from kafscale.log.manifest import Manifest
+from kafscale.log.segment import ContentId
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
     KafscaleError,
@@ -91,6 +93,26 @@ async def put_same(store: ObjectStore, key: str, body: Sequence[Buffer], what: s
         return True
 
     return await persist(attempt, what)
+
+
+async def is_stored(store: ObjectStore, key: str, content_id: ContentId) -> bool:
+    """Rule 2: a name that is taken is taken by us only if the content is ours to the last byte."""
+
+    async def look() -> ContentId | None:
+        try:
+            head = await store.read(key, 0, segment.HEADER.size)
+            # One byte more than ours: a longer object must not pass for our own.
+            foot = await store.read(
+                key, content_id.size - segment.FOOTER.size, segment.FOOTER.size + 1
+            )
+        except ObjectMissing:
+            return None
+        if len(foot) < segment.FOOTER.size or len(head) < segment.HEADER.size:
+            return None
+        size = content_id.size - segment.FOOTER.size + len(foot)
+        return segment.read_content_id(head, foot, size)
+
+    return await persist(look, "read back") == content_id
 
 
 async def commit(

@@ -1,9 +1,12 @@
 """Batches that wait for their commit, gathered until they become one segment.
 
 Here: the waiting room of a log and when it is full enough. No timers, no store.
+Next door: the log that sets the timer and writes the segment (log.py).
 """
 
 import asyncio
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -31,15 +34,13 @@ class Flush:
     """What will become one segment."""
 
     done: asyncio.Future[Outcome]
-    since_s: float = 0.0
+    since_s: float
     size: int = 0
     records: int = 0
     batches: list[Waiting] = field(default_factory=list)
 
-    def add(self, waiting: Waiting, now_s: float) -> None:
+    def add(self, waiting: Waiting) -> None:
         """Let a further batch wait."""
-        if not self.batches:
-            self.since_s = now_s
         self.batches.append(waiting)
         self.size += len(waiting.data)
         self.records += waiting.header.record_count
@@ -48,6 +49,10 @@ class Flush:
         """Tell all who wait."""
         if not self.done.done():
             self.done.set_result(outcome)
+
+    def holds(self, lane: Lane, first: int) -> bool:
+        """Whether the lane's batch of that first offset is in here."""
+        return any(row.first == first and row.lane is lane for row in self.batches)
 
     def by_lane(self) -> list[tuple[Lane, list[Waiting]]]:
         """The batches in the order a segment wants them: by lane, then as they came."""
@@ -60,17 +65,67 @@ class Flush:
                 row[1].append(waiting)
         return [lanes[number] for number in sorted(lanes)]
 
-    def lane_batches(self) -> list[LaneBatches]:
-        """The batches as segment.build takes them."""
-        return [
-            LaneBatches(
-                lane.number,
-                rows[0].first,
-                rows[-1].first + rows[-1].header.last_offset_delta,
-                sum(row.header.record_count for row in rows),
-                min(row.header.base_timestamp_ms for row in rows),
-                max(row.header.max_timestamp_ms for row in rows),
-                [row.data for row in rows],
-            )
-            for lane, rows in self.by_lane()
-        ]
+
+def lane_batches(by_lane: list[tuple[Lane, list[Waiting]]]) -> list[LaneBatches]:
+    """A flush's batches as segment.build takes them."""
+    return [
+        LaneBatches(
+            lane.number,
+            rows[0].first,
+            rows[-1].first + rows[-1].header.last_offset_delta,
+            sum(row.header.record_count for row in rows),
+            min(row.header.base_timestamp_ms for row in rows),
+            max(row.header.max_timestamp_ms for row in rows),
+            [row.data for row in rows],
+        )
+        for lane, rows in by_lane
+    ]
+
+
+class WaitingRoom:
+    """Flushes whose turn has not come, the oldest first; the youngest takes what arrives."""
+
+    def __init__(self, *, full_bytes: int, full_records: int, most_bytes: int, longest_s: float):
+        """A flush is due when it is full or its first batch has waited `longest_s`.
+
+        `full_records` 0 or less: no such limit. A flush grows beyond full while it must wait,
+        to `most_bytes`.
+        """
+        self._full_bytes = full_bytes
+        self._full_records = full_records
+        self._most_bytes = most_bytes
+        self._longest_s = longest_s
+        self._flushes: deque[Flush] = deque()
+
+    def __iter__(self) -> Iterator[Flush]:
+        """All that wait, the oldest first."""
+        return iter(self._flushes)
+
+    def add(self, waiting: Waiting, now_s: float) -> Flush:
+        """Put a batch into the youngest flush, or into a new one if that has no room."""
+        flush = self._flushes[-1] if self._flushes else None
+        if flush is None or flush.size + len(waiting.data) > self._most_bytes:
+            flush = Flush(asyncio.get_running_loop().create_future(), now_s)
+            self._flushes.append(flush)
+        flush.add(waiting)
+        return flush
+
+    def due_in_s(self, now_s: float) -> float | None:
+        """How long the oldest flush may still wait; None if there is none."""
+        if not self._flushes:
+            return None
+        oldest = self._flushes[0]
+        full = (
+            len(self._flushes) > 1
+            or oldest.size >= self._full_bytes
+            or 0 < self._full_records <= oldest.records
+        )
+        return 0.0 if full else max(0.0, oldest.since_s + self._longest_s - now_s)
+
+    def take(self) -> Flush | None:
+        """Let the oldest flush out."""
+        return self._flushes.popleft() if self._flushes else None
+
+    def clear(self) -> None:
+        """Send everyone away."""
+        self._flushes.clear()

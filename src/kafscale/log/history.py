@@ -12,12 +12,12 @@ import structlog
 
 from kafscale.log import commits, index, keys, manifest, segment
 from kafscale.log.commits import LostRace
-from kafscale.log.log import Log, State, Tail
+from kafscale.log.log import Log
 from kafscale.log.manifest import Dropped, Entry, Manifest
 from kafscale.log.segment import LaneBatches
-from kafscale.model.errors import CorruptObject
+from kafscale.log.settings import State, Tail
+from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.objects.store import StoredObject
-from kafscale.records import batch
 
 logger = structlog.get_logger()
 
@@ -51,13 +51,15 @@ async def roll_up(log: Log) -> None:
         planned_on = log.manifest.end
         entries = []
         outputs = []
-        for run in _runs(covered, log.settings.index_from_bytes, log.settings.segment_bytes):
-            if len(run) == 1:
-                entries.append(run[0].entry)
-            else:
-                merged = await _merge(log, run)
-                entries.append(merged)
-                outputs.append(merged.name)
+        try:
+            for run in _runs(covered, log.settings.index_from_bytes, log.settings.segment_bytes):
+                entries.append(run[0].entry if len(run) == 1 else await _merge(log, run))
+                if len(run) > 1:
+                    outputs.append(entries[-1].name)
+        except ObjectMissing as problem:
+            logger.warning("history_race_lost", folder=log.folder, reason=f"{problem} is gone")
+            await log.recover_view()
+            return
 
         def change(old: Manifest) -> Manifest:
             if old.end != planned_on:
@@ -67,9 +69,9 @@ async def roll_up(log: Log) -> None:
         def is_in(newer: Manifest) -> bool:
             return newer.end >= end and set(outputs) <= newer.names()
 
-        await _commit(log, change, is_in, outputs)
-        log.observer.rolled_up(len(covered))
-        logger.debug("rolled_up", folder=log.folder, objects=len(covered), end=end)
+        if await _commit(log, change, is_in, outputs):
+            log.observer.rolled_up(len(covered))
+            logger.debug("rolled_up", folder=log.folder, objects=len(covered), end=end)
 
 
 def _runs(tail: Sequence[Tail], small_below: int, at_most: int) -> list[list[Tail]]:
@@ -121,25 +123,12 @@ async def _merge(log: Log, run: Sequence[Tail]) -> Entry:
     key = f"{log.folder}/{name}"
     # The name is ours alone (random token), so "taken" can only mean: by our own attempt.
     await commits.put_same(log.store, key, built.body, "roll-up")
-    lines = [
-        (span, _positions(span.start, lane.batches))
-        for span, lane in zip(built.spans, lanes, strict=True)
-    ]
-    body = index.encode(index.collect(lines, log.settings.index_interval_bytes))
-    await commits.put_same(log.store, keys.index_of(key), [body], "index")
+    runs = [lane.batches for lane in lanes]
+    found = index.of_pieces(built.spans, runs, log.settings.index_interval_bytes)
+    await commits.put_same(log.store, keys.index_of(key), [index.encode(found)], "index")
     return manifest.entry_of(
         name, first.base, last.end, built.content_id, built.spans, has_index=True
     )
-
-
-def _positions(
-    start: int, batches: Sequence[segment.Buffer]
-) -> list[tuple[int, batch.BatchHeader]]:
-    found = []
-    for one in batches:
-        found.append((start, batch.read_header(one)))
-        start += len(one)
-    return found
 
 
 async def _batches_of(log: Log, row: Tail) -> list[tuple[segment.Span, list[memoryview]]]:
@@ -161,8 +150,8 @@ async def _commit(
     change: Callable[[Manifest], Manifest],
     is_in: Callable[[Manifest], bool],
     outputs: Sequence[str] = (),
-) -> None:
-    """Commit a change of history and make the result the log's own view."""
+) -> bool:
+    """Commit a change of history and make the result the log's own view; False if it lost."""
     swept = set(log.swept)
     try:
         newest = await commits.commit(
@@ -179,14 +168,15 @@ async def _commit(
     except LostRace as problem:
         logger.warning("history_race_lost", folder=log.folder, reason=str(problem))
         await log.recover_view()
-        return
+        return False
     log.swept -= swept
     if log.state is not State.OPEN or newest.generation <= log.manifest.generation:
-        return  # the log was closed or re-opened meanwhile and has its own view
+        return True  # the log was closed or re-opened meanwhile and has its own view
     if newest.end in log.boundaries():
         log.take_manifest(newest)
     else:
         await log.recover_view()
+    return True
 
 
 # -- retention -------------------------------------------------------------------------------
@@ -219,7 +209,10 @@ def expired_starts(
 
 
 async def raise_starts(log: Log, starts: dict[int, int]) -> bool:
-    """Move lane starts up, for retention or on request; whole objects below them go."""
+    """Move lane starts up, for retention or on request; whole objects below them go.
+
+    False if nothing was to be done or somebody else's change came between: look and ask again.
+    """
     reaches_tail = any(
         span.first < starts.get(span.lane, 0) for row in log.tail for span in row.entry.spans()
     )
@@ -240,7 +233,8 @@ async def raise_starts(log: Log, starts: dict[int, int]) -> bool:
 
         if is_in(log.manifest):
             return False
-        await _commit(log, change, is_in)
+        if not await _commit(log, change, is_in):
+            return False
         logger.info("log_start_moved", folder=log.folder, starts=starts)
         return True
 
@@ -252,6 +246,7 @@ class Sweep(NamedTuple):
     """What a look at the bucket found to do."""
 
     delete: list[str]
+    gone: set[str]  # dropped names that are deleted by now or have been before
     orphans: list[str]  # to be put on the dropped list, deleted by a later sweep
     unfinished: bool  # something is waiting for its grace period
 
@@ -278,8 +273,7 @@ async def sweep(log: Log) -> int:
         plan = plan_sweep(listing, newest, aged, young)
         if plan.delete:
             await log.store.delete(plan.delete)
-            names = {key.rpartition("/")[2] for key in plan.delete}
-            log.swept |= names & {row.name for row in newest.dropped}
+        log.swept = plan.gone
         log.sweep_due = plan.unfinished
         if plan.orphans and newest.generation == log.manifest.generation:
             await _condemn(log, plan.orphans)
@@ -296,6 +290,7 @@ def plan_sweep(
     """
     named = newest.names()
     dropped = {row.name: row.generation for row in newest.dropped}
+    listed = {row.key.rpartition("/")[2] for row in listing}
     delete, orphans = [], []
     unfinished = False
     for row in listing:
@@ -327,14 +322,22 @@ def plan_sweep(
             if row.modified_ms <= young_ms:
                 orphans.append(name)
             unfinished = True
-    return Sweep(delete, orphans, unfinished)
+        elif owner not in listed:
+            # A reader rebuilt it too late, or a rewriter died. Only a hint, needed by nobody.
+            if row.modified_ms <= young_ms:
+                delete.append(row.key)
+            else:
+                unfinished = True
+    gone = {name for name, generation in dropped.items() if generation <= aged.generation}
+    return Sweep(delete, gone, orphans, unfinished)
 
 
 async def _condemn(log: Log, orphans: Sequence[str]) -> None:
     """Outputs that no manifest ever named are dropped by a generation of their own first."""
 
     def change(old: Manifest) -> Manifest:
-        rows = [Dropped(name, old.generation + 1) for name in orphans if name not in old.names()]
+        known = old.names() | {row.name for row in old.dropped}
+        rows = [Dropped(name, old.generation + 1) for name in orphans if name not in known]
         return manifest.drop(old, rows)
 
     def is_in(newer: Manifest) -> bool:

@@ -6,12 +6,13 @@ attempt, so the reader checks the batch it finds and rebuilds the index where it
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from kafscale.log.segment import Span
+from kafscale.log.segment import Buffer, Span
 from kafscale.model.errors import CorruptObject
+from kafscale.records import batch
 from kafscale.records.batch import BatchHeader
 
 MAGIC: Final = b"IDX\0"
@@ -45,12 +46,12 @@ class Index(NamedTuple):
     positions: list[int]
     interval: int
 
-    def position(self, lane: int, offset: int) -> int | None:
-        """Byte position of the last indexed batch of the lane at or before `offset`."""
+    def find(self, lane: int, offset: int) -> tuple[int, int] | None:
+        """The last indexed batch of the lane at or before `offset`: its first offset, its place."""
         at = bisect_right(self.addresses, address(lane, offset)) - 1
         if at < 0 or self.addresses[at] < lane * RANGE:
             return None
-        return self.positions[at]
+        return self.addresses[at] - lane * RANGE, self.positions[at]
 
 
 def address(lane: int, offset: int) -> int:
@@ -79,6 +80,19 @@ def collect(
                 positions.append(position)
                 due = position + interval
     return Index(addresses, positions, interval)
+
+
+def of_pieces(spans: Iterable[Span], pieces: Iterable[Iterable[Buffer]], interval: int) -> Index:
+    """Index batches that lie at the spans; each piece is one batch or a run of them."""
+    lines = ((span, _walk(span.start, row)) for span, row in zip(spans, pieces, strict=True))
+    return collect(lines, interval)
+
+
+def _walk(start: int, pieces: Iterable[Buffer]) -> Iterator[tuple[int, BatchHeader]]:
+    for piece in pieces:
+        for at, header in batch.walk(piece):
+            yield start + at, header
+        start += len(piece)
 
 
 def encode(index: Index) -> bytes:

@@ -5,7 +5,7 @@ in memory. Next door: the log that writes it (log.py), reading what has left mem
 """
 
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from kafscale.log.manifest import Entry, LaneMark
@@ -90,11 +90,10 @@ class Lane:
         self.spans.append((span, entry))
         self.span_lasts.append(span.last)
 
-    def cut_spans(self, from_base: int) -> None:
-        """Forget the segments that begin at or after a position."""
-        while self.spans and self.spans[-1][1].base >= from_base:
-            self.spans.pop()
-            self.span_lasts.pop()
+    def forget_spans(self) -> None:
+        """Forget all segments; they are about to be listed anew."""
+        self.spans.clear()
+        self.span_lasts.clear()
 
     def spans_at(self, offset: int) -> Iterable[tuple[Span, Entry]]:
         """Segments from the one that holds `offset` (or the next record after it) on."""
@@ -124,6 +123,8 @@ class Lane:
         self, offset: int, max_bytes: int, *, at_least_one: bool
     ) -> list[memoryview] | None:
         """Whole batches from the one holding `offset` on; None if that one has left memory."""
+        if offset >= self.high:
+            return []
         at = bisect_right(self.chunk_firsts, offset) - 1
         if at < 0:
             return None
@@ -159,27 +160,24 @@ class TailMemory:
         """Hold at most about `budget_bytes`."""
         self.budget_bytes = budget_bytes
         self.used_bytes = 0
-        self._order: deque[tuple[Lane, Chunk]] = deque()
+        self._order: OrderedDict[Chunk, Lane] = OrderedDict()
 
     def keep(self, lane: Lane, chunk: Chunk) -> None:
         """Add a flush, making room at the other end."""
         lane.add_chunk(chunk)
-        self._order.append((lane, chunk))
+        self._order[chunk] = lane
         self.used_bytes += chunk.size
-        while self.used_bytes > self.budget_bytes and self._order:
-            owner, oldest = self._order.popleft()
+        while self.used_bytes > self.budget_bytes:
+            oldest, owner = self._order.popitem(last=False)
             self.used_bytes -= oldest.size
-            # A re-opened lane has forgotten its chunks already.
-            if owner.chunks and owner.chunks[0] is oldest:
-                owner.drop_oldest_chunk()
+            owner.drop_oldest_chunk()
             oldest.leave_memory()
 
     def release(self, lane: Lane) -> None:
         """Let go of everything a closing lane holds."""
-        mine = set(map(id, lane.chunks))
-        if not mine:
-            return
-        self.used_bytes -= sum(chunk.size for chunk in lane.chunks)
-        self._order = deque(pair for pair in self._order if id(pair[1]) not in mine)
+        for chunk in lane.chunks:
+            del self._order[chunk]
+            self.used_bytes -= chunk.size
+            chunk.leave_memory()
         lane.chunks.clear()
         lane.chunk_firsts.clear()

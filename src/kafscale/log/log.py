@@ -2,90 +2,41 @@
 
 Here: append, group commit, the proof of the tail, re-opening. The twelve rules this follows
 are in docs/formats/log-protocol.md; comments name them where they bite.
-Next door: opening (opening.py), roll-up, retention and sweeping (history.py), reading what
-has left memory (reader.py).
+Next door: what is committed (view.py), batches that wait (flush.py), opening (opening.py),
+roll-up, retention and sweeping (history.py), reading what has left memory (reader.py).
 """
 
 import asyncio
-import enum
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Coroutine, Sequence
 
 import structlog
 
-from kafscale.log import commits, index, keys, manifest, opening, segment
-from kafscale.log.flush import Flush, Outcome, Waiting
+from kafscale.log import commits, flush, index, keys, manifest, opening, segment
+from kafscale.log.flush import Flush, Outcome, Waiting, WaitingRoom
 from kafscale.log.lane import Chunk, Lane, TailMemory
-from kafscale.log.manifest import Entry, Manifest
-from kafscale.log.segment import Built, ContentId
+from kafscale.log.manifest import Entry
+from kafscale.log.segment import Built
+from kafscale.log.settings import Appended, LogSettings, Observer, State, Tail
 from kafscale.log.tasks import Tasks
+from kafscale.log.view import View
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
     KafscaleError,
     LogStopped,
     NotTheOwner,
-    ObjectMissing,
+    OutcomeUnknown,
     StoreError,
 )
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.records.batch import BatchHeader
 
+__all__ = ["Appended", "Log", "LogSettings", "Observer", "State", "Tail"]
+
 logger = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """How a log flushes and how long it waits before it believes or deletes."""
-
-    flush_bytes: int = 4 << 20
-    flush_messages: int = 10_000
-    flush_interval_s: float = 0.5  # 0: at once whenever no flush is in flight
-    largest_flush_bytes: int = 16 << 20
-    segment_bytes: int = 100 << 20
-    index_interval_bytes: int = 4096
-    index_from_bytes: int = 1 << 20  # smaller flushes are read whole and get no index
-    rollup_objects: int = 500
-    grace_s: float = 600.0
-    producer_expiry_ms: int = 86_400_000
-
-
-@dataclass(slots=True)
-class Observer:
-    """What a log reports; the engine turns it into metrics."""
-
-    flushed: Callable[[int, int, float], None] = lambda _size, _records, _seconds: None
-    rolled_up: Callable[[int], None] = lambda _objects: None
-    buffered: Callable[[int], None] = lambda _delta: None
-
-
-class State(enum.Enum):
-    """The life of a log object in memory."""
-
-    OPENING = "opening"
-    OPEN = "open"
-    CLOSED = "closed"
-    STOPPED = "stopped"
-
-
-class Appended(NamedTuple):
-    """Where a batch went, and the future that tells when it is committed (None: it is)."""
-
-    first: int
-    committed: asyncio.Future[Outcome] | None
-    is_duplicate: bool
-
-
-class Tail(NamedTuple):
-    """A committed flush that no manifest covers yet."""
-
-    entry: Entry
-    chunks: list[tuple[int, Chunk]]  # (lane number, its batches), while they are in memory
-
-
-class Log:
+class Log(View):
     """One log, opened for writing."""
 
     def __init__(
@@ -102,6 +53,7 @@ class Log:
         observer: Observer | None = None,
     ) -> None:
         """Name the log; `open` makes it usable."""
+        super().__init__(memory)
         self.store = store
         self.folder = folder
         self.epoch = epoch
@@ -109,125 +61,77 @@ class Log:
         self.settings = settings
         self.clock = clock
         self.dice = dice
-        self.memory = memory
         self.observer = observer or Observer()
         self.state = State.OPENING
         self.stopped_because = ""
-        self.lanes: dict[int, Lane] = {}
-        self.manifest: Manifest = commits.before_any()
-        self.tail: list[Tail] = []
-        self.tail_bytes = 0
         self.swept: set[str] = set()
-        self.sweep_due = True
         self.busy_with_history = asyncio.Lock()
-        self._tail_id = segment.NOTHING_BEFORE
-        self._end = 0
+        self._closing = False
         self._proof_s = 0.0
         self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: deque[Flush] = deque([self._new_flush()])
         self._in_flight: Flush | None = None
+        self._room = WaitingRoom(
+            full_bytes=settings.flush_bytes,
+            full_records=settings.flush_messages,
+            most_bytes=settings.largest_flush_bytes,
+            longest_s=settings.flush_interval_s,
+        )
 
     # -- opening and closing ---------------------------------------------------------------
 
     async def open(self) -> None:
         """Read the log from the bucket."""
         try:
-            opened = await opening.open_log(
-                self.store, self.folder, self.clock, self.settings.index_from_bytes
-            )
+            opened = await self._look()
         except LogStopped as problem:
             self._stop(problem)
             raise
-        self._load(opened)
+        if self.state is not State.OPENING:
+            raise NotTheOwner("the log was closed while it was being opened")
+        self.load(opened)
+        self._proof_s = opened.proof_s
         self.state = State.OPEN
 
-    def lane(self, number: int) -> Lane:
-        """The lane of that number, empty if nothing was ever written to it."""
-        found = self.lanes.get(number)
-        if found is None:
-            found = self.lanes[number] = Lane(number)
-        return found
-
-    def _load(self, opened: opening.Opened) -> None:
-        for lane in self.lanes.values():
-            self.memory.release(lane)
-            lane.reset()
-        self.tail = []
-        self.tail_bytes = 0
-        self.manifest = opened.manifest
-        self._end = opened.manifest.end
-        self._tail_id = ContentId._make(opened.manifest.end_id)
-        for number, mark in opened.manifest.lanes.items():
-            self.lane(number).restore(mark)
-        self._list_past()
-        for found in opened.tail:
-            self._take_up(found)
-        self._proof_s = opened.proof_s
-
-    def _list_past(self) -> None:
-        for entry in self.manifest.segments:
-            for span in entry.spans():
-                self.lane(span.lane).add_span(span, entry)
-        for lane in self.lanes.values():
-            lane.forget_spans_before(lane.start)
-
-    def _take_up(self, found: opening.TailSegment) -> None:
-        """Adopt a flush that is in the bucket: offsets, producers, epochs, memory."""
-        chunks = []
-        for span in found.content.spans:
-            lane = self.lane(span.lane)
-            firsts: list[int] = []
-            batches: list[memoryview] = []
-            for at, header in batch.walk(found.data, span.start, span.start + span.length):
-                if header.producer_id >= 0:
-                    lane.producers.remember(
-                        header, header.base_offset, found.content.created_ms, 1 << 62
-                    )
-                lane.note_epoch(header.leader_epoch, header.base_offset)
-                firsts.append(header.base_offset)
-                batches.append(found.data[at : at + header.size])
-            chunk = Chunk(span.first, span.last, firsts, batches)
-            chunks.append((span.lane, chunk))
-            lane.high = lane.end = span.last + 1
-            lane.add_span(span, found.entry)
-            self.memory.keep(lane, chunk)
-        self.tail.append(Tail(found.entry, chunks))
-        self.tail_bytes += found.entry.size
-        self._end = found.content.end
-        self._tail_id = found.content.content_id
+    async def _look(self) -> opening.Opened:
+        return await opening.open_log(
+            self.store, self.folder, self.clock, self.settings.index_from_bytes
+        )
 
     async def aclose(self) -> None:
-        """Commit what waits, then let go. Cancel it to leave without."""
+        """Commit what waits, then let go. Nothing new is taken. Cancel it to leave without."""
+        self._closing = True
         try:
-            while self.state is State.OPEN and (self._in_flight or self._waiting[0].batches):
+            self._start_flushing()
+            while len(self._tasks):
+                await self._tasks.wait_for_one()
                 self._start_flushing()
-                current = self._in_flight or self._waiting[0]
-                await asyncio.shield(current.done)
         finally:
-            self._let_go()
-            await self._tasks.aclose()
+            await self.abandon()
 
     async def abandon(self) -> None:
         """Let go at once: what waits is refused, nothing more is written."""
-        self._let_go()
-        await self._tasks.aclose()
-
-    def _let_go(self) -> None:
         if self.state is not State.STOPPED:
             self.state = State.CLOSED
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel_timer()
         self._refuse_all(NotTheOwner("the log is closed here"))
-        for lane in self.lanes.values():
-            self.memory.release(lane)
-            lane.wake()
+        self.release()
+        self._wake_all()
+        await self._tasks.aclose()
 
     def _stop(self, problem: LogStopped) -> None:
+        """Never go on by guessing: refuse everything from here on."""
+        if self.state in (State.STOPPED, State.CLOSED):
+            return
         self.state = State.STOPPED
         self.stopped_because = str(problem)
         logger.error("log_stopped", folder=self.folder, reason=str(problem))
+        self._refuse_all(problem)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for lane in self.lanes.values():
+            lane.wake()
 
     def require_open(self) -> None:
         """Raise what a caller should see when the log cannot be used now."""
@@ -246,7 +150,13 @@ class Log:
         `data` is stamped in place and kept. `acknowledged`: nobody will wait for the commit.
         """
         self.require_open()
-        lane = self.lane(lane_number)
+        if self._closing:
+            raise NotTheOwner("the log is being closed here")
+        return self._append(self.lane(lane_number), header, data, acknowledged=acknowledged)
+
+    def _append(
+        self, lane: Lane, header: BatchHeader, data: memoryview, *, acknowledged: bool
+    ) -> Appended:
         if header.producer_id >= 0:
             earlier = lane.producers.find_duplicate(header)
             if earlier is not None:
@@ -254,142 +164,121 @@ class Log:
         first = lane.end
         following = first + header.last_offset_delta + 1
         if following > index.RANGE:
-            raise LogStopped(f"lane {lane_number} of {self.folder} has used up its offsets")
+            raise LogStopped(f"lane {lane.number} of {self.folder} has used up its offsets")
         batch.stamp(data, first, self.epoch)
         lane.end = following
         if header.producer_id >= 0:
             lane.producers.remember(header, first, self.clock.now_ms(), lane.high)
-        flush = self._let_wait(Waiting(lane, header, first, data, acknowledged))
-        if self._in_flight is None:
-            self._flush_when_due()
-        return Appended(first, flush.done, is_duplicate=False)
+        waiting = Waiting(lane, header, first, data, acknowledged)
+        joined = self._room.add(waiting, self.clock.elapsed_s())
+        self.observer.buffered(len(data))
+        self._flush_when_due()
+        return Appended(first, joined.done, is_duplicate=False)
 
     def _commit_of(self, lane: Lane, first: int) -> asyncio.Future[Outcome] | None:
+        """The future of a batch that was appended before; None if it is committed."""
         if first < lane.high:
             return None
-        for flush in (self._in_flight, *self._waiting):
-            if flush and any(row.lane is lane and row.first == first for row in flush.batches):
-                return flush.done
-        return None
-
-    def _new_flush(self) -> Flush:
-        return Flush(asyncio.get_running_loop().create_future())
-
-    def _let_wait(self, waiting: Waiting) -> Flush:
-        """Put a batch into the youngest waiting flush, or into a new one if that is full."""
-        flush = self._waiting[-1]
-        if flush.batches and flush.size + len(waiting.data) > self.settings.largest_flush_bytes:
-            flush = self._new_flush()
-            self._waiting.append(flush)
-        flush.add(waiting, self.clock.elapsed_s())
-        self.observer.buffered(len(waiting.data))
-        return flush
+        for one in self._unfinished():
+            if one.holds(lane, first):
+                return one.done
+        raise NotTheOwner(f"the batch at {first} is neither committed nor waiting")
 
     def _flush_when_due(self) -> None:
         """Start a flush now, or set the timer for the oldest batch that waits."""
-        waiting = self._waiting[0]
-        if not waiting.batches or self._in_flight is not None:
-            return
-        limits = self.settings
-        full = waiting.size >= limits.flush_bytes or (0 < limits.flush_messages <= waiting.records)
-        delay = waiting.since_s + limits.flush_interval_s - self.clock.elapsed_s()
-        if full or limits.flush_interval_s <= 0 or delay <= 0:
+        delay_s = self._room.due_in_s(self.clock.elapsed_s())
+        if self._in_flight is not None or delay_s is None:
+            return  # the end of the flush in flight will look again
+        if delay_s <= 0:
             self._start_flushing()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(delay, self._timer_rang)
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._start_flushing)
 
-    def _timer_rang(self) -> None:
-        self._timer = None
-        self._start_flushing()
-
-    def _start_flushing(self) -> None:
-        if self._in_flight is not None or self.state is not State.OPEN:
-            return
-        if not self._waiting[0].batches:
-            return
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        flush = self._waiting.popleft()
-        if not self._waiting:
-            self._waiting.append(self._new_flush())
-        self._in_flight = flush
-        self._tasks.spawn(self._write(flush), f"flush {self.folder}")
+
+    def _start_flushing(self) -> None:
+        self._cancel_timer()
+        if self._in_flight is not None or self.state is not State.OPEN:
+            return
+        self._in_flight = self._room.take()
+        if self._in_flight is not None:
+            self._tasks.spawn(self._write(self._in_flight), f"flush {self.folder}")
 
     # -- committing ------------------------------------------------------------------------
 
-    async def _write(self, flush: Flush) -> None:
-        """Take one flush to its end: committed, or refused after re-opening."""
-        started = self.clock.elapsed_s()
-        built = self._build(flush)
+    async def _write(self, one: Flush) -> None:
+        """Take one flush to its end, whatever happens: nobody is left waiting."""
+        try:
+            await self._settle(one)
+        except Exception as problem:
+            one.finish(OutcomeUnknown(f"the flush failed: {problem!r}"))
+            self._stop(LogStopped(f"a flush failed in a way nobody foresaw: {problem!r}"))
+            raise
+
+    async def _settle(self, one: Flush) -> None:
+        """Commit a flush, or re-open the log and refuse it."""
+        started_s = self.clock.elapsed_s()
+        by_lane = one.by_lane()
+        built = self._build(flush.lane_batches(by_lane))
         key = keys.segment(self.folder, built.base)
         created = await commits.put_same(self.store, key, built.body, "segment")
-        if not created and not await self._is_ours(key, built.content_id):
+        if not created and not await commits.is_stored(self.store, key, built.content_id):
             await self._reopen(f"{key} was written by somebody else")
             return
-        if not await self._tail_is_proven(started):
+        if not await self._tail_is_proven(started_s):
             await self._reopen("a newer manifest exists")
             return
-        self._commit(flush, built)
+        self._commit(one, by_lane, built)
         self.observer.flushed(
-            built.content_id.size, built.records, self.clock.elapsed_s() - started
+            built.content_id.size, built.records, self.clock.elapsed_s() - started_s
         )
-        self._in_flight = None
         self._flush_when_due()
 
-    def _build(self, flush: Flush) -> Built:
-        lanes = flush.lane_batches()
+    def _build(self, lanes: Sequence[segment.LaneBatches]) -> Built:
         covered = sum(lane.last - lane.first + 1 for lane in lanes)
         return segment.build(
-            self._end,
-            self._end + covered,
+            self.end,
+            self.end + covered,
             lanes,
             created_ms=self.clock.now_ms(),
             token=int.from_bytes(self.dice.token(4), "big"),
-            predecessor=self._tail_id,
+            predecessor=self.tail_id,
         )
-
-    async def _is_ours(self, key: str, content_id: ContentId) -> bool:
-        """Rule 2: the name is taken; by us only if the content is ours to the last byte."""
-
-        async def look() -> ContentId | None:
-            try:
-                head = await self.store.read(key, 0, segment.HEADER.size)
-                # One byte more than ours: a longer object must not pass for our own.
-                foot = await self.store.read(
-                    key, content_id.size - segment.FOOTER.size, segment.FOOTER.size + 1
-                )
-            except ObjectMissing:
-                return None
-            size = content_id.size - segment.FOOTER.size + len(foot)
-            if len(foot) < segment.FOOTER.size or len(head) < segment.HEADER.size:
-                return None
-            return segment.read_content_id(head, foot, size)
-
-        return await commits.persist(look, "read back") == content_id
 
     async def _tail_is_proven(self, issued_s: float) -> bool:
         """Rules 3 and 4: an old proof is renewed before anything moves.
 
-        A proof is dated when its request was issued; its age is judged now, after the PUT.
+        A proof is dated when its request was issued; its age is judged now, after the PUT, and
+        again after the check, whose answer may have been held up for longer than it is good for.
         """
-        if self.clock.elapsed_s() - self._proof_s <= self.settings.grace_s / 2:
+        fresh_s = self.settings.grace_s / 2
+        if self.clock.elapsed_s() - self._proof_s <= fresh_s:
             self._proof_s = issued_s
             return True
-        checked_s = self.clock.elapsed_s()
+        while self.clock.elapsed_s() - self._proof_s > fresh_s:
+            checked_s = self.clock.elapsed_s()
+            if not await self._nothing_is_newer():
+                return False
+            self._proof_s = checked_s
+        return True
+
+    async def _nothing_is_newer(self) -> bool:
         known = self.manifest.generation
         newest = await commits.persist(
             lambda: commits.newest_generation(self.store, self.folder, known), "tail check"
         )
-        # The check itself may have been held up for longer than its answer is good for.
-        if newest != known:
-            return False
-        self._proof_s = checked_s
-        if self.clock.elapsed_s() - checked_s > self.settings.grace_s / 2:
-            return await self._tail_is_proven(checked_s)
-        return True
+        if newest <= self.manifest.generation:
+            return True
+        # Our own housekeeping may be its author, about to take it up.
+        async with self.busy_with_history:
+            return newest <= self.manifest.generation
 
-    def _commit(self, flush: Flush, built: Built) -> None:
+    def _commit(
+        self, one: Flush, by_lane: Sequence[tuple[Lane, list[Waiting]]], built: Built
+    ) -> None:
         """The segment is in the bucket and is the tail: let everyone see it."""
         large = built.content_id.size >= self.settings.index_from_bytes
         entry = manifest.entry_of(
@@ -400,117 +289,92 @@ class Log:
             built.spans,
             has_index=large,
         )
-        self._end = built.end
-        self._tail_id = built.content_id
-        chunks = []
-        by_lane = flush.by_lane()
+        parts = []
         for span, (lane, rows) in zip(built.spans, by_lane, strict=True):
-            chunk = Chunk(
-                span.first, span.last, [row.first for row in rows], [row.data for row in rows]
-            )
-            lane.high = span.last + 1
             lane.note_epoch(self.epoch, span.first)
-            lane.add_span(span, entry)
-            self.memory.keep(lane, chunk)
-            chunks.append((lane.number, chunk))
-        self.tail.append(Tail(entry, chunks))
-        self.tail_bytes += entry.size
-        self.observer.buffered(-flush.size)
-        flush.finish(None)
+            firsts, batches = [row.first for row in rows], [row.data for row in rows]
+            parts.append((span, Chunk(span.first, span.last, firsts, batches)))
+        self.extend(entry, built.content_id, parts)
+        self._in_flight = None
+        self.observer.buffered(-one.size)
+        one.finish(None)
         for lane, _ in by_lane:
             lane.wake()
         if large:
-            self._tasks.spawn(self._write_index(entry, by_lane), f"index {self.folder}")
+            pieces = [chunk.batches for _, chunk in parts]
+            self._tasks.spawn(self._write_index(entry, pieces), f"index {self.folder}")
 
-    async def _write_index(self, entry: Entry, by_lane: list[tuple[Lane, list[Waiting]]]) -> None:
+    async def _write_index(self, entry: Entry, pieces: Sequence[Sequence[memoryview]]) -> None:
         """An index is a hint: nobody waits for it, and one that is missing is rebuilt."""
-
-        def positions(start: int, rows: list[Waiting]) -> list[tuple[int, BatchHeader]]:
-            found = []
-            for row in rows:
-                found.append((start, row.header._replace(base_offset=row.first)))
-                start += len(row.data)
-            return found
-
-        lines = [
-            (span, positions(span.start, rows))
-            for span, (_, rows) in zip(entry.spans(), by_lane, strict=True)
-        ]
-        body = index.encode(index.collect(lines, self.settings.index_interval_bytes))
+        found = index.of_pieces(entry.spans(), pieces, self.settings.index_interval_bytes)
         key = keys.index_of(f"{self.folder}/{entry.name}")
         try:
-            await self.store.put_new(key, [body])
+            await self.store.put_new(key, [index.encode(found)])
         except StoreError as problem:
             logger.info("index_not_written", key=key, error=str(problem))
 
     # -- losing and finding the tail ---------------------------------------------------------
 
+    def _unfinished(self) -> list[Flush]:
+        return [*([self._in_flight] if self._in_flight else []), *self._room]
+
     def _refuse_all(self, why: KafscaleError) -> list[Waiting]:
         """Answer everything that waits with `why`; gives back the batches."""
-        flushes = [*([self._in_flight] if self._in_flight else []), *self._waiting]
+        flushes = self._unfinished()
         self._in_flight = None
-        self._waiting = deque([self._new_flush()])
-        for flush in flushes:
-            self.observer.buffered(-flush.size)
-            flush.finish(why)
-        return [row for flush in flushes for row in flush.batches]
+        self._room.clear()
+        for one in flushes:
+            self.observer.buffered(-one.size)
+            one.finish(why)
+        return [row for one in flushes for row in one.batches]
 
-    async def _reopen(self, why: str) -> None:
-        """Somebody else committed: adopt the truth, refuse what waits, never guess."""
+    def _reopen(self, why: str) -> Coroutine[None, None, None]:
+        """Somebody else committed: adopt the truth, refuse what waits, never guess.
+
+        Nothing is appended or flushed from this call on, even before its result is awaited.
+        """
         logger.warning("log_reopened", folder=self.folder, reason=why)
         self.state = State.OPENING
-        lost = self._refuse_all(NotTheOwner(why))
+        return self._open_again(self._refuse_all(NotTheOwner(why)))
+
+    async def _open_again(self, lost: list[Waiting]) -> None:
         try:
-            opened = await commits.persist(
-                lambda: opening.open_log(
-                    self.store, self.folder, self.clock, self.settings.index_from_bytes
-                ),
-                "re-open",
-            )
+            opened = await commits.persist(self._look, "re-open")
+            if self.state is not State.OPENING:
+                return  # closed meanwhile
+            self.load(opened)
         except LogStopped as problem:
             self._stop(problem)
             return
-        self._load(opened)
+        except Exception as problem:
+            self._stop(LogStopped(f"the log could not be opened again: {problem!r}"))
+            raise
+        self._proof_s = opened.proof_s
         self.state = State.OPEN
         self._append_again(lost)
-        for lane in self.lanes.values():
-            lane.wake()
+        self._wake_all()
 
     def _append_again(self, lost: list[Waiting]) -> None:
         """Batches answered early get a new place; the others are expected to be sent again."""
         now_ms = self.clock.now_ms()
         for row in lost:
+            header = row.header
             if row.acknowledged:
                 try:
-                    self.append(row.lane.number, row.header, row.data, acknowledged=True)
+                    self._append(row.lane, header, row.data, acknowledged=True)
                 except KafscaleError as problem:
                     logger.warning("early_ack_lost", folder=self.folder, error=str(problem))
-            elif row.header.producer_id >= 0:
-                header = row.header
+            elif header.producer_id >= 0:
                 row.lane.producers.expect(
                     header.producer_id, header.producer_epoch, header.base_sequence, now_ms
                 )
 
     # -- history, changed by history.py ------------------------------------------------------
 
-    @property
-    def end(self) -> int:
-        """The position after the last committed record."""
-        return self._end
-
-    @property
-    def tail_id(self) -> ContentId:
-        """Content id of the last committed flush."""
-        return self._tail_id
-
-    def boundaries(self) -> set[int]:
-        """Positions at which a manifest may end and our chain still go on."""
-        return {self.manifest.end, *(row.entry.end for row in self.tail)}
-
     async def adopt_foreign(self) -> bool:
-        """Look for a manifest that somebody else wrote and take it up; tells whether it did."""
+        """Look for a manifest that somebody else wrote and take it up; tells whether there is."""
         newest = await commits.newest_generation(self.store, self.folder, self.manifest.generation)
-        if newest == self.manifest.generation or self.state is not State.OPEN:
+        if newest <= self.manifest.generation or self.state is not State.OPEN:
             return False
         async with self.busy_with_history:
             await self.recover_view()
@@ -524,27 +388,12 @@ class Log:
         found = await commits.persist(
             lambda: commits.read_newest(self.store, self.folder), "newest manifest"
         )
-        if self.state is not State.OPEN:
+        if self.state is not State.OPEN or found.generation <= self.manifest.generation:
             return
         if found.end in self.boundaries():
             self.take_manifest(found)
         elif self._in_flight is None:
-            await self._reopen("a foreign manifest ends beyond our tail")
+            # The log's own task: whoever asked may be cancelled, the log must not stay half open.
+            reopening = self._reopen("a foreign manifest ends beyond our tail")
+            await asyncio.shield(self._tasks.spawn(reopening, "re-open", awaited=True))
         # With a flush in flight its own PUT meets the foreign chain and re-opens the log.
-
-    def take_manifest(self, newest: Manifest) -> None:
-        """Make a newer manifest, which ends at a boundary of our chain, our past."""
-        self.manifest = newest
-        self.sweep_due = True
-        self.tail = [row for row in self.tail if row.entry.base >= newest.end]
-        self.tail_bytes = sum(row.entry.size for row in self.tail)
-        for number, mark in newest.lanes.items():
-            lane = self.lane(number)
-            lane.start = max(lane.start, mark.start)
-        for lane in self.lanes.values():
-            lane.spans.clear()
-            lane.span_lasts.clear()
-        self._list_past()
-        for row in self.tail:
-            for span in row.entry.spans():
-                self.lane(span.lane).add_span(span, row.entry)

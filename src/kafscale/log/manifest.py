@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kafscale.log import segment
 from kafscale.log.producers import Snapshot
 from kafscale.log.segment import ContentId, Span
 from kafscale.model.errors import CorruptObject
@@ -43,8 +44,8 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
                 0,
                 self.base,
                 self.end - 1,
-                32,
-                self.size - 48,
+                segment.HEADER.size,
+                self.size - segment.SMALLEST,
                 self.min_timestamp_ms,
                 self.max_timestamp_ms,
                 self.records,
@@ -62,7 +63,7 @@ def entry_of(
     has_index: bool,
 ) -> Entry:
     """Describe a segment that has just been written or read."""
-    ordinary = len(spans) == 1 and spans[0].lane == 0 and spans[0].first == base
+    ordinary = segment.is_ordinary(base, end, spans)
     lanes: list[Any] = [] if ordinary else [tuple(span) for span in spans]
     return Entry(
         name,

@@ -44,6 +44,8 @@ async def open_log(store: ObjectStore, folder: str, clock: Clock, index_from_byt
             return await _attempt(store, folder, clock, index_from_bytes)
         except (_Moved, ObjectMissing):
             await asyncio.sleep(0)
+        except CorruptObject as problem:
+            raise LogStopped(f"{folder}: {problem}") from problem
 
 
 async def _attempt(store: ObjectStore, folder: str, clock: Clock, index_from_bytes: int) -> Opened:
@@ -85,17 +87,19 @@ def _walk(
     tail = []
     at = past.end
     before = ContentId._make(past.end_id)
+    next_offsets = {number: mark.next for number, mark in past.lanes.items()}
     while (data := found.get(at)) is not None:
+        key = keys.segment(folder, at)
         try:
             content = segment.parse(data)
         except CorruptObject as problem:
-            raise LogStopped(f"{keys.segment(folder, at)}: {problem}") from problem
+            raise LogStopped(f"{key}: {problem}") from problem
         if content.base != at:
-            raise LogStopped(f"{keys.segment(folder, at)} says it begins at {content.base}")
+            raise LogStopped(f"{key} says it begins at {content.base}")
+        # Rule 5. Ordinary segments have no room for it.
         if content.predecessor is not None and content.predecessor != before:
-            raise LogStopped(
-                f"{keys.segment(folder, at)} was not written after the segment that precedes it"
-            )
+            raise LogStopped(f"{key} was not written after the segment that precedes it")
+        _follow(key, content, next_offsets)
         entry = entry_of(
             keys.segment_name(at),
             at,
@@ -108,3 +112,14 @@ def _walk(
         at = content.end
         before = content.content_id
     return tail
+
+
+def _follow(key: str, content: Segment, next_offsets: dict[int, int]) -> None:
+    """Every lane goes on where it was; together they fill the segment's positions."""
+    for span in content.spans:
+        expected = next_offsets.get(span.lane, span.first)
+        if span.first != expected:
+            raise LogStopped(f"{key}: lane {span.lane} goes on at {span.first}, not at {expected}")
+        next_offsets[span.lane] = span.last + 1
+    if sum(span.last - span.first + 1 for span in content.spans) != content.end - content.base:
+        raise LogStopped(f"{key}: its lanes do not fill the positions it claims")

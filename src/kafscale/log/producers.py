@@ -48,6 +48,14 @@ class _Producer:
     last_sequence: int
     last_ms: int
     marks: deque[BatchMark] = field(default_factory=deque)
+    # Its state before the epoch above, until a batch of this epoch is committed.
+    before: "_Producer | None" = None
+
+    def as_of(self, committed_to: int) -> "_Producer | None":
+        """The youngest state that has a committed batch."""
+        if self.marks and self.marks[0].first_offset < committed_to:
+            return self
+        return self.before
 
 
 def _after(sequence: int) -> int:
@@ -115,8 +123,11 @@ class ProducerTable:
         """
         known = self._producers.get(header.producer_id)
         if known is None or known.epoch != header.producer_epoch:
-            known = _Producer(header.producer_epoch, -1, now_ms)
+            earlier = known.as_of(committed_to) if known else None
+            known = _Producer(header.producer_epoch, -1, now_ms, before=earlier)
             self._producers[header.producer_id] = known
+        elif known.before and known.marks[0].first_offset < committed_to:
+            known.before = None
         known.last_sequence = header.last_sequence
         known.last_ms = now_ms
         marks = known.marks
@@ -143,9 +154,10 @@ class ProducerTable:
     def snapshot(self, up_to_offset: int) -> list[Snapshot]:
         """Describe all producers as of the batches below `up_to_offset`."""
         rows = []
-        for pid, known in self._producers.items():
-            marks = [mark for mark in known.marks if mark.first_offset < up_to_offset]
-            if marks:
+        for pid, latest in self._producers.items():
+            known = latest.as_of(up_to_offset)
+            if known is not None:
+                marks = [mark for mark in known.marks if mark.first_offset < up_to_offset]
                 rows.append(Snapshot(pid, known.epoch, known.last_ms, marks[-WINDOW:]))
         return rows
 

@@ -6,8 +6,11 @@ Next door: recent batches (lane.py), the cache (cache.py).
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import islice
+from typing import Final, TypeVar
+
+import structlog
 
 from kafscale.log import index, keys
 from kafscale.log.cache import LoadingCache
@@ -17,14 +20,26 @@ from kafscale.log.log import Log
 from kafscale.log.manifest import Entry
 from kafscale.log.segment import Span
 from kafscale.log.tasks import Tasks
-from kafscale.model.errors import CorruptObject, KafscaleError, ObjectExists, ObjectMissing
+from kafscale.model.errors import (
+    CorruptBatch,
+    CorruptObject,
+    KafscaleError,
+    ObjectMissing,
+    StoreError,
+)
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch, record
 from kafscale.records.batch import BatchHeader
 
-BLOCK_BYTES = 4 << 20
-_SMALL_AT_ONCE = 64
-_LARGEST_OPENED = 128 << 20
+BLOCK_BYTES: Final = 4 << 20
+_SMALL_AT_ONCE: Final = 64
+_SLACK_BYTES: Final = 64 * 1024  # the batch that holds the offset begins somewhat before it
+_REBUILT_INTERVAL: Final = 4096
+_LARGEST_OPENED: Final = 128 << 20
+
+T = TypeVar("T")
+
+logger = structlog.get_logger()
 
 
 class Reader:
@@ -56,39 +71,29 @@ class Reader:
         self, log: Log, lane: Lane, offset: int, max_bytes: int, *, at_least_one: bool
     ) -> list[memoryview]:
         """Whole batches from the one that holds `offset` on, at most `max_bytes` of them."""
-        for attempt in (1, 2):
-            try:
-                return await self._read(log, lane, offset, max_bytes, at_least_one=at_least_one)
-            except ObjectMissing:
-                # Rewritten and deleted since we last looked: take up the newer manifest.
-                if attempt == 2 or not await log.adopt_foreign():
-                    raise
-        raise AssertionError("unreachable")
+        return await _on_newest(
+            log, lambda: self._read(log, lane, offset, max_bytes, at_least_one=at_least_one)
+        )
 
     async def _read(
         self, log: Log, lane: Lane, offset: int, max_bytes: int, *, at_least_one: bool
     ) -> list[memoryview]:
         spans = list(islice(lane.spans_at(offset), _SMALL_AT_ONCE))
-        if not spans:
-            return []
-        (span, entry), later = spans[0], spans[1:]
-        found = [
-            await self._from_span(
+        for at, (span, entry) in enumerate(spans):
+            piece, stop = await self._from_span(
                 log.folder, entry, span, offset, max_bytes, at_least_one=at_least_one
             )
-        ]
-        room = max_bytes - len(found[0])
-        self._look_ahead(log.folder, entry, span, found[0], later)
-        reached_end = self._ends_span(span, found[0])
-        if reached_end and found[0]:
-            found += await self._whole_small(log.folder, later, room)
-        return [piece for piece in found if len(piece)]
-
-    def _ends_span(self, span: Span, piece: memoryview) -> bool:
-        last = None
-        for _, last in batch.walk(piece):  # noqa: B007
-            pass
-        return last is not None and last.last_offset >= span.last
+            ended = stop >= span.start + span.length
+            if not len(piece) and ended:
+                continue  # key compaction took the span's last records: the next one has them
+            later = spans[at + 1 :] if len(piece) else []
+            found = [piece]
+            if ended:
+                found += await self._whole_small(log.folder, later, max_bytes - len(piece))
+            if len(piece):
+                self._look_ahead(log.folder, entry, span, stop, later[len(found) - 1 :])
+            return [one for one in found if len(one)]
+        return []
 
     async def _whole_small(
         self, folder: str, later: list[tuple[Span, Entry]], room: int
@@ -117,38 +122,35 @@ class Reader:
         max_bytes: int,
         *,
         at_least_one: bool,
-    ) -> memoryview:
-        """Batches of one lane in one object, from `offset` on."""
+    ) -> tuple[memoryview, int]:
+        """Batches of one lane in one object, from `offset` on; and where they end in it."""
         at = await self._position(folder, entry, span, offset)
         end = span.start + span.length
-        window_end = min(end, at + max(max_bytes, batch.HEADER_SIZE) + 64 * 1024)
+        # Blocks are loaded whole: looking on to the end of this one costs nothing more.
+        block_end = (at // self._block_bytes + 1) * self._block_bytes
+        window_end = min(end, max(at + max_bytes + _SLACK_BYTES, block_end))
         window = await self._range(folder, entry, at, window_end)
         begin: int | None = None
         stop = 0
         for position, header in batch.walk(window):
             following = position + header.size
-            if begin is None:
-                if header.last_offset < offset:
-                    stop = following
-                    continue
+            if begin is None and header.last_offset >= offset:
                 begin = position
-                stop = position
-            if following - begin > max_bytes and not (at_least_one and stop == begin):
-                break
+            if begin is not None:
+                first = stop == begin
+                if following - begin > max_bytes and not (at_least_one and first):
+                    break
             stop = following
-        else:
-            if (begin is None or stop == begin) and at + len(window) < end:
-                # The first batch wanted is larger than the window: fetch all of it.
-                return await self._from_far(
-                    folder, entry, span, offset, at + stop, max_bytes, at_least_one=at_least_one
-                )
         if begin is None:
-            return memoryview(b"")
+            # All that is whole in the window lies before `offset`: the next batch sticks out.
+            return await self._one_by_one(
+                folder, entry, span, offset, at + stop, max_bytes, at_least_one=at_least_one
+            )
         piece = window[begin:stop]
         self._check(entry, piece)
-        return piece
+        return piece, at + stop
 
-    async def _from_far(
+    async def _one_by_one(
         self,
         folder: str,
         entry: Entry,
@@ -158,20 +160,20 @@ class Reader:
         max_bytes: int,
         *,
         at_least_one: bool,
-    ) -> memoryview:
-        """Go on batch by batch from `at`, where a short window could not help."""
+    ) -> tuple[memoryview, int]:
+        """Go on batch by batch from `at`, where a window could not help, to the first wanted."""
         end = span.start + span.length
         while at < end:
             head = await self._range(folder, entry, at, at + batch.HEADER_SIZE)
             header = batch.read_header(head)
             if header.last_offset >= offset:
                 if header.size > max_bytes and not at_least_one:
-                    return memoryview(b"")
+                    return memoryview(b""), at
                 piece = await self._range(folder, entry, at, at + header.size)
                 self._check(entry, piece)
-                return piece
+                return piece, at + header.size
             at += header.size
-        return memoryview(b"")
+        return memoryview(b""), end
 
     def _check(self, entry: Entry, piece: memoryview) -> None:
         for at, header in batch.walk(piece):
@@ -208,26 +210,18 @@ class Reader:
         return await self._store.read(key, number * self._block_bytes, self._block_bytes)
 
     def _look_ahead(
-        self,
-        folder: str,
-        entry: Entry,
-        span: Span,
-        piece: memoryview,
-        later: list[tuple[Span, Entry]],
+        self, folder: str, entry: Entry, span: Span, stop: int, later: list[tuple[Span, Entry]]
     ) -> None:
-        """Load what a sequential reader will want next, unless it is here."""
-        if not self._read_ahead or not len(piece):
-            return
-        last_block = (span.start + span.length - 1) // self._block_bytes
-        for number in range(last_block + 1):
-            if ((f"{folder}/{entry.name}", number)) in self.blocks:
-                continue
-            if ((f"{folder}/{entry.name}", number - 1)) in self.blocks:
-                self._prefetch(folder, entry, number)
-                break
-        else:
-            for _, following in later[: self._read_ahead]:
-                self._prefetch(folder, following, 0)
+        """Load the blocks a sequential reader will want next, unless they are here."""
+        size = self._block_bytes
+        here = [(entry, -(-stop // size), span)]  # the block that holds `stop` is here already
+        ahead = (
+            (one, number)
+            for one, first, part in here + [(one, part.start // size, part) for part, one in later]
+            for number in range(first, -(-(part.start + part.length) // size))
+        )
+        for one, number in islice(ahead, self._read_ahead):
+            self._prefetch(folder, one, number)
 
     def _prefetch(self, folder: str, entry: Entry, number: int) -> None:
         key = f"{folder}/{entry.name}"
@@ -246,17 +240,23 @@ class Reader:
         """Where to begin looking for an offset: at or before its batch."""
         if not entry.has_index or offset <= span.first or span.length <= self._block_bytes // 4:
             return span.start
-        found = await self._index(folder, entry)
-        at = found.position(span.lane, offset)
-        if at is not None and span.start <= at < span.start + span.length:
-            head = await self._range(folder, entry, at, at + batch.HEADER_SIZE)
-            header = batch.read_header(head)
-            # The index may stem from another attempt: believe it only if the batch agrees.
-            if header.magic == 2 and span.first <= header.base_offset <= offset:
-                return at
+        found = (await self._index(folder, entry)).find(span.lane, offset)
+        if found is not None and await self._is_right(folder, entry, span, *found):
+            return found[1]
         rebuilt = await self._rebuild_index(folder, entry)
         self.indexes.put(f"{folder}/{entry.name}", rebuilt)
-        return rebuilt.position(span.lane, offset) or span.start
+        found = rebuilt.find(span.lane, offset)
+        return span.start if found is None else found[1]
+
+    async def _is_right(
+        self, folder: str, entry: Entry, span: Span, first: int, position: int
+    ) -> bool:
+        """The index may stem from another attempt: believe it only if the batch agrees."""
+        if not span.start <= position <= span.start + span.length - batch.HEADER_SIZE:
+            return False
+        head = await self._range(folder, entry, position, position + batch.HEADER_SIZE)
+        header = batch.read_header(head)
+        return header.magic == 2 and header.base_offset == first
 
     async def _index(self, folder: str, entry: Entry) -> Index:
         key = f"{folder}/{entry.name}"
@@ -272,21 +272,23 @@ class Reader:
     async def _rebuild_index(self, folder: str, entry: Entry) -> Index:
         key = f"{folder}/{entry.name}"
         data = await self._store.read(key)
-        lines = [
-            (span, list(batch.walk(data, span.start, span.start + span.length)))
-            for span in entry.spans()
-        ]
-        found = index.collect(lines, 4096)
+        spans = entry.spans()
+        pieces = [[data[span.start : span.start + span.length]] for span in spans]
+        found = index.of_pieces(spans, pieces, _REBUILT_INTERVAL)
         try:
             await self._store.put_new(keys.index_of(key), [index.encode(found)])
-        except ObjectExists:
-            pass  # a wrong one lies there; ours in memory is used instead
+        except StoreError as problem:
+            # Often a wrong one lies there. Ours in memory is used instead.
+            logger.info("index_not_written", key=key, error=repr(problem))
         return found
 
     # -- by time ---------------------------------------------------------------------------
 
     async def find_time(self, log: Log, lane: Lane, timestamp_ms: int) -> tuple[int, int] | None:
         """First record at or after a time: (offset, its timestamp); None if there is none."""
+        return await _on_newest(log, lambda: self._find_time(log, lane, timestamp_ms))
+
+    async def _find_time(self, log: Log, lane: Lane, timestamp_ms: int) -> tuple[int, int] | None:
         for span, entry in list(lane.spans_at(lane.start)):
             if span.max_timestamp_ms < timestamp_ms:
                 continue
@@ -300,11 +302,24 @@ class Reader:
 
     async def find_max_time(self, log: Log, lane: Lane) -> tuple[int, int] | None:
         """The record with the greatest timestamp, the first of them if several share it."""
+        return await _on_newest(log, lambda: self._find_max_time(log, lane))
+
+    async def _find_max_time(self, log: Log, lane: Lane) -> tuple[int, int] | None:
+        best: tuple[int, int] | None = None  # (timestamp, -offset)
         spans = list(lane.spans_at(lane.start))
-        if not spans:
-            return None
-        newest = max(span.max_timestamp_ms for span, _ in spans)
-        return await self.find_time(log, lane, newest)
+        for span, entry in sorted(spans, key=lambda row: -row[0].max_timestamp_ms):
+            # The latest record of a span may lie below the log start, so a span that promises
+            # most need not keep it; one that promises less than we have need not be opened.
+            if best is not None and span.max_timestamp_ms < best[0]:
+                break
+            async for data, header in self._batches(log, lane, entry, span):
+                if best is not None and header.max_timestamp_ms < best[0]:
+                    continue
+                for one in record.open_batch(data, _LARGEST_OPENED):
+                    if one.offset >= lane.start:
+                        mine = (one.timestamp_ms, -one.offset)
+                        best = mine if best is None else max(best, mine)
+        return None if best is None else (-best[1], best[0])
 
     async def _batches(
         self, log: Log, lane: Lane, entry: Entry, span: Span
@@ -330,3 +345,19 @@ class Reader:
                 yield await self._range(log.folder, entry, at, at + header.size), header
                 moved = header.size
             at += moved
+
+
+async def _on_newest(log: Log, look: Callable[[], Awaitable[T]]) -> T:
+    """Look; where an object was rewritten and deleted since, look again by a newer manifest."""
+    seen = log.manifest.generation
+    again = False
+    while True:
+        try:
+            return await look()
+        except ObjectMissing:
+            moved = log.manifest.generation != seen
+            if again or not (moved or await log.adopt_foreign()):
+                raise
+            again = True
+        except CorruptBatch as problem:
+            raise CorruptObject(f"{log.folder}: {problem}") from problem

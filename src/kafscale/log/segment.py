@@ -9,12 +9,12 @@ batches and footer, so that nothing needed to find a record lives in a second ob
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from kafscale.model.errors import CorruptObject
+from kafscale.model.errors import CorruptBatch, CorruptObject
 from kafscale.records import batch
 
 Buffer = bytes | bytearray | memoryview
@@ -131,6 +131,11 @@ class Segment(NamedTuple):
     body_end: int
 
 
+def is_ordinary(base: int, end: int, lanes: Sequence[Span | LaneBatches]) -> bool:
+    """Whether lane 0 alone fills the positions: then offsets are positions, no table is needed."""
+    return len(lanes) == 1 and (lanes[0].lane, lanes[0].first, lanes[0].last) == (0, base, end - 1)
+
+
 def build(
     base: int,
     end: int,
@@ -144,7 +149,7 @@ def build(
 
     `end - base` is the stretch of positions covered; key compaction can leave fewer records.
     """
-    ordinary = len(lanes) == 1 and lanes[0].lane == 0 and lanes[0].first == base
+    ordinary = is_ordinary(base, end, lanes)
     records = sum(lane.records for lane in lanes)
     header = HEADER.pack(
         MAGIC, VERSION, 0 if ordinary else FLAG_LANES, base, records, created_ms, token
@@ -271,15 +276,12 @@ class Summary(NamedTuple):
 
 def summarize(data: memoryview, start: int, end: int) -> Summary:
     """Add up a run of batches of one lane by their headers."""
-    headers = [header for _, header in batch.walk(data, start, end)]
-    if not headers:
-        raise CorruptObject("a segment holds at least one batch")
-    return summarize_headers(headers)
-
-
-def summarize_headers(headers: Iterable[batch.BatchHeader]) -> Summary:
-    """Like `summarize`, for headers already in hand."""
-    rows = list(headers)
+    try:
+        rows = [header for _, header in batch.walk(data, start, end)]
+    except CorruptBatch as problem:
+        raise CorruptObject(f"the segment's batches do not add up: {problem}") from problem
+    if not rows or sum(row.size for row in rows) != end - start:
+        raise CorruptObject("a segment holds whole batches, at least one")
     return Summary(
         rows[0].base_offset,
         rows[-1].last_offset,

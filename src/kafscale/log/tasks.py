@@ -16,17 +16,36 @@ class Tasks:
         """Begin with none."""
         self._running: set[asyncio.Task[Any]] = set()
 
-    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start `work` now; a failure is logged under `name`."""
+    def __len__(self) -> int:
+        """Count the tasks that run."""
+        return len(self._running)
+
+    def spawn(
+        self, work: Coroutine[Any, Any, Any], name: str, *, awaited: bool = False
+    ) -> asyncio.Task[Any]:
+        """Start `work` now; a failure is logged under `name`.
+
+        `awaited`: somebody waits for the task and will report its failure instead.
+        """
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._running.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._ended_awaited if awaited else self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
             log.error("task_failed", task=task.get_name(), error=repr(problem), exc_info=problem)
+
+    def _ended_awaited(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, in case everyone who waited has given up
+
+    async def wait_for_one(self) -> None:
+        """Wait until one of the running tasks has ended. Cancelling this cancels none of them."""
+        if self._running:
+            await asyncio.wait(set(self._running), return_when=asyncio.FIRST_COMPLETED)
 
     async def aclose(self) -> None:
         """Cancel what still runs and wait for it."""
