@@ -3,90 +3,145 @@
 In this room: what may be deleted when, and the condemnation of outputs that nobody named.
 Next door: what a deleted object would break (safety.py).
 
-Reading the newest manifest is one step (rule 1: LIST, GET, LIST); deciding and deleting are two,
-and any time may pass between them.
+Reading the manifests is one step (rule 1: LIST, GET, LIST, all unchanged); deciding and deleting
+are two, and any time may pass between them.
 """
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from tests.model import commits
-from tests.model.state import Bounds, Key, Manifest, Rules, Segment, State, delete, put_manifest
+from tests.model.state import (
+    Bounds,
+    Key,
+    Manifest,
+    Rules,
+    Segment,
+    State,
+    delete,
+    manifest_at,
+    put_manifest,
+)
+
+Step = tuple[str, State]
 
 
-def steps(state: State, rules: Rules, bounds: Bounds) -> Iterator[tuple[str, State]]:
+class Look(NamedTuple):
+    """What a pass of the deleter knows about the manifests."""
+
+    ages: tuple[tuple[int, int], ...]  # generation and age, as listed
+    newest: Manifest
+    old: tuple[Manifest, ...]  # those of at least age G, by generation
+    grace: int
+
+    @property
+    def aged(self) -> Manifest | None:  # the highest of them
+        return self.old[-1] if self.old else None
+
+
+def steps(state: State, rules: Rules, bounds: Bounds) -> Iterator[Step]:
     for label, after in _steps(state, rules, bounds):
         yield f"deleter: {label}", after
 
 
-def _steps(state: State, rules: Rules, bounds: Bounds) -> Iterator[tuple[str, State]]:
+def _steps(state: State, rules: Rules, bounds: Bounds) -> Iterator[Step]:
     deleter = state.deleter
     if deleter.armed is not None:
         after = delete(state, deleter.armed)
         label = f"DELETE {_name(deleter.armed)} executes"
         yield label, after._replace(deleter=deleter._replace(armed=None))
-        return
-    if deleter.condemning is not None:
+    elif deleter.condemning is not None:
         created = put_manifest(state, deleter.condemning)
         label = f"PUT manifest {deleter.condemning.generation} executes: "
         label += "lost, starts over" if created is None else "outputs condemned"
         after = created or state
         yield label, after._replace(deleter=deleter._replace(condemning=None))
+    elif rules.deleter_lists_twice:
+        yield from _decide(state, _look(state, _listing(state), bounds), rules, bounds)
+    elif not deleter.listed:
+        listing = _listing(state)
+        label = f"lists the manifests {[generation for generation, _ in listing]}"
+        yield label, state._replace(deleter=deleter._replace(listed=listing))
+    else:
+        look = _look(state, deleter.listed, bounds)
+        state = state._replace(deleter=deleter._replace(listed=()))
+        yield from _decide(state, look, rules, bounds)
+
+
+def another(state: State, rules: Rules, bounds: Bounds) -> Iterator[Step]:
+    """A second deleter at work while the first one rests between LIST and GET."""
+    if state.deleter.listed:
+        look = _look(state, _listing(state), bounds)
+        for key in _deletable_manifests(look, rules):
+            yield f"another deleter: deletes {_name(key)}", delete(state, key)
+
+
+def _listing(state: State) -> tuple[tuple[int, int], ...]:
+    return tuple((m.generation, age) for m, age in state.manifests)
+
+
+def _look(state: State, ages: tuple[tuple[int, int], ...], bounds: Bounds) -> Look | None:
+    """GET the newest and the aged manifest; None if one of them is gone."""
+    newest = manifest_at(state, ages[-1][0]) if ages else None
+    old = [manifest_at(state, generation) for generation, age in ages if age >= bounds.grace]
+    if newest is None or None in old[-1:]:
+        return None
+    return Look(ages, newest, tuple(m for m in old if m is not None), bounds.grace)
+
+
+def _decide(state: State, look: Look | None, rules: Rules, bounds: Bounds) -> Iterator[Step]:
+    if look is None:
         return
-    if rules.flushes == "watched":
-        yield from _watch(state)
-    if rules.outputs_condemned_first and state.newest.generation < bounds.generations:
-        yield from _condemn(state)
-    for key in _deletable(state, rules, bounds):
-        label = f"reads manifest {state.newest.generation}, decides to delete {_name(key)}"
-        yield label, state._replace(deleter=deleter._replace(armed=key))
+    if rules.outputs_condemned_first and look.newest.generation < bounds.generations:
+        yield from _condemn(state, look.newest)
+    for key in _deletable(state, look, rules):
+        label = f"reads manifest {look.newest.generation}, decides to delete {_name(key)}"
+        yield label, state._replace(deleter=state.deleter._replace(armed=key))
 
 
-def _deletable(state: State, rules: Rules, bounds: Bounds) -> Iterator[Key]:
-    newest = state.newest
+def _deletable(state: State, look: Look, rules: Rules) -> Iterator[Key]:
+    dropped = dict(look.newest.dropped)
     key: Key
     for segment in state.segments:
         key = ("flush", segment.base)
-        if not commits.names(newest, key) and FLUSH_RULES[rules.flushes](state, segment, bounds):
+        if commits.names(look.newest, key):
+            continue
+        if FLUSH_RULES[rules.flushes](segment, look, dropped.get(key)):
             yield key
     for output in state.outputs:
         key = ("out", output.plan)
-        if commits.names(newest, key):
+        if commits.names(look.newest, key):
             continue
-        if not rules.outputs_condemned_first or _dropped_long_ago(state, key, bounds):
+        if not rules.outputs_condemned_first or _long_ago(look, dropped.get(key)):
             yield key
-    yield from _deletable_manifests(state, rules, bounds)
+    yield from _deletable_manifests(look, rules)
 
 
-def _deletable_manifests(state: State, rules: Rules, bounds: Bounds) -> Iterator[Key]:
-    """Rule 10: G after the successor, never the newest."""
-    if not rules.newest_survives:
-        yield from (("manifest", m.generation) for m, age in state.manifests if age >= bounds.grace)
+def _deletable_manifests(look: Look | None, rules: Rules) -> Iterator[Key]:
+    """Rule 10: when a higher generation is at least G old; never the newest."""
+    if look is None:
         return
-    for (manifest, _), (_, successor_age) in zip(
-        state.manifests, state.manifests[1:], strict=False
-    ):
-        if successor_age >= bounds.grace or not rules.successor_aged:
-            yield ("manifest", manifest.generation)
+    for generation, age in look.ages:
+        if not rules.newest_survives:
+            gone = age >= look.grace
+        elif not rules.successor_aged:
+            gone = generation < look.newest.generation
+        else:
+            gone = look.aged is not None and generation < look.aged.generation
+        if gone:
+            yield ("manifest", generation)
 
 
 # Rule 9 for rewritten objects: dropped, and G has passed since.
 
 
-def _dropped_long_ago(state: State, key: Key, bounds: Bounds) -> bool:
-    generation = dict(state.newest.dropped).get(key)
-    return generation is not None and _is_old(state, generation, bounds)
+def _long_ago(look: Look, dropped: int | None) -> bool:
+    """Generations up to the aged one are at least as old as it is."""
+    return dropped is not None and look.aged is not None and dropped <= look.aged.generation
 
 
-def _is_old(state: State, generation: int, bounds: Bounds) -> bool:
-    """At least G old, or gone: manifests go only G after their successor. A late PUT that
-    re-creates a deleted generation only makes it look younger."""
-    ages = {m.generation: age for m, age in state.manifests}
-    return ages.get(generation, bounds.grace) >= bounds.grace
-
-
-def _condemn(state: State) -> Iterator[tuple[str, State]]:
+def _condemn(state: State, newest: Manifest) -> Iterator[Step]:
     """Unnamed outputs get a generation of their own; what is deleted leaves the list."""
-    newest = state.newest
     there = {("out", o.plan) for o in state.outputs} | {("flush", s.base) for s in state.segments}
     dropped = {key: at for key, at in newest.dropped if key in there}
     orphans = [
@@ -104,77 +159,56 @@ def _condemn(state: State) -> Iterator[tuple[str, State]]:
     yield label, state._replace(deleter=state.deleter._replace(condemning=manifest))
 
 
-# Rule 9 for flushed objects, in the variants under study.
+# Rule 9 for flushed objects that the newest manifest does not name, in the variants under study.
+# `dropped` is the generation that dropped an adopted one, None if it is not on the list.
 
 
-def _strict(state: State, segment: Segment, bounds: Bounds) -> bool:
+def _strict(segment: Segment, look: Look, dropped: int | None) -> bool:
     """The manifest read as newest is itself at least G old."""
-    return segment.base < state.newest.end and state.manifests[-1][1] >= bounds.grace
+    return segment.base < look.newest.end and look.ages[-1][1] >= look.grace
 
 
-def _proposed(state: State, segment: Segment, bounds: Bounds) -> bool:
-    """Any manifest object of age G whose content says so. Unsafe: see the tests."""
-    return _not_just_dropped(state, segment, bounds) and any(
-        age >= bounds.grace and segment.base < m.end for m, age in state.manifests
-    )
+def _relaxed(segment: Segment, look: Look, dropped: int | None) -> bool:
+    """The highest generation of age G ends beyond it; if adopted, it was dropped by then.
+
+    The highest one of age G is always genuine: a name comes back only after a deletion, and a
+    generation is deleted only below one of age G, of which the highest is never deleted.
+    """
+    if look.aged is None or segment.base >= look.aged.end:
+        return False
+    return dropped is None or _long_ago(look, dropped)
 
 
-def _proposed_below_end(state: State, segment: Segment, bounds: Bounds) -> bool:
-    """As proposed, and the newest agrees that it is history. Still unsafe: see the tests."""
-    return segment.base < state.newest.end and _proposed(state, segment, bounds)
+def _any_old(segment: Segment, look: Look, dropped: int | None) -> bool:
+    """As relaxed, but any manifest object of age G will do."""
+    if all(segment.base >= manifest.end for manifest in look.old):
+        return False
+    return dropped is None or _long_ago(look, dropped)
 
 
-def _relaxed(state: State, segment: Segment, bounds: Bounds) -> bool:
-    """The newest manifest says which generation passed this base; that one is at least G old."""
-    return _not_just_dropped(state, segment, bounds) and any(
-        segment.base < end and _is_old(state, generation, bounds)
-        for generation, end in enumerate(state.newest.ends)
-    )
+def _any_old_below_end(segment: Segment, look: Look, dropped: int | None) -> bool:
+    """As before, and the newest manifest agrees that it is history."""
+    return segment.base < look.newest.end and _any_old(segment, look, dropped)
 
 
-def _watched(state: State, segment: Segment, bounds: Bounds) -> bool:
-    """The deleter itself read, at least G ago, a newest manifest that ended beyond this base."""
-    return _not_just_dropped(state, segment, bounds) and any(
-        age >= bounds.grace and segment.base < end for age, end in state.deleter.watched
-    )
+def _relaxed_ignoring_dropped(segment: Segment, look: Look, dropped: int | None) -> bool:
+    """As relaxed, but an adopted object goes as soon as it is no longer named."""
+    return _relaxed(segment, look, None)
 
 
-def _relaxed_ignoring_dropped(state: State, segment: Segment, bounds: Bounds) -> bool:
-    """As relaxed, but an adopted object may go as soon as it is no longer named."""
-    return any(
-        segment.base < end and _is_old(state, generation, bounds)
-        for generation, end in enumerate(state.newest.ends)
-    )
+def _off(segment: Segment, look: Look, dropped: int | None) -> bool:
+    return segment.base < look.newest.end
 
 
-def _off(state: State, segment: Segment, bounds: Bounds) -> bool:
-    return segment.base < state.newest.end
-
-
-def _not_just_dropped(state: State, segment: Segment, bounds: Bounds) -> bool:
-    """An adopted object that a rewrite dropped waits like any rewritten object."""
-    key = ("flush", segment.base)
-    return key not in dict(state.newest.dropped) or _dropped_long_ago(state, key, bounds)
-
-
-FLUSH_RULES: dict[str, Callable[[State, Segment, Bounds], bool]] = {
+FlushRule = Callable[[Segment, Look, int | None], bool]
+FLUSH_RULES: dict[str, FlushRule] = {
     "strict": _strict,
     "relaxed": _relaxed,
-    "watched": _watched,
-    "proposed": _proposed,
-    "proposed below end": _proposed_below_end,
-    "relaxed ignoring dropped": _relaxed_ignoring_dropped,
+    "relaxed, ignoring dropped": _relaxed_ignoring_dropped,
+    "any old manifest": _any_old,
+    "any old manifest, below end": _any_old_below_end,
     "off": _off,
 }
-
-
-def _watch(state: State) -> Iterator[tuple[str, State]]:
-    newest: Manifest = state.newest
-    watched = state.deleter.watched
-    if newest.end and all(end < newest.end for _, end in watched):
-        after = tuple(sorted({*watched, (0, newest.end)}))
-        label = f"reads manifest {newest.generation}, notes end {newest.end}"
-        yield label, state._replace(deleter=state.deleter._replace(watched=after))
 
 
 def _name(key: Key) -> str:

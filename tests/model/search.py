@@ -60,6 +60,7 @@ def successors(state: State, rules: Rules, bounds: Bounds) -> Iterator[tuple[str
     yield from jobs.steps(state, rules, bounds)
     if bounds.deleter:
         yield from deleter.steps(state, rules, bounds)
+        yield from deleter.another(state, rules, bounds)
     yield from _late_puts(state, rules)
     if state.recreations:
         yield "the topic is deleted and created again", _recreate(state, rules)
@@ -97,7 +98,7 @@ def _recreate(state: State, rules: Rules) -> State:
             Writer(w.name, w.life + 1, "down", None, 0, None, None, (0, 0)) for w in state.writers
         ),
         jobs=tuple(job._replace(life=job.life + 1, commit=None) for job in state.jobs),
-        deleter=state.deleter._replace(armed=None, condemning=None, watched=()),
+        deleter=state.deleter._replace(armed=None, condemning=None, listed=()),
         born=state.used,
         recreations=state.recreations - 1,
     )

@@ -20,7 +20,8 @@ Key = tuple[str, Any]  # ("flush", base) is tail-named; ("out", plan) is a rewri
 class Rules:
     """The twelve rules of docs/formats/log-protocol.md. Some have several parts."""
 
-    open_lists_twice: bool = True  # 1
+    open_lists_twice: bool = True  # 1: brokers and readers
+    deleter_lists_twice: bool = True  # 1: the deleter
     content_id: bool = True  # 2
     proof_of_tail: bool = True  # 3
     proof_dated_by_store: bool = True  # 3: dating of a check whose answer is read late
@@ -107,7 +108,6 @@ class Manifest(NamedTuple):
     dropped: tuple[tuple[Key, int], ...]  # with the generation that dropped it
     last_id: str  # id of the segment that ended at `end`, for rule 5
     snapshot: tuple[Record, ...]  # producer state: records below `end`, gone ones too
-    ends: tuple[int, ...]  # the end of every generation up to this one
 
 
 class View(NamedTuple):
@@ -169,7 +169,7 @@ class Job(NamedTuple):
 class Deleter(NamedTuple):
     armed: Key | None  # decided, not yet executed
     condemning: Manifest | None
-    watched: tuple[tuple[int, int], ...]  # (age, end) of manifests it once read as newest
+    listed: tuple[tuple[int, int], ...]  # without rule 1: generations and their ages
 
 
 class State(NamedTuple):
@@ -190,7 +190,7 @@ class State(NamedTuple):
         return self.manifests[-1][0] if self.manifests else EMPTY
 
 
-EMPTY = Manifest(0, "-", 0, 0, (), (), "-", (), (0,))
+EMPTY = Manifest(0, "-", 0, 0, (), (), "-", ())
 
 
 def initial(bounds: Bounds) -> State:
@@ -203,7 +203,6 @@ def initial(bounds: Bounds) -> State:
         entries=tuple(Entry(("flush", s.base), s.base, s.end) for s in segments),
         last_id=segments[-1].id if segments else "-",
         snapshot=tuple(range(bounds.rolled)),
-        ends=(len(segments),),
     )
     writers = tuple(
         Writer(
@@ -290,7 +289,7 @@ def leave_behind(state: State, puts: Iterable[Segment | Manifest]) -> State:
 
 
 def tick(state: State, grace: int) -> State:
-    """Time passes for everybody: store, writers and deleter; ages stop at G."""
+    """Time passes for everybody; ages stop at G."""
 
     def older(age: int) -> int:
         return min(age + 1, grace)
@@ -298,9 +297,6 @@ def tick(state: State, grace: int) -> State:
     return state._replace(
         manifests=tuple((m, older(age)) for m, age in state.manifests),
         writers=tuple(_older_writer(w, grace) for w in state.writers),
-        deleter=state.deleter._replace(
-            watched=tuple(sorted({(older(age), end) for age, end in state.deleter.watched}))
-        ),
     )
 
 
