@@ -85,6 +85,14 @@ def test_p4_a_length_that_no_batch_has_is_corrupt(length: int) -> None:
         check(resigned(GOOD, batch_length=length))
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_p4_a_length_that_no_message_of_any_format_has_is_corrupt(magic: int) -> None:
+    with pytest.raises(CorruptBatch):
+        check(resigned(GOOD, magic=magic, batch_length=13))
+    with pytest.raises(InvalidRecord):
+        check(resigned(GOOD, magic=magic, batch_length=14))
+
+
 @pytest.mark.parametrize("length", [len(GOOD) - 11, 2**31 - 1])
 def test_p5_a_length_beyond_the_data_is_invalid(length: int) -> None:
     with pytest.raises(InvalidRecord):
