@@ -5,7 +5,8 @@ test, not a wrong broker.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def client(request: pytest.FixtureRequest, client_named: Callable[[str], Client]
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
     """A failed test shows what the broker said."""
     report = yield
     if report.failed:

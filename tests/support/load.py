@@ -11,7 +11,6 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
     KafkaError,
-    Message,
     Producer,
     TopicPartition,
 )
@@ -78,7 +77,7 @@ class Load:
             self._producer.poll(self.pause_s)
 
     def _send(self, mark: Mark) -> None:
-        def delivered(error: KafkaError | None, message: Message) -> None:
+        def delivered(error: KafkaError | None, message: Any) -> None:
             if error is None:
                 self.history.acknowledged[mark] = message.offset()
             else:
@@ -110,7 +109,8 @@ def read_all(
                 raise TimeoutError(
                     f"ends {ends}, read {[len(records) for records in log.values()]}"
                 )
-            for message in consumer.consume(5000, timeout=0.5):
+            messages: list[Any] = consumer.consume(5000, timeout=0.5)
+            for message in messages:
                 assert message.error() is None, message.error()
                 log[message.partition()].append((message.offset(), message.value()))
     finally:

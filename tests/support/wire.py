@@ -115,7 +115,7 @@ def fetch(
     return frame(FETCH, FETCH_VERSION, correlation_id, body)
 
 
-def fetched(body: bytes) -> tuple[int, int, memoryview]:
+def fetched(body: bytes | memoryview) -> tuple[int, int, memoryview]:
     """Error code, high watermark and record bytes of an answer that names one partition."""
     error, _, topics = struct.unpack_from(">hii", body, 4)
     if error or not topics:

@@ -7,7 +7,6 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
     KafkaException,
-    Message,
     Producer,
     TopicPartition,
 )
@@ -37,7 +36,7 @@ class Confluent(Client):
         errors: list[str] = []
 
         def delivered(place: int) -> Any:
-            def note(error: Any, message: Message) -> None:
+            def note(error: Any, message: Any) -> None:
                 if error is not None:
                     errors.append(str(error))
                 else:
@@ -127,7 +126,7 @@ def _done(future: Any) -> Any:
         raise ClientError(str(refused)) from refused
 
 
-def _stored(message: Message) -> Stored:
+def _stored(message: Any) -> Stored:
     return Stored(
         partition=message.partition(),
         offset=message.offset(),

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from itertools import groupby
+from typing import Any
 
 from tests.support.clients.base import (
     ANSWER_WITHIN_S,
@@ -79,7 +80,7 @@ class Kcat(Client):
     def begin_transaction(self, transactional_id: str) -> None:
         self._run(["-P", "-t", "never", "-X", f"transactional.id={transactional_id}"], b"x")
 
-    def _metadata(self) -> dict[str, list[dict[str, int]]]:
+    def _metadata(self) -> Any:
         return json.loads(self._run(["-L", "-J"]).stdout)
 
     def _query(self, topic: str, partition: int, timestamp_ms: int) -> int:

@@ -1,0 +1,1 @@
+"""Measurements against other brokers on the same machine."""

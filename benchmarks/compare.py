@@ -1,0 +1,152 @@
+"""This broker and Apache Kafka, same client, same machine, taking turns.
+
+    python -m benchmarks.compare [--quick] [--only PATTERN] [--runs N] [--json FILE]
+
+In this room: the command line, the turns, the heading.
+Next door: the workloads (workloads.py), the table (report.py).
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from fnmatch import fnmatch
+from importlib.metadata import version
+from pathlib import Path
+
+import confluent_kafka
+import psutil
+from tests.support import apache_kafka
+from tests.support.broker import KafscaleProcess
+from tests.support.maven import ROOT, Unavailable
+from tests.support.process import BrokerProcess
+
+from benchmarks import clients, raw, report
+from benchmarks.workloads import FULL, QUICK, Figure, Life
+
+
+def main() -> int:
+    options = _options()
+    env = dict(pair.split("=", 1) for pair in options.env)
+    makers: list[Callable[[], BrokerProcess]] = []
+    if not options.no_ours:
+        makers.append(lambda: KafscaleProcess(env=env))
+    if not options.no_kafka and _kafka_can_be_had():
+        makers.append(apache_kafka.ApacheKafka)
+    heading = _heading(options)
+    print(heading, end="\n\n", flush=True)
+
+    scale = QUICK if options.quick else FULL
+    runs: list[tuple[str, Figure]] = []
+    for turn in range(options.runs or (1 if options.quick else 3)):
+        for make in makers:
+            broker = make()
+            for figure in Life(broker, scale, lambda name: _wanted(name, options.only)).figures():
+                runs.append((broker.label, figure))
+                _progress(f"run {turn + 1}, {broker.label}: {figure.workload}")
+    _progress("")
+    found = report.rows(runs)
+    print(report.table(found))
+    if options.json:
+        _write_json(options.json, heading, runs, found)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks.compare", description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a few hundred MB, one run")
+    parser.add_argument("--only", metavar="PATTERN", help="workloads with this in their name")
+    parser.add_argument("--runs", type=int, metavar="N", help="turns per broker (3; quick: 1)")
+    parser.add_argument("--no-kafka", action="store_true", help="this broker alone")
+    parser.add_argument("--no-ours", action="store_true", help="Apache Kafka alone")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures as JSON too")
+    return parser.parse_args()
+
+
+def _wanted(name: str, pattern: str | None) -> bool:
+    return pattern is None or pattern in name or fnmatch(name, pattern)
+
+
+def _kafka_can_be_had() -> bool:
+    try:
+        apache_kafka.ApacheKafka().close()
+    except Unavailable as reason:
+        print(f"Apache Kafka cannot be had, so there is nothing to compare with: {reason}")
+        return False
+    return True
+
+
+def _heading(options: argparse.Namespace) -> str:
+    memory_gb = psutil.virtual_memory().total / 1e9
+    lines = [
+        f"kafscale {version('kafscale')} at {_commit()}; Apache Kafka {apache_kafka.VERSION}, "
+        "KRaft, default settings, heap 1 GB",
+        f"machine: {_processor()}, {os.cpu_count()} cores, {memory_gb:.0f} GB, "
+        f"{platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f} at the start",
+        f"Python {platform.python_version()}, confluent-kafka {confluent_kafka.__version__}, "
+        f"librdkafka {confluent_kafka.libversion()[0]}; {_java()}",
+        clients.SETTINGS,
+        raw.SETTINGS,
+        "Client and broker share this machine. confluent-kafka in one Python process is the limit "
+        "of most produce and consume rows (see client CPU, 100% is one core); the broker's "
+        "CPU-seconds per GB are the figure that does not depend on it, raw rows are the ceiling.",
+        "tail: just written. cold: after a restart of the broker; both brokers' files are still "
+        "in the page cache of the operating system.",
+        "ratio: ours / Kafka. MB are 10^6 bytes of record values. "
+        f"Medians of the runs, brokers taking turns{'; quick' if options.quick else ''}.",
+    ]
+    if options.env:
+        # Names only: a value may be a key.
+        lines.append(f"ours with {', '.join(pair.split('=')[0] for pair in options.env)}")
+    return "\n".join(lines)
+
+
+def _commit() -> str:
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return said.stdout.strip() or "no commit"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _java() -> str:
+    try:
+        said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "no Java"
+    return said.stderr.splitlines()[0]
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _write_json(
+    path: Path, heading: str, runs: list[tuple[str, Figure]], found: list[report.Row]
+) -> None:
+    document = {
+        "heading": heading.splitlines(),
+        "rows": [asdict(row) for row in found],
+        "runs": [{"broker": label, **asdict(figure)} for label, figure in runs],
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
