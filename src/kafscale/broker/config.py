@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -89,6 +90,9 @@ def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object])
         _take(values, config_sources.from_file(file))
     _take(values, config_sources.from_environment(env))
     _take(values, config_sources.from_flags(flags))
+    if values.get("s3.endpoint"):
+        # Servers other than AWS rarely have a host name per bucket.
+        values.setdefault("s3.pathStyle", True)
     config: Config = _build(Config, values, "")
     _check(config)
     return config
@@ -191,6 +195,14 @@ def is_loopback(host: str) -> bool:
         return False  # a name may resolve to anything
 
 
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def _is_unspecified(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_unspecified
@@ -208,6 +220,11 @@ def _check_s3(s3: S3Section) -> None:
         raise ConfigError("s3.accessKey: expected beside s3.sessionToken, found none")
     if s3.endpoint and not s3.endpoint.startswith(("http://", "https://")):
         raise ConfigError(f"s3.endpoint: expected http://... or https://..., found {s3.endpoint!r}")
+    host = urlsplit(s3.endpoint or "").hostname
+    if host and _is_address(host) and not s3.path_style:
+        raise ConfigError(
+            f"s3.pathStyle: expected true, since {host} cannot have a bucket's name before it"
+        )
 
 
 def _check_sizes(config: Config) -> None:

@@ -8,6 +8,7 @@ Never here: writing. A look costs one LIST, one manifest and 48 bytes per flush 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from kafscale.broker.config import Config
@@ -54,6 +55,8 @@ async def opened(config: Config) -> AsyncIterator[ObjectStore]:
     """Open the configured store for looking, and close it."""
     if config.store_kind == "memory":
         raise CommandError("objects in a broker's memory cannot be seen from outside")
+    if config.store_kind == "files" and not Path(config.broker.data_dir).exists():
+        raise CommandError(f"{config.broker.data_dir}: no such data folder (see --data-dir)")
     from kafscale.broker.wiring import open_store
 
     store = open_store(config)

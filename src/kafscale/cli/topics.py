@@ -117,7 +117,7 @@ def _describe(args: argparse.Namespace) -> None:
         if number:
             print()
         print(f"topic {facts['name']}  id {facts['id']}")
-        for key, value in facts["configs"].items():
+        for key, value in (facts["configs"] or {}).items():
             print(f"  {key}={value}")
         headings = ("partition", "leader", "earliest", "latest", "records")
         print_columns(headings, [[row[key] for key in headings] for row in facts["partitions"]])
@@ -168,12 +168,12 @@ def offset_ranges(
     return {number: (bounds[0][number], bounds[1][number]) for number in bounds[0]}
 
 
-def _own_configs(admin: AdminClient, name: str) -> Mapping[str, str]:
-    """The settings somebody chose for this very topic."""
+def _own_configs(admin: AdminClient, name: str) -> Mapping[str, str] | None:
+    """The settings somebody chose for this very topic; None from a broker that does not tell."""
     resource = ConfigResource(ResourceType.TOPIC, name)
     answers = admin.describe_configs([resource], request_timeout=ANSWER_WITHIN_S)
-    entries = _wait(name, answers[resource])
-    return {
+    entries = _wait(name, answers[resource], {KafkaError._UNSUPPORTED_FEATURE})
+    return entries and {
         key: entry.value
         for key, entry in sorted(entries.items())
         if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value

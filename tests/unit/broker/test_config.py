@@ -234,6 +234,17 @@ def test_settings_that_contradict_each_other_are_refused(
     assert refusal(flags=flags).startswith(words)
 
 
+def test_a_server_other_than_aws_is_addressed_by_path_unless_told_otherwise() -> None:
+    local: dict[str, object] = {"--bucket": "b", "s3.endpoint": "http://127.0.0.1:9000"}
+    assert load(None, {}, local).s3.path_style
+    named: dict[str, object] = {"--bucket": "b", "s3.endpoint": "https://store.example"}
+    assert not load(None, {}, named | {"s3.pathStyle": "false"}).s3.path_style
+    assert not load(None, {}, {"--bucket": "b"}).s3.path_style
+    assert refusal(flags=local | {"s3.pathStyle": "false"}).startswith(
+        "s3.pathStyle: expected true"
+    )
+
+
 def test_a_namespace_may_have_parts() -> None:
     assert load(None, {}, {"--namespace": "team-a/prod"}).storage.namespace == "team-a/prod"
 

@@ -1,7 +1,11 @@
 """Which objects of a topic count."""
 
+from pathlib import Path
+
 import pytest
 
+from kafscale.broker.config import Config
+from kafscale.broker.config_sections import BrokerSection
 from kafscale.cli import bucket
 from kafscale.cli.errors import CommandError
 from kafscale.log import keys
@@ -96,3 +100,20 @@ def test_a_partition_that_is_not_there_is_refused() -> None:
     assert bucket.log_numbers(TOPIC, None) == bucket.log_numbers(TOPIC, 0) == [0]
     with pytest.raises(CommandError, match="orders: no partition 1, only 0 to 0"):
         bucket.log_numbers(TOPIC, 1)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (Config(use_memory_s3=True), "cannot be seen from outside"),
+        (Config(broker=BrokerSection(data_dir="nowhere")), "nowhere: no such data folder"),
+    ],
+)
+async def test_a_store_that_cannot_be_looked_at_is_refused_and_not_created(
+    config: Config, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CommandError, match=words):
+        async with bucket.opened(config):
+            pass
+    assert list(tmp_path.iterdir()) == []
