@@ -26,7 +26,6 @@ from kafscale.broker.config import load
 from tests.support import debian, seaweed
 from tests.support.broker import KafscaleProcess
 from tests.support.maven import Unavailable
-from tests.support.process import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -87,16 +86,21 @@ class Place:
         )
 
 
-def place_for(broker: BrokerProcess, folder: Path, more: dict[str, str]) -> Place:
+def place_for(broker: KafscaleProcess, folder: Path, more: dict[str, str]) -> Place:
     folder.mkdir(exist_ok=True)
     if not (folder / ".venv").exists():
         (folder / ".venv").symlink_to(sys.prefix)
     environment = {
         **os.environ,
+        **broker.environment(),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "KAFSCALE_BOOTSTRAP": broker.bootstrap,
     }
-    return Place(folder, environment, {"127.0.0.1:9092": broker.bootstrap, **more})
+    ports = {
+        "127.0.0.1:9092": broker.bootstrap,
+        "127.0.0.1:9093": f"127.0.0.1:{broker.metrics_port}",
+    }
+    return Place(folder, environment, {**ports, **more})
 
 
 class ServedAsWritten(KafscaleProcess):
@@ -140,7 +144,7 @@ def check_console(block: Block, place: Place) -> None:
     for command, printed in steps(block.text):
         ran = place.run(["bash", "-euo", "pipefail", "-c", place.here(command)])
         assert ran.returncode == 0, f"{block}: $ {command}\n{ran.stdout}{ran.stderr}"
-        assert re.fullmatch(as_pattern(printed), ran.stdout.rstrip("\n")), (
+        assert re.fullmatch(as_pattern(place.here(printed)), ran.stdout.rstrip("\n")), (
             f"{block}: $ {command}\nprinted:\n{ran.stdout}\ninstead of:\n{printed}"
         )
 
