@@ -118,8 +118,8 @@ def search(
     rules: Rules,
     bounds: Bounds,
     wanted: Collection[str] = ANY,
-    limit: int = 2_000_000,
     prefix: tuple[str, ...] = (),
+    limit: int = 3_000_000,
 ) -> Result:
     """Look for a step that breaks one of the wanted promises, from behind a prefix of steps.
 
