@@ -1,0 +1,33 @@
+"""Fixtures for the log room."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kafscale.log import commits
+from kafscale.objects.files import FileObjectStore
+from kafscale.objects.memory import MemoryObjectStore
+from tests.unit.log.bench import Bench
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that fails is asked again at once."""
+    monkeypatch.setattr(commits, "FIRST_PAUSE_S", 0.0)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    """A bench on a memory store, whose clock is the bench's own."""
+    made = Bench(MemoryObjectStore)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+async def files_bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    """A bench on files, which have the wall clock's time."""
+    made = Bench(lambda _now_ms: FileObjectStore(tmp_path))
+    yield made
+    await made.aclose()
