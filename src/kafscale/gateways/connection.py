@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 _LENGTH: Final = struct.Struct(">i")
-_FIRST_ALLOCATION: Final = 1 << 20
+_FIRST_ALLOCATION: Final = 32 << 10
+_GROWTH: Final = 4
 _WRITE_HIGH: Final = 4 << 20
 
 
@@ -53,6 +54,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_filled = 0
         self._frame_since_s = 0.0
         self._is_reading = True
+        self._has_ended = False
+        self._unsent_bytes = 0
         self.peer = ""
         self.held_bytes = 0  # of requests received and not yet answered
         self.is_write_blocked = False
@@ -82,14 +85,20 @@ class Connection(asyncio.BufferedProtocol):
             self._session.closed()
 
     def eof_received(self) -> bool:
-        """A client that stops sending still gets its answers; then the transport closes."""
+        """A client that stops sending has left: what was written is sent, then it is over."""
         return False
 
-    def abort(self, reason: str) -> None:
-        """End the connection at once; `reason` is counted."""
-        if self._transport is not None:
-            self._listener.refused(self, reason)
+    def abort(self, reason: str, detail: str = "") -> None:
+        """End the connection at once; `reason` is counted, `detail` only logged.
+
+        Requests that came after the bad one are forgotten: they are never begun.
+        """
+        if self._transport is not None and not self._has_ended:
+            self._has_ended = True
+            self._listener.refused(self, reason, detail)
             self._transport.abort()
+            if self._session is not None:
+                self._session.closed()
 
     def finish(self) -> None:
         """End the connection after what was written has been sent."""
@@ -110,7 +119,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Some bytes have arrived."""
-        if self._session is None:
+        if self._session is None or self._has_ended:
             return
         if self._frame is None:
             filled = len(self._left) + nbytes
@@ -122,9 +131,11 @@ class Connection(asyncio.BufferedProtocol):
             frame, self._frame = self._frame, None
             self._deliver(memoryview(frame))
         elif self._frame_filled == len(self._frame):
-            # All that was allocated has really come: believe as much again.
-            room = min(self._frame_size, 2 * len(self._frame))
-            self._frame += bytes(room - len(self._frame))
+            # All that was allocated has really come: believe some more. Copied, because the
+            # transport still holds the old memory.
+            grown = bytearray(min(self._frame_size, _GROWTH * self._frame_filled))
+            grown[: self._frame_filled] = self._frame
+            self._frame = grown
 
     def _cut_frames(self, received: memoryview) -> None:
         """Deliver the whole small frames that came; begin a large one if need be."""
@@ -141,14 +152,14 @@ class Connection(asyncio.BufferedProtocol):
             at = begin + size
             # Copied: the shared buffer belongs to whoever receives next.
             self._deliver(memoryview(bytearray(received[begin:at])))
-            if self._transport is None:
+            if self._has_ended:
                 return
         self._left = bytes(received[at:])
         if self._left:
             self._frame_since_s = self._listener.now_s()
 
     def _begin_frame(self, head: memoryview, size: int) -> None:
-        frame = bytearray(min(size, max(_FIRST_ALLOCATION, 2 * len(head))))
+        frame = bytearray(min(size, max(_FIRST_ALLOCATION, _GROWTH * len(head))))
         frame[: len(head)] = head
         self._frame = frame
         self._frame_size = size
@@ -166,11 +177,21 @@ class Connection(asyncio.BufferedProtocol):
         partial = self._frame is not None or bool(self._left)
         if partial and self._is_reading and now_s - self._frame_since_s > frame_s:
             return "slow_frame"
-        if self.is_write_blocked and now_s - self.blocked_since_s > frame_s:
+        if self._reads_nothing(now_s) and now_s - self.blocked_since_s > frame_s:
             return "slow_reader"
         if self.held_bytes == 0 and now_s - self.last_active_s > idle_s:
             return "idle"
         return None
+
+    def _reads_nothing(self, now_s: float) -> bool:
+        """Whether the client took none of its answers since the last look."""
+        if not self.is_write_blocked or self._transport is None:
+            return False
+        unsent = self._transport.get_write_buffer_size()
+        if unsent < self._unsent_bytes:
+            self.blocked_since_s = now_s  # slow, but reading
+        self._unsent_bytes = unsent
+        return True
 
     # -- back-pressure -----------------------------------------------------------------------
 
@@ -204,6 +225,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client does not read its answers: stop making more of them."""
         self.is_write_blocked = True
         self.blocked_since_s = self._listener.now_s()
+        self._unsent_bytes = 0
         self._listener.make_wait(self)
 
     def resume_writing(self) -> None:

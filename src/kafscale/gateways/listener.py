@@ -18,6 +18,8 @@ from kafscale.model.clock import Clock
 logger = structlog.get_logger()
 
 _SHARED_BYTES = 64 * 1024
+_LOOK_EVERY_S = 0.5  # deadlines are kept to within this
+_HTTP_VERBS = {b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI "}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,16 @@ class ListenerLimits:
     idle_s: float = 600.0
     send_buffer: int | None = None
     receive_buffer: int | None = None
+
+
+def _guess(size: int) -> str:
+    """What a length that makes no sense may be instead, for whoever reads the log."""
+    first = size.to_bytes(4, "big", signed=True)
+    if first[:2] == b"\x16\x03":
+        return "; this looks like TLS, which is not spoken here"
+    if first in _HTTP_VERBS:
+        return "; this looks like HTTP, which is not spoken here"
+    return ""
 
 
 class Listener:
@@ -136,16 +148,20 @@ class Listener:
         connection.held_bytes = 0
         self.let_go_on()
 
-    def refused(self, connection: Connection, reason: str) -> None:
+    def refused(self, connection: Connection, reason: str, detail: str = "") -> None:
         """Count and log why a client was turned away."""
         self._refusals(reason)
-        logger.info("connection_refused", door=self._name, peer=connection.peer, reason=reason)
+        facts = {"detail": detail} if detail else {}
+        logger.info(
+            "connection_refused", door=self._name, peer=connection.peer, reason=reason, **facts
+        )
 
     def accepts_size(self, connection: Connection, size: int) -> bool:
         """Whether a frame of this size may come; ends the connection if not."""
         if 0 < size <= self._limits.max_frame_bytes:
             return True
-        connection.abort("bad_frame_length" if size <= 0 else "frame_too_large")
+        reason = "bad_frame_length" if size <= 0 else "frame_too_large"
+        connection.abort(reason, f"{size} bytes{_guess(size)}")
         return False
 
     def is_over_limit(self, connection: Connection) -> bool:
@@ -170,13 +186,15 @@ class Listener:
                 connection.resume_reading()
 
     async def _watch_clock(self) -> None:
-        """Once a second: end what is overdue, and look again at those who wait."""
-        limits = self._limits
         while True:
-            await asyncio.sleep(1.0)
-            now_s = self.now_s()
-            for connection in list(self._connections):
-                reason = connection.overdue(now_s, limits.frame_s, limits.idle_s)
-                if reason is not None:
-                    connection.abort(reason)
-            self.let_go_on()
+            await asyncio.sleep(_LOOK_EVERY_S)
+            self.end_overdue()
+
+    def end_overdue(self) -> None:
+        """End what takes too long, and look again at those who wait."""
+        now_s = self.now_s()
+        for connection in list(self._connections):
+            reason = connection.overdue(now_s, self._limits.frame_s, self._limits.idle_s)
+            if reason is not None:
+                connection.abort(reason)
+        self.let_go_on()

@@ -84,12 +84,10 @@ class KafkaSession:
                 return
             call = Call(self._context, router.read_body(request, frame), request.version)
         except MalformedMessage as problem:
-            logger.info("bad_request", peer=self._connection.peer, reason=str(problem))
-            self._connection.abort("malformed_request")
+            self._connection.abort("malformed_request", str(problem))
             return
         except CloseConnection as problem:
-            logger.info("bad_request", peer=self._connection.peer, reason=str(problem))
-            self._connection.abort("unsupported_request")
+            self._connection.abort("unsupported_request", str(problem))
             return
         self._slots.append(slot)
         preparation = router.prepare(request, call)
@@ -118,8 +116,7 @@ class KafkaSession:
         try:
             answer = router.answer(slot.request, call)
         except CloseConnection as problem:
-            logger.info("bad_request", peer=self._connection.peer, reason=str(problem))
-            self._connection.abort("refused_request")
+            self._connection.abort("refused_request", str(problem))
         except Exception:
             self._fail(slot)
         else:
@@ -132,8 +129,7 @@ class KafkaSession:
         try:
             found = await answer
         except CloseConnection as problem:
-            logger.info("bad_request", peer=self._connection.peer, reason=str(problem))
-            self._connection.abort("refused_request")
+            self._connection.abort("refused_request", str(problem))
         except Exception:
             self._fail(slot)
         else:
