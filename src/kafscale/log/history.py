@@ -259,17 +259,18 @@ async def sweep(log: Log) -> int:
         now_ms = await log.store.now_ms()
         listing = await log.store.find(log.folder)
         young = now_ms - int(log.settings.grace_s * 1000)
-        generations = {
-            generation: row.modified_ms
-            for row in listing
-            if (generation := keys.parse_generation(row.key)) is not None
-        }
+        generations = _generations(listing)
         if not generations:
             log.sweep_due = False
             return 0
         newest = await commits.read_generation(log.store, log.folder, max(generations))
         aged_one = max((g for g, ms in generations.items() if ms <= young), default=0)
         aged = await commits.read_generation(log.store, log.folder, aged_one)
+        # What was read must be what was listed: another sweeper may have deleted a manifest in
+        # between, and a late PUT may have brought its name back with other contents.
+        again = _generations(await _list_manifests(log))
+        if max(again) != newest.generation or again.get(aged_one) != generations.get(aged_one):
+            return 0
         plan = plan_sweep(listing, newest, aged, young)
         if plan.delete:
             await log.store.delete(plan.delete)
@@ -278,6 +279,23 @@ async def sweep(log: Log) -> int:
         if plan.orphans and newest.generation == log.manifest.generation:
             await _condemn(log, plan.orphans)
         return len(plan.delete)
+
+
+def _generations(listing: Sequence[StoredObject]) -> dict[int, int]:
+    """Manifest generations and when they were written."""
+    return {
+        generation: row.modified_ms
+        for row in listing
+        if (generation := keys.parse_generation(row.key)) is not None
+    }
+
+
+async def _list_manifests(log: Log) -> list[StoredObject]:
+    return await log.store.find(
+        log.folder,
+        after=keys.manifest(log.folder, 0),
+        before=keys.manifests_before(log.folder),
+    )
 
 
 def plan_sweep(

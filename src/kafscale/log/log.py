@@ -315,6 +315,14 @@ class Log(View):
 
     # -- losing and finding the tail ---------------------------------------------------------
 
+    def waiting_bytes(self) -> dict[int, int]:
+        """Bytes not yet committed, by lane."""
+        sizes: dict[int, int] = {}
+        for flush in self._unfinished():
+            for row in flush.batches:
+                sizes[row.lane.number] = sizes.get(row.lane.number, 0) + len(row.data)
+        return sizes
+
     def _unfinished(self) -> list[Flush]:
         return [*([self._in_flight] if self._in_flight else []), *self._room]
 
