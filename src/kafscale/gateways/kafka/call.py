@@ -30,6 +30,7 @@ class Call:
     context: Context
     message: Any  # the request type of the API at hand
     version: int
+    began_s: float  # by the engine's clock
 
     @property
     def engine(self) -> Engine:

@@ -52,6 +52,11 @@ def refuse(request: Request) -> Message | None:
     raise CloseConnection(f"version {request.version} of API {request.api_key} is not offered")
 
 
+def only_reads(request: Request) -> bool:
+    """Whether the answer may be large and nothing is lost when nobody waits for it any more."""
+    return request.api_key == fetch.API_KEY
+
+
 def prepare(request: Request, call: Call) -> Coroutine[Any, Any, None] | None:
     """What must be done before the request may begin, if anything."""
     return produce.prepare(call) if request.api_key == produce.API_KEY else None

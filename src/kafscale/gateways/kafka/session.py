@@ -5,6 +5,7 @@ they came, so that a producer's batches keep their order; what waits (a commit, 
 does not hold up those behind it, only their answers.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Coroutine
 from typing import Any, Final
@@ -22,16 +23,19 @@ from kafscale.wire.kafka.schema import Message
 logger = structlog.get_logger()
 
 _MOST_UNDER_WAY: Final = 1000
+_MOST_READS_UNDER_WAY: Final = 4  # their answers are large; clients send one at a time
 
 
 class _Slot:
     """One request's place in the queue of answers."""
 
-    __slots__ = ("answer", "held_bytes", "request")
+    __slots__ = ("answer", "held_bytes", "is_read", "request", "task")
 
     def __init__(self, request: Request, held_bytes: int) -> None:
         self.request = request
         self.held_bytes = held_bytes
+        self.is_read = router.only_reads(request)
+        self.task: asyncio.Task[None] | None = None
         self.answer: list[Buffer] | None = None  # None: not yet
 
 
@@ -45,7 +49,9 @@ class KafkaSession:
         self._tasks = tasks
         self._frames: deque[memoryview] = deque()
         self._slots: deque[_Slot] = deque()
+        self._reads_under_way = 0
         self._is_preparing = False
+        self._is_beginning = False
         self._is_open = True
 
     def receive(self, frame: memoryview) -> None:
@@ -58,20 +64,30 @@ class KafkaSession:
         self._begin_requests()
 
     def closed(self) -> None:
-        """Forget everything; what is under way finds nobody to answer."""
+        """Forget everything. Reads end; what changes something goes on, with nobody to answer."""
         self._is_open = False
         self._frames.clear()
+        for slot in self._slots:
+            if slot.is_read and slot.task is not None:
+                slot.task.cancel()
         self._slots.clear()
 
     def _begin_requests(self) -> None:
-        while (
-            self._frames
-            and self._is_open
-            and not self._is_preparing
-            and not self._connection.is_write_blocked
-            and len(self._slots) < _MOST_UNDER_WAY
-        ):
-            self._begin(self._frames.popleft())
+        if self._is_beginning:
+            return  # an answer given at once came back here: the loop below goes on anyway
+        self._is_beginning = True
+        try:
+            while (
+                self._frames
+                and self._is_open
+                and not self._is_preparing
+                and not self._connection.is_write_blocked
+                and len(self._slots) < _MOST_UNDER_WAY
+                and self._reads_under_way < _MOST_READS_UNDER_WAY
+            ):
+                self._begin(self._frames.popleft())
+        finally:
+            self._is_beginning = False
 
     def _begin(self, frame: memoryview) -> None:
         try:
@@ -79,23 +95,27 @@ class KafkaSession:
             slot = _Slot(request, len(frame))
             refusal = router.refuse(request)
             if refusal is not None:
-                self._slots.append(slot)
+                self._queue(slot)
                 self._fill(slot, refusal, 0)
                 return
-            call = Call(self._context, router.read_body(request, frame), request.version)
+            message = router.read_body(request, frame)
         except MalformedMessage as problem:
             self._connection.abort("malformed_request", str(problem))
             return
         except CloseConnection as problem:
             self._connection.abort("unsupported_request", str(problem))
             return
-        self._slots.append(slot)
+        self._queue(slot)
         preparation = router.prepare(request, call)
         if preparation is None:
             self._answer(slot, call)
         else:
             self._is_preparing = True
             self._tasks.spawn(self._prepare(preparation, slot, call), "prepare")
+
+    def _queue(self, slot: _Slot) -> None:
+        self._slots.append(slot)
+        self._reads_under_way += slot.is_read
 
     async def _prepare(
         self, preparation: Coroutine[Any, Any, None], slot: _Slot, call: Call
@@ -115,25 +135,22 @@ class KafkaSession:
     def _answer(self, slot: _Slot, call: Call) -> None:
         try:
             answer = router.answer(slot.request, call)
-        except CloseConnection as problem:
-            self._connection.abort("refused_request", str(problem))
-        except Exception:
-            self._fail(slot)
-        else:
             if answer is None or isinstance(answer, Message):
                 self._fill(slot, answer, slot.request.version)
             else:
-                self._tasks.spawn(self._answer_later(slot, answer), "answer")
-
-    async def _answer_later(self, slot: _Slot, answer: Awaitable[Message | None]) -> None:
-        try:
-            found = await answer
+                slot.task = self._tasks.spawn(self._answer_later(slot, answer), "answer")
         except CloseConnection as problem:
             self._connection.abort("refused_request", str(problem))
         except Exception:
             self._fail(slot)
-        else:
-            self._fill(slot, found, slot.request.version)
+
+    async def _answer_later(self, slot: _Slot, answer: Awaitable[Message | None]) -> None:
+        try:
+            self._fill(slot, await answer, slot.request.version)
+        except CloseConnection as problem:
+            self._connection.abort("refused_request", str(problem))
+        except Exception:
+            self._fail(slot)
 
     def _fail(self, slot: _Slot) -> None:
         """A mistake of ours: never a made-up answer."""
@@ -156,6 +173,7 @@ class KafkaSession:
             slot = slots.popleft()
             ready += slot.answer or ()
             released += slot.held_bytes
+            self._reads_under_way -= slot.is_read
         if not released:
             return
         if ready:

@@ -155,6 +155,7 @@ def _respond(
     served = []
     for known, want, part in zip(told, wanted, parts, strict=True):
         row = _row(call, want, part)
+        _count(call, want, part)
         news = bool(part.batches) or row.error_code or known.had_error
         news = news or (known.high, known.start) != (part.high, part.start)
         if incremental and not news:
@@ -175,6 +176,18 @@ def _respond(
         session_id=session.session_id if session else NO_SESSION,
         responses=list(topics.values()),
     )
+
+
+def _count(call: Call, want: Wanted, part: Part) -> None:
+    """Note the outcome; latency only where data was read at once, not where it was waited for."""
+    if isinstance(want.topic, KafscaleError):
+        return
+    probe = call.engine.probe
+    read = part.from_memory if part.batches else None
+    probe.fetched(want.topic.name, want.partition, part.error is None, read)
+    if read is not None:
+        hit = "true" if read else "false"
+        probe.fetch_latency.labels(want.topic.name, hit).observe(part.read_s)
 
 
 def _topic_row(topic: str | bytes) -> FetchableTopicResponse:

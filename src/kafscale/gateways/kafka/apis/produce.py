@@ -40,6 +40,7 @@ _OLD_FORMATS: Final = (0, 1)
 _NO_ANSWER: Final = 0
 _EARLY: Final = 1
 _ALL: Final = -1
+_ACKS_NAMES: Final = {_ALL: "all", _EARLY: "1", _NO_ANSWER: "0"}
 
 
 class _Pending(NamedTuple):
@@ -87,14 +88,15 @@ def answer(call: Call) -> Answer:
                 _refuse(row, problem)
                 failed = failed or str(problem)
         responses.append(TopicProduceResponse(name=topic_data.name, partition_responses=rows))
+    response = ProduceResponse(responses=responses)
     if request.acks == _NO_ANSWER:
+        _count(call, response)
         if failed:
             raise CloseConnection(f"acks=0 and {failed}")
         return None
-    response = ProduceResponse(responses=responses)
     if not pending:
-        return response
-    return _wait(response, pending, min(request.timeout_ms / 1000, call.context.longest_wait_s))
+        return _count(call, response)
+    return _wait(call, response, pending)
 
 
 def _append(
@@ -139,18 +141,32 @@ def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
     row.log_append_time_ms = -1
 
 
-async def _wait(
-    response: ProduceResponse, pending: list[_Pending], timeout_s: float
-) -> ProduceResponse:
+async def _wait(call: Call, response: ProduceResponse, pending: list[_Pending]) -> ProduceResponse:
     """Answer when all are committed or refused, or say that we do not know."""
+    request: ProduceRequest = call.message
     if len(pending) == 1:
         waiting = [pending[0].committed]
     else:
         waiting = list({id(one.committed): one.committed for one in pending}.values())
+    timeout_s = min(request.timeout_ms / 1000, call.context.longest_wait_s)
     await asyncio.wait(waiting, timeout=timeout_s)
     for one in pending:
         if not one.committed.done():
             _refuse(one.row, OutcomeUnknown("the store has not answered in time"))
         elif (problem := one.committed.result()) is not None:
             _refuse(one.row, problem)
+    return _count(call, response)
+
+
+def _count(call: Call, response: ProduceResponse) -> ProduceResponse:
+    """Note the outcome. Names nobody knows are not counted by name: clients choose them."""
+    engine = call.engine
+    seconds = engine.clock.elapsed_s() - call.began_s
+    acks = _ACKS_NAMES.get(call.message.acks, "invalid")
+    for topic in response.responses:
+        if engine.topics.find(topic.name) is None:
+            continue
+        for row in topic.partition_responses:
+            engine.probe.produced(topic.name, row.index, row.error_code == 0)
+        engine.probe.produce_latency.labels(topic.name, acks).observe(seconds)
     return response
