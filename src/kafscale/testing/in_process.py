@@ -1,0 +1,111 @@
+"""A whole broker in this process, on a free port, over whatever store and clock a test brings.
+
+Here: start, stop, start again on the same objects. Next door: how a broker is put together
+(broker/wiring.py), stores that fail on purpose (faulty_store.py).
+Never here: a client.
+"""
+
+import contextlib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Final, Self
+
+from kafscale.broker.clock import SystemClock, SystemDice
+from kafscale.broker.config import Config
+from kafscale.broker.config_sections import BrokerSection
+from kafscale.broker.wiring import Broker, build
+from kafscale.engine.engine import Address, Engine
+from kafscale.gateways.listener import Listener
+from kafscale.metadata.embedded import EmbeddedMetadataStore
+from kafscale.metadata.store import MetadataStore
+from kafscale.model.clock import Clock, Dice
+from kafscale.objects.memory import MemoryObjectStore
+from kafscale.objects.store import ObjectStore
+
+_HOST: Final = "127.0.0.1"
+_FLUSH_DEADLINE_S: Final = 5.0
+# Objects in memory: flushed at once, as on local files.
+FOR_TESTS: Final = Config(broker=BrokerSection(port=0), use_memory_s3=True)
+
+
+class InProcessBroker:
+    """Use with `async with`; what is not given is made: objects in memory, a metadata file."""
+
+    def __init__(
+        self,
+        *,
+        config: Config = FOR_TESTS,
+        store: ObjectStore | None = None,
+        metadata: MetadataStore | None = None,
+        clock: Clock | None = None,
+        dice: Dice | None = None,
+    ) -> None:
+        self.config = config
+        self.store: ObjectStore = store or MemoryObjectStore()
+        self.clock: Clock = clock or SystemClock()
+        self._dice = dice or SystemDice()
+        self._given_metadata = metadata
+        self._undo = contextlib.AsyncExitStack()
+        self._folder = TemporaryDirectory(prefix="kafscale-test-", ignore_cleanup_errors=True)
+        self._broker: Broker | None = None
+        self.port = 0
+
+    @property
+    def parts(self) -> Broker:
+        """Everything the broker is made of."""
+        assert self._broker is not None, "not started"
+        return self._broker
+
+    @property
+    def engine(self) -> Engine:
+        """What the broker can do."""
+        return self.parts.engine
+
+    @property
+    def listener(self) -> Listener:
+        """Its door."""
+        return self.parts.listener
+
+    def metrics(self) -> bytes:
+        """What the page for operators would show."""
+        return self.parts.probe.registry.render()
+
+    async def start(self) -> Self:
+        """Open everything; clients may come when this returns."""
+        async with contextlib.AsyncExitStack() as undo:
+            metadata = self._given_metadata
+            if metadata is None:
+                metadata = EmbeddedMetadataStore(Path(self._folder.name) / "metadata.db", "OFF")
+                undo.push_async_callback(metadata.aclose)
+            broker = await build(self.config, self.store, metadata, self.clock, self._dice)
+            undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
+            undo.push_async_callback(broker.listener.aclose)
+            await broker.engine.start()
+            self.port = await broker.listener.open(_HOST, 0)
+            broker.engine.address = Address(_HOST, self.port, self.config.broker.rack)
+            self._broker = broker
+            self._undo = undo.pop_all()
+        return self
+
+    async def stop(self) -> None:
+        """Leave as a broker leaves: door first, then what waits is flushed."""
+        await self._undo.aclose()
+        self._broker = None
+
+    async def restart(self) -> Self:
+        """Leave and come back to the same objects and metadata."""
+        await self.stop()
+        return await self.start()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+        self._folder.cleanup()
