@@ -4,9 +4,11 @@ Here: configuration to objects. No behaviour. Next door: the settings (config.py
 (main.py).
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafscale.broker import process
 from kafscale.broker.config import Config
 from kafscale.engine import ownership
 from kafscale.engine.appends import Appends
@@ -160,7 +162,7 @@ async def build(
             largest_opened_bytes=_LARGEST_OPENED_BYTES,
             walk_records=config.storage.validation == "records",
         ),
-        Reads(logs, reader),
+        Reads(logs, reader, clock),
         reader,
         ProducerIds(metadata),
         Housekeeping(
@@ -174,6 +176,7 @@ async def build(
         health,
         tasks,
         probe,
+        clock,
         auto_create=config.topics.auto_create,
     )
     context = Context(engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED)
@@ -189,13 +192,29 @@ async def build(
         buffered_bytes=lambda: buffered.size,
         refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
     )
-    probe.registry.sampled(
-        "kafscale_tail_memory_bytes",
-        "Recent batches kept in memory",
-        lambda: [((), float(memory.used_bytes))],
-        (),
-    )
+    _sample(probe, logs, listener, memory, reader)
     return Broker(engine, listener, probe, tasks)
+
+
+def _sample(
+    probe: Probe, logs: Logs, listener: Listener, memory: TailMemory, reader: Reader
+) -> None:
+    """What is not counted as it happens but looked at when somebody asks."""
+
+    def buffers() -> Iterator[tuple[Sequence[str], float]]:
+        for topic, log in logs.each():
+            partition = log.folder.rpartition("/")[2]
+            for size in log.waiting_bytes().values():
+                yield (topic.name, partition), float(size)
+
+    probe.sample_buffers(buffers)
+    probe.sample_broker(
+        connections=listener.__len__,
+        cache_bytes=lambda: reader.blocks.used_bytes,
+        tail_bytes=lambda: memory.used_bytes,
+        resident_bytes=process.resident_bytes,
+        cpu_seconds=process.cpu_seconds,
+    )
 
 
 def _log_settings(config: Config, topic: Topic) -> LogSettings:

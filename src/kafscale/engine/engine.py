@@ -22,6 +22,7 @@ from kafscale.engine.topics import Topic, Topics
 from kafscale.log.log import Log
 from kafscale.log.reader import Reader
 from kafscale.log.tasks import Tasks
+from kafscale.model.clock import Clock
 from kafscale.model.errors import KafscaleError, TopicExists
 
 logger = structlog.get_logger()
@@ -52,6 +53,7 @@ class Engine:
         health: StoreHealth,
         tasks: Tasks,
         probe: Probe,
+        clock: Clock,
         *,
         auto_create: bool,
     ) -> None:
@@ -66,6 +68,7 @@ class Engine:
         self.housekeeping = housekeeping
         self.health = health
         self.probe = probe
+        self.clock = clock
         self.auto_create = auto_create
         self.address = Address("127.0.0.1", 0)
         self._tasks = tasks

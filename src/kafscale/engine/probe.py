@@ -5,9 +5,10 @@ Next door: the numbers themselves (model/meters.py), the page they are shown on
 (broker/ops_http.py). Process figures and connections are added by the broker.
 """
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from kafscale.model.meters import Counter, Family, Gauge, Histogram, Registry, Source
+from kafscale.model.meters import Counter, Family, Histogram, Registry, Source
 
 REQUEST_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 STORE_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -25,6 +26,7 @@ class Probe:
         self._add_requests()
         self._add_store()
         self._add_memory()
+        self._looks: dict[tuple[str, str], list[int]] = {}  # reads from memory, all reads
 
     def observe_store(self, operation: str, seconds: float, size: int, ok: bool) -> None:
         """Take a report of the instrumented object store."""
@@ -32,17 +34,48 @@ class Probe:
         self.s3_latency.labels(operation).observe(seconds)
         self.s3_bytes.labels(operation).inc(size)
 
+    def produced(self, topic: str, partition: int, ok: bool) -> None:
+        """Count one partition's part of a produce request."""
+        self.produce_requests.labels(topic, str(partition), "success" if ok else "error").inc()
+
+    def fetched(self, topic: str, partition: int, ok: bool, from_memory: bool | None) -> None:
+        """Count one partition's part of a fetch; `from_memory` is None where nothing was read."""
+        self.fetch_requests.labels(topic, str(partition), "success" if ok else "error").inc()
+        if from_memory is not None:
+            looks = self._looks.setdefault((topic, str(partition)), [0, 0])
+            looks[0] += from_memory
+            looks[1] += 1
+
+    def _hit_rates(self) -> Iterator[tuple[Sequence[str], float]]:
+        for place, (hits, looks) in self._looks.items():
+            yield place, hits / looks
+
     def sample_buffers(self, source: Source) -> None:
         """Ask `source` for (topic, partition) -> bytes waiting to be flushed, at each scrape."""
         self.registry.sampled(
             "kafscale_buffer_size_bytes", "Write buffer size per partition", source, _PARTITION
         )
 
-    def sample_cache_hit_rate(self, source: Source) -> None:
-        """Ask `source` for (topic, partition) -> share of reads served from memory."""
-        self.registry.sampled(
-            "kafscale_cache_hit_rate", "Segment cache hit rate", source, _PARTITION
-        )
+    def sample_broker(
+        self,
+        *,
+        connections: Callable[[], float],
+        cache_bytes: Callable[[], float],
+        tail_bytes: Callable[[], float],
+        resident_bytes: Callable[[], float],
+        cpu_seconds: Callable[[], float],
+    ) -> None:
+        """Ask the broker for its own figures at each scrape."""
+        for name, explanation, look, kind in (
+            ("kafscale_active_connections", "Active client connections", connections, "gauge"),
+            ("kafscale_cache_size_bytes", "Current cache size in bytes", cache_bytes, "gauge"),
+            ("kafscale_tail_size_bytes", "New data kept in memory", tail_bytes, "gauge"),
+            ("process_resident_memory_bytes", "Memory in use", resident_bytes, "gauge"),
+            ("process_cpu_seconds_total", "CPU time spent", cpu_seconds, "counter"),
+        ):
+            self.registry.sampled(
+                name, explanation, lambda look=look: [((), float(look()))], (), kind
+            )
 
     def sample_consumer_lag(self, source: Source) -> None:
         """Ask `source` for (group, topic, partition) -> records not yet consumed."""
@@ -62,6 +95,8 @@ class Probe:
             self.flush_bytes,
         ):
             family.forget("topic", topic)
+        for place in [place for place in self._looks if place[0] == topic]:
+            del self._looks[place]
         for histogram in (self.produce_latency, self.fetch_latency):
             histogram.forget("topic", topic)
 
@@ -96,9 +131,6 @@ class Probe:
         self.bad_requests: Family[Counter] = add.counter(
             "kafscale_bad_requests_total", "Requests refused as malformed", ("reason",), limit
         )
-        self.active_connections: Gauge = add.gauge(
-            "kafscale_active_connections", "Number of active client connections"
-        ).labels()
 
     def _add_store(self) -> None:
         add, limit = self.registry, self._max_series
@@ -122,6 +154,6 @@ class Probe:
         ).labels()
 
     def _add_memory(self) -> None:
-        self.cache_size: Gauge = self.registry.gauge(
-            "kafscale_cache_size_bytes", "Current cache size in bytes"
-        ).labels()
+        self.registry.sampled(
+            "kafscale_cache_hit_rate", "Segment cache hit rate", self._hit_rates, _PARTITION
+        )

@@ -13,6 +13,7 @@ from kafscale.engine.topics import Topic
 from kafscale.log.lane import Lane
 from kafscale.log.log import Log
 from kafscale.log.reader import Reader
+from kafscale.model.clock import Clock
 from kafscale.model.errors import (
     FencedLeaderEpoch,
     KafscaleError,
@@ -41,13 +42,16 @@ class Part(NamedTuple):
     start: int
     batches: list[memoryview]
     size: int
+    from_memory: bool = True
+    read_s: float = 0.0  # how long reading took, without the wait for new data
 
 
 class Reads:
     """The one way out of a log."""
 
-    def __init__(self, logs: Logs, reader: Reader) -> None:
+    def __init__(self, logs: Logs, reader: Reader, clock: Clock) -> None:
         """Read from open logs, old data through `reader`."""
+        self._clock = clock
         self._logs = logs
         self._reader = reader
 
@@ -163,6 +167,7 @@ class Reads:
         return Part(None, lane.high, lane.start, found, sum(map(len, found)))
 
     async def _from_store(self, one: Wanted, max_bytes: int) -> Part:
+        began_s = self._clock.elapsed_s()
         try:
             assert not isinstance(one.topic, KafscaleError)
             log, lane = await self._logs.open(one.topic, one.partition)
@@ -172,13 +177,22 @@ class Reads:
                 return Part(_out_of_range(one, lane), lane.high, lane.start, [], 0)
             limit = min(one.max_bytes, max_bytes)
             found = lane.read_memory(one.offset, limit, at_least_one=True)
+            from_memory = found is not None
             if found is None:
                 found = await self._reader.read(log, lane, one.offset, limit, at_least_one=True)
         except StoreUnavailable as problem:
             return Part(NotWritten(f"old data cannot be read now: {problem}"), -1, -1, [], 0)
         except KafscaleError as problem:
             return Part(problem, -1, -1, [], 0)
-        return Part(None, lane.high, lane.start, found, sum(map(len, found)))
+        return Part(
+            None,
+            lane.high,
+            lane.start,
+            found,
+            sum(map(len, found)),
+            from_memory,
+            self._clock.elapsed_s() - began_s,
+        )
 
 
 def check_epoch(log: Log, leader_epoch: int) -> None:

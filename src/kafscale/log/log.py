@@ -318,8 +318,8 @@ class Log(View):
     def waiting_bytes(self) -> dict[int, int]:
         """Bytes not yet committed, by lane."""
         sizes: dict[int, int] = {}
-        for flush in self._unfinished():
-            for row in flush.batches:
+        for one in self._unfinished():
+            for row in one.batches:
                 sizes[row.lane.number] = sizes.get(row.lane.number, 0) + len(row.data)
         return sizes
 

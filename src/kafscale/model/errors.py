@@ -44,7 +44,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The store answered a definite no: credentials, missing bucket, full disk. Nothing was written."""
+    """The store said no: credentials, missing bucket, full disk. Nothing was written."""
 
 
 class CorruptObject(KafscaleError):

@@ -25,21 +25,31 @@ NAMES = {
     "kafscale_flushes_total": {"topic"},
     "kafscale_flush_bytes_total": {"topic"},
     "kafscale_rollups_total": set[str](),
+    "kafscale_tail_size_bytes": set(),
+    "process_resident_memory_bytes": set(),
+    "process_cpu_seconds_total": set(),
 }
 
 
 def full_probe() -> Probe:
     probe = Probe(Registry())
-    probe.produce_requests.labels("t", "0", "success").inc()
+    probe.produced("t", 0, ok=True)
     probe.produce_latency.labels("t", "all").observe(0.003)
-    probe.fetch_requests.labels("t", "0", "success").inc()
+    probe.fetched("t", 0, ok=True, from_memory=True)
+    probe.fetched("t", 0, ok=True, from_memory=False)
     probe.fetch_latency.labels("t", "true").observe(0.003)
     probe.bad_requests.labels("frame").inc()
     probe.flushes.labels("t").inc()
     probe.flush_bytes.labels("t").inc(100)
     probe.observe_store("put", 0.02, 100, True)
     probe.sample_buffers(lambda: [(("t", "0"), 10)])
-    probe.sample_cache_hit_rate(lambda: [(("t", "0"), 0.5)])
+    probe.sample_broker(
+        connections=lambda: 1,
+        cache_bytes=lambda: 2,
+        tail_bytes=lambda: 3,
+        resident_bytes=lambda: 4,
+        cpu_seconds=lambda: 5,
+    )
     probe.sample_consumer_lag(lambda: [(("g", "t", "0"), 7)])
     return probe
 
@@ -94,9 +104,15 @@ def test_a_deleted_topic_leaves_no_counted_series() -> None:
     left = {name for name, labels in parse(probe.registry.render()) if ("topic", "t") in labels}
     assert left == {
         "kafscale_buffer_size_bytes",
-        "kafscale_cache_hit_rate",
         "kafscale_consumer_lag",
     }
+
+
+def test_the_hit_rate_is_the_share_of_reads_served_from_memory() -> None:
+    probe = full_probe()
+    probe.fetched("t", 0, ok=True, from_memory=None)  # nothing was read
+    samples = parse(probe.registry.render())
+    assert samples[series("kafscale_cache_hit_rate", topic="t", partition="0")] == 0.5
 
 
 def test_no_other_file_invents_a_series() -> None:

@@ -106,6 +106,8 @@ class KafkaSession:
             self._connection.abort("unsupported_request", str(problem))
             return
         self._queue(slot)
+        began_s = self._context.engine.clock.elapsed_s()
+        call = Call(self._context, message, request.version, began_s)
         preparation = router.prepare(request, call)
         if preparation is None:
             self._answer(slot, call)

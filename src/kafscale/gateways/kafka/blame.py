@@ -1,0 +1,66 @@
+"""Telling operators about requests that a client should not have sent.
+
+Here: which refusals are the client's doing, and how they are counted and logged. What well-behaved
+clients meet now and then (an offset that has expired, a topic that is gone) is only counted, so
+that nobody can fill the log with it.
+Next door: connections that were ended (gateways/listener.py).
+"""
+
+import re
+from typing import Final
+
+import structlog
+
+from kafscale.gateways.kafka.call import Call
+from kafscale.model.errors import (
+    BadBatch,
+    BadSequence,
+    FencedLeaderEpoch,
+    InvalidRequest,
+    KafscaleError,
+    OffsetOutOfRange,
+    TopicError,
+    TopicExists,
+    UnknownLeaderEpoch,
+    UnknownTopic,
+    UnknownTopicId,
+)
+
+logger = structlog.get_logger()
+
+_ORDINARY: Final = (
+    BadSequence,
+    FencedLeaderEpoch,
+    OffsetOutOfRange,
+    TopicExists,
+    UnknownLeaderEpoch,
+    UnknownTopic,
+    UnknownTopicId,
+)
+_BAD: Final = (BadBatch, InvalidRequest, TopicError)
+_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def note(call: Call, problem: KafscaleError) -> None:
+    """Count and log a refusal if it is the client's doing."""
+    if isinstance(problem, _ORDINARY):
+        note_ordinary(call, reason_of(type(problem)), str(problem))
+    elif isinstance(problem, _BAD):
+        note_bad(call, reason_of(type(problem)), str(problem))
+
+
+def note_bad(call: Call, reason: str, detail: str) -> None:
+    """Count and log something no proper client sends."""
+    call.engine.probe.bad_requests.labels(reason).inc()
+    logger.info("bad_request", peer=call.peer, reason=reason, detail=detail)
+
+
+def note_ordinary(call: Call, reason: str, detail: str) -> None:
+    """Count something that happens; the log has it at debug."""
+    call.engine.probe.bad_requests.labels(reason).inc()
+    logger.debug("bad_request", peer=call.peer, reason=reason, detail=detail)
+
+
+def reason_of(kind: type[KafscaleError]) -> str:
+    """`CorruptBatch` is counted as `corrupt_batch`."""
+    return _WORD.sub("_", kind.__name__).lower()
