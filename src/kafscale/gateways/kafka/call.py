@@ -31,6 +31,7 @@ class Call:
     message: Any  # the request type of the API at hand
     version: int
     began_s: float  # by the engine's clock
+    peer: str = ""  # the client's address, for the log
 
     @property
     def engine(self) -> Engine:

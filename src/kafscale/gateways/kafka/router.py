@@ -3,6 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.apis import (
     api_versions,
     create_topics,
@@ -14,7 +15,8 @@ from kafscale.gateways.kafka.apis import (
     produce,
 )
 from kafscale.gateways.kafka.call import Answer, Api, Call, CloseConnection
-from kafscale.wire.kafka import frame
+from kafscale.wire.kafka import codec, frame
+from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.frame import Request
 from kafscale.wire.kafka.schema import Message
 
@@ -34,10 +36,17 @@ _BY_KEY: Final[dict[int, Api]] = {api.API_KEY: api for api in APIS}
 OFFERED: Final = tuple((api.API_KEY, api.VERSIONS) for api in APIS)
 
 read_request = frame.read_request
-read_body = frame.read_body
 
 
-def refuse(request: Request) -> Message | None:
+def read_body(request: Request, data: memoryview, call: Call) -> None:
+    """Open the body of a request that is offered and put it into its call."""
+    kind = BY_KEY[request.api_key].request
+    call.message, end = codec.decode(kind, data, request.version, request.body_start)
+    if end != len(data):
+        blame.note_ordinary(call, "trailing_bytes", f"{len(data) - end} after {kind.__name__}")
+
+
+def refuse(request: Request, call: Call) -> Message | None:
     """Turn away what is not offered: by closing, or by ApiVersions' own error.
 
     A client that asks for a newer ApiVersions learns which versions there are, in version 0.
@@ -48,6 +57,7 @@ def refuse(request: Request) -> Message | None:
     if request.version in api.VERSIONS:
         return None
     if request.api_key == api_versions.API_KEY:
+        blame.note_ordinary(call, "unsupported_version", f"ApiVersions {request.version}")
         return api_versions.unsupported(OFFERED)
     raise CloseConnection(f"version {request.version} of API {request.api_key} is not offered")
 

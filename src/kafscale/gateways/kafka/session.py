@@ -93,12 +93,14 @@ class KafkaSession:
         try:
             request = router.read_request(frame)
             slot = _Slot(request, len(frame))
-            refusal = router.refuse(request)
+            began_s = self._context.engine.clock.elapsed_s()
+            call = Call(self._context, None, request.version, began_s, self._connection.peer)
+            refusal = router.refuse(request, call)
             if refusal is not None:
                 self._queue(slot)
                 self._fill(slot, refusal, 0)
                 return
-            message = router.read_body(request, frame)
+            router.read_body(request, frame, call)
         except MalformedMessage as problem:
             self._connection.abort("malformed_request", str(problem))
             return
@@ -106,8 +108,6 @@ class KafkaSession:
             self._connection.abort("unsupported_request", str(problem))
             return
         self._queue(slot)
-        began_s = self._context.engine.clock.elapsed_s()
-        call = Call(self._context, message, request.version, began_s)
         preparation = router.prepare(request, call)
         if preparation is None:
             self._answer(slot, call)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafscale.engine.topics import Topic
+from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.model.errors import (
@@ -52,6 +53,7 @@ async def _answer(call: Call) -> CreateTopicsResponse:
         except KafscaleError as problem:
             result.error_code = code_of(problem)
             result.error_message = str(problem)
+            blame.note(call, problem)
     return CreateTopicsResponse(topics=results)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.model.errors import InvalidRequest, KafscaleError
@@ -47,4 +48,5 @@ async def _delete(call: Call, one: DeleteTopicState) -> DeletableTopicResult:
     except KafscaleError as problem:
         result.error_code = code_of(problem)
         result.error_message = str(problem)
+        blame.note(call, problem)
     return result

@@ -13,6 +13,7 @@ from typing import Final
 
 from kafscale.engine.reads import Part, Wanted
 from kafscale.engine.topics import Topic
+from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.gateways.kafka.fetch_sessions import (
@@ -36,6 +37,7 @@ API_KEY: Final = FetchRequest.api_key
 VERSIONS: Final = FetchRequest.versions
 
 _FORMAT_2_FROM: Final = 4
+_STORAGE_ERROR_FROM: Final = 6
 _SESSIONS_FROM: Final = 7
 _BY_ID_FROM: Final = 13
 _LARGEST_ANSWER: Final = 57_671_680
@@ -49,6 +51,7 @@ def answer(call: Call) -> Answer:
     if call.version >= _SESSIONS_FROM:
         problem, session = _session(call)
         if problem is not ErrorCode.NONE:
+            blame.note_ordinary(call, problem.name.lower(), f"session {request.session_id}")
             return FetchResponse(error_code=problem)
     told = list(session.partitions.values()) if session else [Told(a) for a in _asked(call)]
     wanted = [_wanted(call, one.asked) for one in told]
@@ -196,14 +199,40 @@ def _topic_row(topic: str | bytes) -> FetchableTopicResponse:
     return FetchableTopicResponse(topic_id=topic)
 
 
+# What consumers know how to take in an answer to Fetch. Others make them give up.
+_UNDERSTOOD: Final = frozenset(
+    {
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+
+
+def _code(problem: KafscaleError, version: int) -> ErrorCode:
+    """Trouble with the store becomes a code that consumers wait out."""
+    code = code_of(problem)
+    if code not in _UNDERSTOOD:
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_FROM:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code
+
+
 def _row(call: Call, want: Wanted, part: Part) -> PartitionData:
     problem = part.error
     if problem is None and part.batches and call.version < _FORMAT_2_FROM:
         problem = UnsupportedFormat("message formats 0 and 1 are not supported yet")
     if problem is not None:
+        blame.note(call, problem)
         return PartitionData(
             partition_index=want.partition,
-            error_code=code_of(problem),
+            error_code=_code(problem, call.version),
             high_watermark=part.high,
             last_stable_offset=part.high,
             log_start_offset=part.start,

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 
 from kafscale.engine.topics import Topic
+from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call, CloseConnection
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.log.flush import Outcome
@@ -86,6 +87,7 @@ def answer(call: Call) -> Answer:
                 _append(call, topic, topic_data.name, data, row, pending)
             except KafscaleError as problem:
                 _refuse(row, problem)
+                blame.note(call, problem)
                 failed = failed or str(problem)
         responses.append(TopicProduceResponse(name=topic_data.name, partition_responses=rows))
     response = ProduceResponse(responses=responses)
@@ -110,6 +112,7 @@ def _append(
     request: ProduceRequest = call.message
     if request.acks not in (_ALL, _EARLY, _NO_ANSWER):
         row.error_code = ErrorCode.INVALID_REQUIRED_ACKS
+        blame.note_bad(call, "invalid_required_acks", f"acks={request.acks}")
         return
     if request.transactional_id is not None:
         raise InvalidRequest("transactions are not supported")
