@@ -17,6 +17,10 @@ MAX_SERIES: Final = 10_000  # per family; what comes later counts as one series
 _PARTITION: Final = ("topic", "partition")
 
 
+def _single(look: Callable[[], float]) -> Source:
+    return lambda: [((), float(look()))]
+
+
 class Probe:
     """Everything a broker counts."""
 
@@ -73,9 +77,7 @@ class Probe:
             ("process_resident_memory_bytes", "Memory in use", resident_bytes, "gauge"),
             ("process_cpu_seconds_total", "CPU time spent", cpu_seconds, "counter"),
         ):
-            self.registry.sampled(
-                name, explanation, lambda look=look: [((), float(look()))], (), kind
-            )
+            self.registry.sampled(name, explanation, _single(look), (), kind)
 
     def sample_consumer_lag(self, source: Source) -> None:
         """Ask `source` for (group, topic, partition) -> records not yet consumed."""
