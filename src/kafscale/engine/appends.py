@@ -4,18 +4,22 @@ Here: validation by the topic's rules, the topic's own compression and timestamp
 while the store is sick. No waiting: the log's future tells when a batch is committed.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.logs import Logs
 from kafscale.engine.topics import Topic
 from kafscale.log.log import Appended
 from kafscale.model.clock import Clock
-from kafscale.model.errors import BatchTooLarge, NotTheOwner, NotWritten
+from kafscale.model.errors import BatchTooLarge, InvalidRequest, InvalidTimestamp, NotWritten
 from kafscale.records import batch, record
 from kafscale.records.batch import BatchHeader
 from kafscale.records.compression import Codec
-from kafscale.records.validation import Limits, validate
+from kafscale.records.validation import NO_LIMIT, Limits, validate
+
+# What a compressed batch may grow to when it is opened: a small bomb must stay a small matter.
+_MOST_EXPANSION: Final = 10
+_OPENED_AT_LEAST: Final = 1 << 20
 
 
 class Stored(NamedTuple):
@@ -59,7 +63,7 @@ class Appends:
         """Append one record set to an open log. Raises any of the errors of model/errors.py."""
         place = self._logs.find(topic, partition)
         if place is None:
-            raise NotTheOwner(f"the log of {topic.name}-{partition} is not open")
+            raise self._logs.why_closed(topic, partition)
         log, lane = place
         if self._health.is_unavailable():
             raise NotWritten("the object store does not answer; nothing was written")
@@ -67,6 +71,8 @@ class Appends:
         limits = self._limits_of(topic, allow_zstd)
         header = validate(records, limits, now_ms)
         assert records is not None  # validate refuses None
+        if header.is_transactional:
+            raise InvalidRequest("transactions are not supported")
         append_time_ms = -1
         if topic.settings.compression is not None:
             records, header = self._recompress(topic, header, records, limits)
@@ -74,6 +80,9 @@ class Appends:
             batch.stamp_append_time(records, now_ms)
             header = batch.read_header(records)
             append_time_ms = now_ms
+        elif header.log_append_time:
+            raise InvalidTimestamp("only the broker may say that a time is the append time")
+        records = _own_memory(records)
         appended = log.append(lane.number, header, records, acknowledged=acknowledged)
         return Stored(appended.first, append_time_ms, lane.start, appended)
 
@@ -82,14 +91,16 @@ class Appends:
         limits = self._limits.get(key)
         if limits is None:
             settings = topic.settings
+            largest = max(_OPENED_AT_LEAST, _MOST_EXPANSION * settings.max_message_bytes)
+            stamped = settings.log_append_time  # then nobody asks for the producer's times
             limits = self._limits[key] = Limits(
                 max_message_bytes=settings.max_message_bytes,
                 max_segment_bytes=settings.segment_bytes,
-                max_decompressed_bytes=self._largest_opened,
+                max_decompressed_bytes=min(self._largest_opened, largest),
                 allow_zstd=allow_zstd,
                 require_key=settings.compacted,
-                timestamp_before_max_ms=settings.timestamp_before_max_ms,
-                timestamp_after_max_ms=settings.timestamp_after_max_ms,
+                timestamp_before_max_ms=NO_LIMIT if stamped else settings.timestamp_before_max_ms,
+                timestamp_after_max_ms=NO_LIMIT if stamped else settings.timestamp_after_max_ms,
                 walk_records=self._walk_records,
             )
         return limits
@@ -110,3 +121,10 @@ class Appends:
         if len(packed) > limits.max_message_bytes:
             raise BatchTooLarge(f"{len(packed)} bytes after recompression")
         return memoryview(packed), batch.read_header(packed)
+
+
+def _own_memory(records: memoryview) -> memoryview:
+    """Copy a batch that is a small part of its request: it must not keep all of it in memory."""
+    whole = records.obj
+    assert isinstance(whole, bytearray)
+    return records if 2 * len(records) >= len(whole) else memoryview(bytearray(records))

@@ -90,6 +90,9 @@ class Housekeeping:
             logger.warning(
                 "housekeeping_postponed", what=what, folder=log.folder, error=str(problem)
             )
+        except Exception:
+            # A mistake in one log's housekeeping must not end that of all others.
+            logger.exception("housekeeping_failed", what=what, folder=log.folder)
 
     async def remove_deleted_topics(self) -> None:
         """Delete the objects of deleted topics, and look again until nothing late appears."""

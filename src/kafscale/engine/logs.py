@@ -12,7 +12,13 @@ from kafscale.engine.topics import Topic
 from kafscale.log import keys
 from kafscale.log.lane import Lane
 from kafscale.log.log import Log, State
-from kafscale.model.errors import KafscaleError
+from kafscale.model.errors import (
+    KafscaleError,
+    NotTheOwner,
+    NotWritten,
+    StoreError,
+    UnknownTopic,
+)
 
 logger = structlog.get_logger()
 
@@ -28,12 +34,21 @@ class Logs:
         self._open: dict[Place, Log] = {}
         self._opening: dict[Place, asyncio.Task[Log]] = {}
         self._topic_of: dict[Place, Topic] = {}
+        self._failed: dict[Place, KafscaleError] = {}
+        self._ended: set[bytes] = set()  # ids of deleted topics; ids are never used again
 
     def find(self, topic: Topic, partition: int) -> tuple[Log, Lane] | None:
         """The partition's place if its log is open; UnknownTopic if there is no such partition."""
         number, lane = topic.place(partition)
         log = self._open.get((topic.topic_id, number))
         return None if log is None else (log, log.lane(lane))
+
+    def why_closed(self, topic: Topic, partition: int) -> KafscaleError:
+        """What a writer should be told when `find` gives nothing."""
+        failed = self._failed.get((topic.topic_id, topic.place(partition)[0]))
+        if isinstance(failed, StoreError):
+            return NotWritten(f"the log cannot be opened now: {failed}")
+        return failed or NotTheOwner(f"the log of {topic.name}-{partition} is not open")
 
     async def open(self, topic: Topic, partition: int) -> tuple[Log, Lane]:
         """The partition's place, opening its log if need be."""
@@ -51,16 +66,25 @@ class Logs:
     async def _do_open(self, place: Place, topic: Topic) -> Log:
         log = self._make(topic, keys.log_folder(topic.descriptor.folder, place[1]))
         try:
+            self._require_alive(topic)
             await log.open()
-        except KafscaleError:
-            await log.aclose()
+            self._require_alive(topic)  # it may have been deleted meanwhile
+        except KafscaleError as problem:
+            self._failed[place] = problem
+            await log.abandon()
             raise
         finally:
             self._opening.pop(place, None)
+        self._failed.pop(place, None)
         self._open[place] = log
         self._topic_of[place] = topic
         logger.debug("log_opened", folder=log.folder, end=log.end, tail=len(log.tail))
         return log
+
+    def _require_alive(self, topic: Topic) -> None:
+        """Somebody may still hold on to a topic that is gone: its log must not come back."""
+        if topic.topic_id in self._ended:
+            raise UnknownTopic(f"topic {topic.name!r} has been deleted")
 
     def each(self) -> Iterator[tuple[Topic, Log]]:
         """All open logs with their topics."""
@@ -70,6 +94,9 @@ class Logs:
 
     async def close_topic(self, topic: Topic) -> None:
         """Let go of a deleted topic's logs without writing anything more."""
+        self._ended.add(topic.topic_id)
+        for place in [place for place in self._failed if place[0] == topic.topic_id]:
+            del self._failed[place]
         for place in [place for place in self._open if place[0] == topic.topic_id]:
             log = self._open.pop(place)
             self._topic_of.pop(place)

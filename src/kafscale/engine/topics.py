@@ -160,7 +160,7 @@ class Topics:
         descriptor = await self._describe(name, partitions, given)
         await self._register(descriptor)
         topic = self._know(descriptor)
-        if descriptor.partitions != partitions:
+        if (descriptor.partitions, descriptor.configs) != (partitions, given):
             raise TopicExists(f"topic {name!r} exists already in the bucket")
         return topic
 
@@ -215,7 +215,11 @@ class Topics:
                 [Compare(key, 0)],
             )
         except MetadataConflict:
-            raise TopicExists(f"topic {descriptor.name!r} exists already") from None
+            # By another broker, or by our own earlier attempt whose answer was lost.
+            found = await self._metadata.get(key)
+            known = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
+            if known is None or known.topic_id != descriptor.topic_id:
+                raise TopicExists(f"topic {descriptor.name!r} exists already") from None
 
     # -- deleting ----------------------------------------------------------------------------
 
