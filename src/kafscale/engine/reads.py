@@ -123,7 +123,11 @@ class Reads:
         return lanes
 
     async def _collect(self, wanted: Sequence[Wanted], max_bytes: int) -> list[Part]:
-        """One look at every partition; old data of several is read side by side."""
+        """One look at every partition; old data of several is read side by side.
+
+        Of old data no more is read than the answer has room for; the others' turn comes when
+        this one has been taken.
+        """
         parts: list[Part | None] = []
         room = max_bytes
         for one in wanted:
@@ -132,12 +136,25 @@ class Reads:
             parts.append(part)
             if part is not None:
                 room = max(0, room - part.size)
-        cold = [at for at, part in enumerate(parts) if part is None]
+        cold: list[int] = []
+        for at, part in enumerate(parts):
+            if part is not None:
+                continue
+            if room <= 0 and (cold or room < max_bytes):
+                parts[at] = self._another_time(wanted[at])
+            if parts[at] is None:
+                cold.append(at)
+                room -= max(1, wanted[at].max_bytes)
         if cold:
             found = await asyncio.gather(*(self._from_store(wanted[at], max_bytes) for at in cold))
             for at, part in zip(cold, found, strict=True):
                 parts[at] = part
         return _fit([part for part in parts if part is not None], max_bytes)
+
+    def _another_time(self, one: Wanted) -> Part | None:
+        """A part without data for a partition that has some; None if its log is not open."""
+        place = self._place(one)
+        return place and Part(None, place[1].high, place[1].start, [], 0)
 
     def _place(self, one: Wanted) -> tuple[Log, Lane] | None:
         if isinstance(one.topic, KafscaleError):
