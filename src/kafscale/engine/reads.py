@@ -129,22 +129,17 @@ class Reads:
         this one has been taken.
         """
         parts: list[Part | None] = []
-        room = max_bytes
-        for one in wanted:
-            limit = min(one.max_bytes, room)
-            part = self._from_memory(one, limit, at_least_one=room == max_bytes)
-            parts.append(part)
-            if part is not None:
-                room = max(0, room - part.size)
         cold: list[int] = []
-        for at, part in enumerate(parts):
-            if part is not None:
-                continue
-            if room <= 0 and (cold or room < max_bytes):
-                parts[at] = self._another_time(wanted[at])
-            if parts[at] is None:
+        room = max_bytes
+        for at, one in enumerate(wanted):
+            is_first = room == max_bytes and not cold
+            part = self._from_memory(one, min(one.max_bytes, room), at_least_one=is_first)
+            if part is None and room <= 0 and not is_first:
+                part = self._another_time(one)
+            if part is None:
                 cold.append(at)
-                room -= max(1, wanted[at].max_bytes)
+            room -= max(1, one.max_bytes) if part is None else part.size
+            parts.append(part)
         if cold:
             found = await asyncio.gather(*(self._from_store(wanted[at], max_bytes) for at in cold))
             for at, part in zip(cold, found, strict=True):
