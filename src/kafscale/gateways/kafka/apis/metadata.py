@@ -27,8 +27,8 @@ from kafscale.wire.kafka.schema import NO_UUID
 API_KEY: Final = MetadataRequest.api_key
 VERSIONS: Final = MetadataRequest.versions
 
-_MOST_TOPICS: Final = 100_000
 _FORBIDDING_FROM: Final = 4
+_NULL_NAMES_FROM: Final = 12
 
 
 def answer(call: Call) -> Answer:
@@ -37,8 +37,6 @@ def answer(call: Call) -> Answer:
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
         return _response(call, [_describe(call, topic) for topic in call.engine.topics.all()])
-    if len(asked) > _MOST_TOPICS:
-        return _response(call, [MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST)])
     found = [_find(call, one) for one in asked]
     if any(row is None for row in found):
         return _create_missing(call, asked, found)
@@ -67,8 +65,9 @@ def _find(call: Call, one: MetadataRequestTopic) -> MetadataResponseTopic | None
             return _describe(call, topic)
         check_topic_name(name)
     except KafscaleError as problem:
+        name_or_none = one.name if call.version >= _NULL_NAMES_FROM else one.name or ""
         return MetadataResponseTopic(
-            error_code=code_of(problem), name=one.name, topic_id=one.topic_id
+            error_code=code_of(problem), name=name_or_none, topic_id=one.topic_id
         )
     allowed = call.version < _FORBIDDING_FROM or request.allow_auto_topic_creation
     if engine.auto_create and allowed:
