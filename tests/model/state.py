@@ -41,6 +41,7 @@ class Rules:
     successor_aged: bool = True  # 10: off = deleted as soon as superseded
     incarnation: bool = True  # 11
     roll_up_committed_only: bool = True  # 12
+    roll_up_loser: str = "re-opens"  # 12: or "re-applies", if the end has not moved
 
     def without(self, *names: str, **changed: Any) -> "Rules":
         changed.update(dict.fromkeys(names, False))
@@ -290,22 +291,19 @@ def leave_behind(state: State, puts: Iterable[Segment | Manifest]) -> State:
 
 def tick(state: State, grace: int) -> State:
     """Time passes for everybody; ages stop at G."""
-
-    def older(age: int) -> int:
-        return min(age + 1, grace)
-
-    return state._replace(
-        manifests=tuple((m, older(age)) for m, age in state.manifests),
-        writers=tuple(_older_writer(w, grace) for w in state.writers),
-    )
+    manifests = tuple([(m, age + 1 if age < grace else age) for m, age in state.manifests])
+    writers = tuple([_older(w, grace) for w in state.writers])
+    return state._replace(manifests=manifests, writers=writers)
 
 
-def _older_writer(writer: Writer, grace: int) -> Writer:
-    flush = writer.flush
+def _older(writer: Writer, grace: int) -> Writer:
+    name, life, stage, view, proof, flush, roll_up, listed = writer
     if flush is not None:
         flush = flush._replace(
             issued=min(flush.issued + 1, grace),
             executed=min(flush.executed + 1, grace) if flush.answer == "created" else 0,
         )
-    proof = min(writer.proof + 1, grace) if writer.view is not None else 0
-    return writer._replace(proof=proof, flush=flush)
+    elif view is None or proof == grace:
+        return writer
+    proof = proof + 1 if proof < grace else proof
+    return Writer(name, life, stage, view, proof, flush, roll_up, listed)

@@ -27,6 +27,7 @@ from tests.model.state import (
     State,
     View,
     Writer,
+    exists,
     leave_behind,
     manifest_at,
     put_output,
@@ -313,11 +314,33 @@ def _roll_up(state: State, writer: Writer, rules: Rules) -> Iterator[Move]:
             yield label, after, bumped
         elif outcome.answer == "committed":
             yield label, after, _rolled_up(writer, commit)
-        elif outcome.answer in ("lost", "buried"):
+        elif outcome.answer == "lost" and (again := _re_applied(after, writer, outcome, rules)):
+            yield f"{label}; re-applies its roll-up", after, writer._replace(roll_up=again)
+        elif outcome.answer in ("lost", "buried", "adopted"):
             if writer.flush is None:  # rule 12: re-open, once the flush in hand is resolved
                 yield f"{label}; re-opens", *_forget(after, writer._replace(roll_up=None))
         else:
             yield label, after, writer._replace(roll_up=outcome)
+
+
+def _re_applied(state: State, writer: Writer, lost: Commit, rules: Rules) -> Commit | None:
+    """Rules 7 and 12: the same entries after a newer manifest with the same end, if it has one."""
+    newest = state.newest
+    condemned = {key for key, _ in newest.dropped}
+    if rules.roll_up_loser != "re-applies" or newest.end != lost.inputs[0].base:
+        return None
+    if not all(key not in condemned and exists(state, key) for key in lost.outputs):
+        return None
+    rolled = len(lost.manifest.snapshot) - (lost.manifest.end - newest.end)
+    manifest = commits.successor(
+        newest,
+        f"{writer.name}{writer.life}.{newest.generation + 1}",
+        entries=newest.entries + lost.inputs,
+        end=lost.manifest.end,
+        last_id=lost.manifest.last_id,
+        snapshot=newest.snapshot + lost.manifest.snapshot[rolled:],
+    )
+    return Commit(manifest, "", lost.inputs, lost.outputs)
 
 
 def _rolled_up(writer: Writer, commit: Commit) -> Writer:
