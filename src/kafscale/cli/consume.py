@@ -86,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
         consumer.assign([TopicPartition(args.topic, at, start) for at, start in starts.items()])
         ends = {} if args.follow else {at: end for at, (_, end) in ranges.items()}
         records = _records(consumer, starts, ends, args.follow)
-        _print(records, shape, args.count, args.topic)
+        left = None if args.follow else sum(end - starts[at] for at, end in ends.items())
+        _print(records, shape, args.count, args.topic, args.count or left)
     finally:
         consumer.close()
     return 0
@@ -168,10 +169,16 @@ def _record(message: Any) -> Record:  # typed as if every field of a record coul
     )
 
 
-def _print(batches: Iterator[list[Record]], shape: Format, count: int | None, topic: str) -> None:
+def _print(
+    batches: Iterator[list[Record]],
+    shape: Format,
+    count: int | None,
+    topic: str,
+    expected: int | None,
+) -> None:
     done = 0
     out = sys.stdout.buffer
-    with counting(f"records from {topic}", count, shown=not sys.stdout.isatty()) as show:
+    with counting(f"records from {topic}", expected, shown=not sys.stdout.isatty()) as show:
         for batch in batches:
             wanted = batch if count is None else batch[: count - done]
             out.writelines(map(shape, wanted))

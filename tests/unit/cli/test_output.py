@@ -1,5 +1,8 @@
 """Columns, sizes, progress."""
 
+import io
+import sys
+
 import pytest
 
 from kafscale.cli.output import counting, human_bytes, print_columns
@@ -41,3 +44,22 @@ def test_progress_is_silent_when_nobody_looks(capsys: pytest.CaptureFixture[str]
         count(10)
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "")
+
+
+class Terminal(io.StringIO):
+    """Somewhere people look."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_and_on_stderr_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with counting("records to orders", 20, shown=True) as count:
+        count(10)
+    assert "records to orders" in terminal.getvalue()
+    assert "10/20" in terminal.getvalue()
+    assert capsys.readouterr().out == ""
