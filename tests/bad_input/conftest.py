@@ -1,0 +1,34 @@
+"""One broker for all rows of the table: what one leaves behind, the next would notice."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bad_input import missiles
+from tests.bad_input.victim import Victim
+from tests.support import wire
+
+
+@pytest.fixture(scope="session")
+def _broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
+    victim = Victim(tmp_path_factory.mktemp("victim"))
+    with victim.process:
+        sock = victim.connect()
+        for name in ("t", "reads"):
+            body = victim.ask(
+                sock, wire.frame(missiles.CREATE_TOPICS, 1, 1, missiles.create_body(name))
+            )
+            assert missiles.created(body)[0] == 0
+        # Allocators and codecs have their working memory before anything is measured.
+        for number in range(3):
+            answer = victim.ask(
+                sock, wire.produce("t", 0, missiles.good(b"x" * 900_000), -1, number)
+            )
+            assert wire.produce_error(answer)[0] == 0
+        yield victim
+
+
+@pytest.fixture
+def victim(_broker: Victim) -> Iterator[Victim]:
+    yield _broker
+    _broker.close_connections()

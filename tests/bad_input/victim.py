@@ -1,0 +1,155 @@
+"""A broker under attack, and what must hold of it after every blow.
+
+In this room: the process, its memory, its log, its counters.
+Next door: the bytes that are thrown at it (missiles.py).
+"""
+
+import contextlib
+import json
+import socket
+import struct
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from tests.support import wire
+from tests.support.broker import KafscaleProcess
+from tests.support.exposition import parse
+
+MOST_GROWTH_BYTES = 16 << 20
+ANSWER_S = 10.0
+FRAME_S = 1.0  # how long a frame may take, in this configuration
+IDLE_S = 2.5
+_SETTINGS = f"""
+network:
+  connectionTimeout: {FRAME_S}s
+  idleTimeout: {IDLE_S}s
+  maxConnections: 600
+storage:
+  housekeepingInterval: 60s
+cache:
+  tailCacheSize: 8Mi
+logging:
+  level: debug
+  format: json
+"""
+
+
+class Victim:
+    """One broker process with short deadlines."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = folder / "kafscale.yaml"
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(_SETTINGS)
+        self.process = KafscaleProcess(folder / "broker", {"KAFSCALE_CONFIG": str(settings)})
+        self._open: list[socket.socket] = []
+
+    # -- connections -------------------------------------------------------------------------
+
+    def connect(self, receive_buffer: int | None = None) -> socket.socket:
+        """A new connection; the fixture closes it."""
+        sock = socket.socket()
+        sock.settimeout(ANSWER_S)
+        if receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.connect(("127.0.0.1", self.process.port))
+        self._open.append(sock)
+        return sock
+
+    def close_connections(self) -> None:
+        for sock in self._open:
+            sock.close()
+        self._open.clear()
+
+    def close_connections_but(self, kept: socket.socket) -> None:
+        for sock in self._open:
+            if sock is not kept:
+                sock.close()
+        self._open = [kept]
+
+    def ask(self, sock: socket.socket, request: bytes) -> bytes:
+        """Send a frame and give the body of the answer, which must carry its correlation id."""
+        sock.sendall(request)
+        correlation_id, body = wire.read_answer(sock)
+        assert correlation_id == struct.unpack_from(">i", request, 8)[0]
+        return body
+
+    def is_served(self, sock: socket.socket) -> bool:
+        """Whether this connection still gets answers."""
+        body = self.ask(sock, wire.frame(wire.API_VERSIONS, 0, 77, b""))
+        return bool(struct.unpack_from(">h", body)[0] == 0)
+
+    # -- observation -------------------------------------------------------------------------
+
+    def resident_bytes(self) -> int:
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+    def refusals(self) -> Counter[str]:
+        """Bad requests so far, by reason."""
+        url = f"http://127.0.0.1:{self.process.metrics_port}/metrics"
+        with urllib.request.urlopen(url, timeout=ANSWER_S) as page:
+            samples = parse(page.read())
+        return Counter(
+            {
+                dict(labels)["reason"]: int(value)
+                for (name, labels), value in samples.items()
+                if name == "kafscale_bad_requests_total"
+            }
+        )
+
+    def log_lines(self, begin: int) -> list[dict[str, object]]:
+        """What was logged about bad requests since byte `begin` of the output."""
+        raw = self.process.output.read_bytes()[begin:]
+        events = [json.loads(line) for line in raw.splitlines() if line.startswith(b"{")]
+        return [row for row in events if row["event"] in ("connection_refused", "bad_request")]
+
+    @contextlib.contextmanager
+    def suffers(self, reason: str | None, times: int = 1) -> Iterator[list[dict[str, object]]]:
+        """Whatever happens inside: the broker lives, serves others, and tells why it refused.
+
+        Gives the list that will hold the log lines.
+        """
+        self.warm_up()
+        bystander = self.connect()
+        assert self.is_served(bystander)
+        before, log_begin = self.refusals(), self.process.output.stat().st_size
+        resident = self.resident_bytes()
+        lines: list[dict[str, object]] = []
+        yield lines
+        assert self.process.running, self.process.tail()
+        assert self.is_served(self.connect()), "a new connection is not served"
+        grown = self.resident_bytes() - resident
+        assert grown < MOST_GROWTH_BYTES, f"memory grew by {grown >> 20} MiB"
+        expected = Counter({reason: times} if reason else {})
+        self._wait_for(before + expected)
+        lines += self.log_lines(log_begin)
+        assert Counter(str(row["reason"]) for row in lines) == expected
+        output = self.process.output.read_text(errors="replace")
+        assert "Traceback" not in output, output[-2000:]
+
+    def warm_up(self) -> None:
+        """Load what the first request of its kind loads, so that it is not taken for growth."""
+        self.refusals()
+
+    def _wait_for(self, expected: Counter[str]) -> None:
+        """A refusal is counted a moment after its connection is seen to end."""
+        deadline = time.monotonic() + 2.0
+        while (found := self.refusals()) != expected and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert found == expected
+
+
+def is_closed(sock: socket.socket, within_s: float = ANSWER_S) -> bool:
+    """Whether the broker ends this connection in time without a word."""
+    sock.settimeout(within_s)
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
