@@ -13,6 +13,7 @@ from tests.support import wire
 def _broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     victim = Victim(tmp_path_factory.mktemp("victim"))
     with victim.process:
+        victim.process.restart()  # the first life has leader epoch 0: older ones need a second
         sock = victim.connect()
         for name in ("t", "reads"):
             body = victim.ask(

@@ -86,6 +86,16 @@ class Victim:
 
     # -- observation -------------------------------------------------------------------------
 
+    def leader_epoch(self, topic: str) -> int:
+        """What Metadata (version 7) tells of partition 0."""
+        body = self.ask(
+            self.connect(),
+            wire.frame(3, 7, 1, struct.pack(">i", 1) + wire.string(topic) + b"\0"),
+        )
+        at = body.index(wire.string(topic)) + 2 + len(topic) + 1 + 4
+        _, _, _, epoch = struct.unpack_from(">hiii", body, at)
+        return int(epoch)
+
     def resident_bytes(self) -> int:
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
@@ -114,6 +124,12 @@ class Victim:
 
         Gives the list that will hold the log lines.
         """
+        with self.suffers_all(*[reason] * times if reason else ()) as lines:
+            yield lines
+
+    @contextlib.contextmanager
+    def suffers_all(self, *reasons: str) -> Iterator[list[dict[str, object]]]:
+        """The same for several refusals."""
         self.warm_up()
         bystander = self.connect()
         assert self.is_served(bystander)
@@ -125,7 +141,7 @@ class Victim:
         assert self.is_served(self.connect()), "a new connection is not served"
         grown = self.resident_bytes() - resident
         assert grown < MOST_GROWTH_BYTES, f"memory grew by {grown >> 20} MiB"
-        expected = Counter({reason: times} if reason else {})
+        expected = Counter(reasons)
         self._wait_for(before + expected)
         lines += self.log_lines(log_begin)
         assert Counter(str(row["reason"]) for row in lines) == expected
@@ -141,7 +157,7 @@ class Victim:
         deadline = time.monotonic() + 2.0
         while (found := self.refusals()) != expected and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert found == expected
+        assert found == expected, f"{found - expected} too many, {expected - found} missing"
 
 
 def is_closed(sock: socket.socket, within_s: float = ANSWER_S) -> bool:
