@@ -203,7 +203,9 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.make_wait(self)
 
     def release(self, size: int) -> None:
-        """A request has been answered."""
+        """A request has been answered. Whoever is gone holds nothing any more."""
+        if self._transport is None:
+            return
         self.held_bytes -= size
         self._listener.held_bytes -= size
         self._listener.let_go_on()

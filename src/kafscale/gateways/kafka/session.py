@@ -64,13 +64,22 @@ class KafkaSession:
         self._begin_requests()
 
     def closed(self) -> None:
-        """Forget everything. Reads end; what changes something goes on, with nobody to answer."""
+        """Reads end. What was received whole and changes something goes on, unanswered.
+
+        A producer that wants no answers may leave as soon as its last bytes are on their way.
+        """
         self._is_open = False
-        self._frames.clear()
         for slot in self._slots:
             if slot.is_read and slot.task is not None:
                 slot.task.cancel()
         self._slots.clear()
+        self._reads_under_way = 0
+        self._begin_requests()
+
+    def _give_up(self, reason: str, detail: str = "") -> None:
+        """End a connection whose client cannot be followed any further."""
+        self._frames.clear()
+        self._connection.abort(reason, detail)
 
     def _begin_requests(self) -> None:
         if self._is_beginning:
@@ -79,7 +88,6 @@ class KafkaSession:
         try:
             while (
                 self._frames
-                and self._is_open
                 and not self._is_preparing
                 and not self._connection.is_write_blocked
                 and len(self._slots) < _MOST_UNDER_WAY
@@ -93,6 +101,8 @@ class KafkaSession:
         try:
             request = router.read_request(frame)
             slot = _Slot(request, len(frame))
+            if slot.is_read and not self._is_open:
+                return
             began_s = self._context.engine.clock.elapsed_s()
             call = Call(self._context, None, request.version, began_s, self._connection.peer)
             refusal = router.refuse(request, call)
@@ -102,10 +112,10 @@ class KafkaSession:
                 return
             router.read_body(request, frame, call)
         except MalformedMessage as problem:
-            self._connection.abort("malformed_request", str(problem))
+            self._give_up("malformed_request", str(problem))
             return
         except CloseConnection as problem:
-            self._connection.abort("unsupported_request", str(problem))
+            self._give_up("unsupported_request", str(problem))
             return
         self._queue(slot)
         preparation = router.prepare(request, call)
@@ -130,9 +140,8 @@ class KafkaSession:
             logger.debug("preparation_failed", reason=str(problem))
         finally:
             self._is_preparing = False
-        if self._is_open:
-            self._answer(slot, call)
-            self._begin_requests()
+        self._answer(slot, call)
+        self._begin_requests()
 
     def _answer(self, slot: _Slot, call: Call) -> None:
         try:
@@ -142,7 +151,7 @@ class KafkaSession:
             else:
                 slot.task = self._tasks.spawn(self._answer_later(slot, answer), "answer")
         except CloseConnection as problem:
-            self._connection.abort("refused_request", str(problem))
+            self._give_up("refused_request", str(problem))
         except Exception:
             self._fail(slot)
 
@@ -150,14 +159,14 @@ class KafkaSession:
         try:
             self._fill(slot, await answer, slot.request.version)
         except CloseConnection as problem:
-            self._connection.abort("refused_request", str(problem))
+            self._give_up("refused_request", str(problem))
         except Exception:
             self._fail(slot)
 
     def _fail(self, slot: _Slot) -> None:
         """A mistake of ours: never a made-up answer."""
         logger.exception("request_failed", api_key=slot.request.api_key)
-        self._connection.abort("internal_error")
+        self._give_up("internal_error")
 
     def _fill(self, slot: _Slot, message: Message | None, version: int) -> None:
         if message is None:
