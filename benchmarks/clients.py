@@ -18,10 +18,12 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.clients.confluent import NO_GROUP
 
 SETTINGS = (
     "confluent-kafka, one process, librdkafka defaults: linger.ms 5, batch.size 1,000,000, "
-    "batch.num.messages 10,000, no compression, no idempotence; consume(10,000) per call"
+    "batch.num.messages 10,000, no compression, no idempotence; "
+    "no commits, consume(10,000) per call"
 )
 
 # Restarts of the broker are no news here.
@@ -31,7 +33,7 @@ QUIET = {"log_level": 0}
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     admin.create_topics([NewTopic(topic, num_partitions=partitions)])[topic].result(30)
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", **QUIET})
+    consumer = Consumer({"bootstrap.servers": bootstrap, **NO_GROUP, **QUIET})
     try:
         for partition in range(partitions):
             _wait_for_leader(consumer, TopicPartition(topic, partition))
@@ -86,7 +88,7 @@ def consume(
     meter: AbstractContextManager[object], bootstrap: str, topic: str, partitions: int, count: int
 ) -> None:
     """Read `count` records from the beginning, metered from the assignment to the last record."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", **QUIET})
+    consumer = Consumer({"bootstrap.servers": bootstrap, **NO_GROUP, **QUIET})
     try:
         consumer.list_topics(topic, timeout=30)
         with meter:

@@ -64,6 +64,13 @@ class Config(Section, frozen=True):
         return 500 if self.store_kind == "s3" else 0
 
     @property
+    def grace_period_s(self) -> float:
+        """Readers of a bucket may be anywhere; files have one machine, and inodes are few."""
+        if self.storage.grace_period is not None:
+            return self.storage.grace_period
+        return 600.0 if self.store_kind == "s3" else 60.0
+
+    @property
     def topic_defaults(self) -> TopicDefaults:
         """What topics get that do not say otherwise."""
         return TopicDefaults(

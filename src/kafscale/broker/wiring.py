@@ -171,7 +171,7 @@ async def build(
             metadata,
             clock,
             interval_s=config.storage.housekeeping_interval,
-            grace_s=config.storage.grace_period,
+            grace_s=config.grace_period_s,
         ),
         health,
         tasks,
@@ -227,7 +227,7 @@ def _log_settings(config: Config, topic: Topic) -> LogSettings:
         segment_bytes=topic.settings.segment_bytes,
         index_interval_bytes=topic.settings.index_interval_bytes,
         rollup_objects=storage.rollup_objects,
-        grace_s=storage.grace_period,
+        grace_s=config.grace_period_s,
     )
 
 

@@ -21,6 +21,10 @@ from tests.support.clients.base import (
     Stored,
 )
 
+# Its consumer wants a group name even to read assigned partitions, and would commit to that
+# group when it closes: without a coordinator it waits for one as long as a session lasts (45 s).
+NO_GROUP = {"group.id": "unused", "enable.auto.commit": False}
+
 
 class Confluent(Client):
     name = "confluent"
@@ -61,7 +65,7 @@ class Confluent(Client):
         return offsets
 
     def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "unused"})
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, **NO_GROUP})
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
         found: list[Stored] = []
         deadline = time.monotonic() + ANSWER_WITHIN_S
