@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check format test fuzz bench lock clean
+.PHONY: help setup run lint check format test fuzz bench lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -26,20 +26,22 @@ setup: $(VENV)/.dev  ## install everything, tests included, into .venv
 run: $(VENV)/.broker  ## start a broker on 127.0.0.1:9092 with its data under ./data
 	@exec $(BIN)/kafscale serve
 
-check: $(VENV)/.dev  ## format, lint, types, import walls, unit tests (about a minute)
+lint: $(VENV)/.dev
+	@mkdir -p .cache
 	@$(BIN)/ruff format --quiet --check src tests benchmarks
 	@$(BIN)/ruff check --quiet src tests benchmarks
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo > .cache/imports.txt 2>&1 || { cat .cache/imports.txt; exit 1; }
+
+check: lint  ## format, lint, types, import walls, unit tests (about a minute)
 	@$(BIN)/pytest tests/unit tests/contract tests/model -m "not slow" -n 2
 
 format: $(VENV)/.dev  ## rewrite the code the way `make check` wants it
 	@$(BIN)/ruff check --quiet --fix-only src tests benchmarks
 	@$(BIN)/ruff format --quiet src tests benchmarks
 
-test: $(VENV)/.dev  ## every test: real clients, real S3 server, kill -9
-	@$(MAKE) --no-print-directory check
-	@$(BIN)/pytest tests
+test: lint  ## every test: real clients, real S3 server, kill -9
+	@$(BIN)/pytest tests -n 2
 
 fuzz: $(VENV)/.dev  ## throw bytes at the frame decoder until stopped
 	@$(BIN)/python -m tests.fuzz

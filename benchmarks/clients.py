@@ -18,6 +18,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
+
 from tests.support.clients.confluent import NO_GROUP
 
 SETTINGS = (

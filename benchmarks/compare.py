@@ -20,13 +20,13 @@ from pathlib import Path
 
 import confluent_kafka
 import psutil
+
+from benchmarks import clients, raw, report
+from benchmarks.workloads import FULL, QUICK, Figure, Life
 from tests.support import apache_kafka
 from tests.support.broker import KafscaleProcess
 from tests.support.maven import ROOT, Unavailable
 from tests.support.process import BrokerProcess
-
-from benchmarks import clients, raw, report
-from benchmarks.workloads import FULL, QUICK, Figure, Life
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 import psutil
+
 from tests.support.process import BrokerProcess
 
 

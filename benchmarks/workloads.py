@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from tests.support.process import BrokerProcess
-
 from benchmarks import clients, raw
 from benchmarks.meter import Cost, Meter, rss_mb
+from tests.support.process import BrokerProcess
 
 SIZES = {"1KiB": 1024, "100B": 100}
 PARTITIONS = (1, 6)

@@ -6,6 +6,7 @@ test, not a wrong broker.
 
 import os
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -30,16 +31,15 @@ def kind() -> type[BrokerProcess]:
 
 @pytest.fixture(scope="session")
 def broker(kind: type[BrokerProcess]) -> Iterator[BrokerProcess]:
-    with _seen(kind()) as shared:
+    with watched(kind()) as shared:
         yield shared
 
 
 @pytest.fixture
 def own_broker(kind: type[BrokerProcess]) -> Iterator[BrokerProcess]:
     """A broker a test may stop, kill and start as it likes."""
-    with _seen(kind()) as own:
+    with watched(kind()) as own:
         yield own
-    _brokers.remove(own)
 
 
 @pytest.fixture(scope="session")
@@ -77,6 +77,12 @@ def pytest_runtest_makereport() -> Generator[None, Any, Any]:
     return report
 
 
-def _seen(broker: BrokerProcess) -> BrokerProcess:
+@contextmanager
+def watched(broker: BrokerProcess) -> Iterator[BrokerProcess]:
+    """A running broker whose output is shown when a test fails meanwhile."""
     _brokers.append(broker)
-    return broker
+    try:
+        with broker:
+            yield broker
+    finally:
+        _brokers.remove(broker)

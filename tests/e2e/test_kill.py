@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import AGAINST
+from tests.e2e.conftest import AGAINST, watched
 from tests.support import seaweed
 from tests.support.clients.confluent import Confluent
 from tests.support.history import problems
@@ -30,11 +30,8 @@ def mortal(
     env: dict[str, str] = {}
     if request.param == "s3":
         env = bucket(request.getfixturevalue("seaweed_server"))
-    with kind(tmp_path / "broker", env) as broker:
-        try:
-            yield broker
-        finally:
-            print(broker.tail())
+    with watched(kind(tmp_path / "broker", env)) as broker:
+        yield broker
 
 
 def bucket(server: seaweed.SeaweedServer) -> dict[str, str]:
@@ -47,6 +44,17 @@ def bucket(server: seaweed.SeaweedServer) -> dict[str, str]:
         "KAFSCALE_S3_SECRET_KEY": seaweed.SECRET_KEY,
         "KAFSCALE_S3_NAMESPACE": "kill",
     }
+
+
+def wait_for_answers(loads: list[Load], count: int, within_s: float = 30.0) -> None:
+    """Until each producer has had this many more acknowledgements."""
+    wanted = [len(load.history.acknowledged) + count for load in loads]
+    deadline = time.monotonic() + within_s
+    while any(
+        len(load.history.acknowledged) < end for load, end in zip(loads, wanted, strict=True)
+    ):
+        assert time.monotonic() < deadline, "the producers came to a halt"
+        time.sleep(0.005)
 
 
 @pytest.mark.slow
@@ -63,9 +71,11 @@ def test_no_acknowledged_record_is_lost_doubled_or_moved_when_the_broker_is_kill
     for load in loads:
         load.start()
     open_at_kill = []
-    for _ in range(KILLS):
-        # Short waits hit the broker while it opens its logs, long ones in full work.
-        time.sleep(dice.uniform(0.0, 2.5))
+    for kill in range(KILLS):
+        # Every third kill hits the broker while it opens its logs, the others in full work.
+        if kill % 3:
+            wait_for_answers(loads, dice.randint(1, 1000))
+        time.sleep(dice.uniform(0.0, 0.5))
         open_at_kill.append(sum(load.open_count for load in loads))
         mortal.kill()
         mortal.start()

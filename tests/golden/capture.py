@@ -16,12 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kafscale.wire.kafka import frame
+from kafscale.wire.kafka.catalog import BY_KEY
 from tests.fuzz.samples import plain
 from tests.golden.annotate import as_text
 from tests.golden.scripted import TOPIC, ScriptedBroker
-
-from kafscale.wire.kafka import frame
-from kafscale.wire.kafka.catalog import BY_KEY
 
 FOLDER = Path(__file__).parent / "kafka"
 

@@ -5,10 +5,10 @@ import json
 
 import aiohttp
 import pytest
-from tests.support.exposition import parse, series
 
 from kafscale.broker.ops_http import OpsServer
 from kafscale.model.meters import CONTENT_TYPE, Registry
+from tests.support.exposition import parse, series
 
 
 async def get(port: int, path: str) -> tuple[int, str, bytes]:

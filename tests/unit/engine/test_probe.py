@@ -3,10 +3,9 @@
 import re
 from pathlib import Path
 
-from tests.support.exposition import parse, series
-
 from kafscale.engine.probe import Probe
 from kafscale.model.meters import Registry
+from tests.support.exposition import parse, series
 
 NAMES = {
     "kafscale_produce_requests_total": {"topic", "partition", "status"},

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.exposition import parse, series
 
 from kafscale.model.meters import OVERFLOW, Registry
+from tests.support.exposition import parse, series
 
 
 def test_the_text_is_what_prometheus_expects() -> None:
