@@ -1,5 +1,6 @@
 import pytest
 
+from kafscale.broker.config import Config
 from kafscale.broker.config_sections import CacheSection
 from kafscale.broker.config_values import Size
 from kafscale.records.compression import Codec
@@ -30,30 +31,28 @@ async def test_the_ends_of_a_log(caller: Caller, version: int) -> None:
         assert row.leader_epoch == (0 if version >= 4 else -1)
 
 
+BY_TIME = [  # (asked, offset, found), in ms after the first record
+    (-5, 0, 0),
+    (0, 0, 0),
+    (1, 1, 1),
+    (2, 2, 2),
+    (3, 3, 1000),
+    (1001, 4, 1001),
+    (1500, 6, 2000),
+    (2002, 8, 2002),
+]
+
+
 @pytest.mark.parametrize("config", [FOR_TESTS, COLD], ids=["memory", "objects"])
-@pytest.mark.parametrize(
-    ("after_ms", "offset", "found_ms"),
-    [
-        (-5, 0, 0),
-        (0, 0, 0),
-        (1, 1, 1),
-        (2, 2, 2),
-        (3, 3, 1000),
-        (1001, 4, 1001),
-        (1500, 6, 2000),
-        (2002, 8, 2002),
-        (2003, -1, None),
-    ],
-)
-async def test_by_time_the_answer_is_the_very_record(
-    config: object, after_ms: int, offset: int, found_ms: int | None
-) -> None:
-    async with InProcessBroker(config=config) as broker, Caller(broker.port) as caller:  # type: ignore[arg-type]
+async def test_by_time_the_answer_is_the_very_record(config: Config) -> None:
+    async with InProcessBroker(config=config) as broker, Caller(broker.port) as caller:
         await fill(caller)
         for version in (1, 7):
-            row = await caller.offset("t", NOW_MS + after_ms, version=version)
-            expected_ms = -1 if found_ms is None else NOW_MS + found_ms
-            assert (row.error_code, row.offset, row.timestamp) == (0, offset, expected_ms)
+            for asked, offset, found in BY_TIME:
+                row = await caller.offset("t", NOW_MS + asked, version=version)
+                assert (row.error_code, row.offset, row.timestamp) == (0, offset, NOW_MS + found)
+            row = await caller.offset("t", NOW_MS + 2003, version=version)
+            assert (row.error_code, row.offset, row.timestamp) == (0, -1, -1)
 
 
 async def test_the_greatest_time_may_lie_in_the_middle(caller: Caller) -> None:

@@ -1,0 +1,218 @@
+"""KIP-227: a consumer names its partitions once, then only what changes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kafscale.gateways.kafka.fetch_sessions import Asked, FetchSession, FetchSessions
+from kafscale.testing.clock import SeededDice
+from kafscale.testing.in_process import InProcessBroker
+from kafscale.wire.kafka.errors import ErrorCode
+from tests.unit.gateways.kafka.caller import Caller, fetch_request, make_batch, values_of
+
+Wanted = Sequence[tuple[str | bytes, int, int]]
+
+
+class Consumer:
+    """Keeps a session the way clients do."""
+
+    def __init__(self, caller: Caller, version: int = 12) -> None:
+        self.caller = caller
+        self.version = version
+        self.session_id, self.epoch = 0, 0
+
+    async def fetch(self, wanted: Wanted = (), **wishes: Any) -> Any:
+        request = fetch_request(
+            wanted, session_id=self.session_id, session_epoch=self.epoch, **wishes
+        )
+        answer = await self.caller.ask(request, self.version)
+        if answer.error_code == 0:
+            self.session_id = answer.session_id
+            self.epoch += 1
+        return answer
+
+
+def told(answer: Any) -> dict[tuple[str, int], list[bytes | None]]:
+    """Which partitions an answer mentions, and their values."""
+    return {
+        (topic.topic, row.partition_index): values_of(row)
+        for topic in answer.responses
+        for row in topic.partitions
+    }
+
+
+async def test_a_new_session_answers_all_and_later_only_what_changed(caller: Caller) -> None:
+    await caller.create("t", 3)
+    consumer = Consumer(caller)
+    first = await consumer.fetch([("t", number, 0) for number in range(3)])
+    assert first.session_id > 0
+    assert told(first) == {("t", 0): [], ("t", 1): [], ("t", 2): []}
+    assert told(await consumer.fetch()) == {}
+    await caller.produce("t", make_batch(b"a"), partition=1)
+    assert told(await consumer.fetch()) == {("t", 1): [b"a"]}
+    # The client has not moved its offset, so the data comes again.
+    assert told(await consumer.fetch()) == {("t", 1): [b"a"]}
+    assert told(await consumer.fetch([("t", 1, 1)])) == {}
+
+
+async def test_partitions_are_added_changed_and_forgotten(caller: Caller) -> None:
+    await caller.create("t", 2)
+    await caller.create("u")
+    for topic, partition in (("t", 0), ("t", 1), ("u", 0)):
+        await caller.produce(topic, make_batch(b"1"), partition=partition)
+        await caller.produce(topic, make_batch(b"2"), partition=partition)
+    consumer = Consumer(caller)
+    assert told(await consumer.fetch([("t", 0, 0)])) == {("t", 0): [b"1", b"2"]}
+    assert told(await consumer.fetch([("t", 0, 2), ("u", 0, 1)])) == {("u", 0): [b"2"]}
+    answer = await consumer.fetch([("t", 1, 1)], forgotten=[("u", 0)])
+    assert told(answer) == {("t", 1): [b"2"]}
+    answer = await consumer.fetch([], forgotten=[("t", 0), ("t", 1), ("nobody", 9)])
+    assert (answer.error_code, told(answer)) == (0, {})
+
+
+async def test_an_empty_session_answers_at_once(caller: Caller) -> None:
+    await caller.create("t")
+    consumer = Consumer(caller)
+    await consumer.fetch([("t", 0, 0)])
+    assert told(await consumer.fetch([], forgotten=[("t", 0)], max_wait_ms=30_000)) == {}
+
+
+async def test_an_unknown_session_is_70(caller: Caller) -> None:
+    answer = await caller.ask(fetch_request([], session_id=4711, session_epoch=1), 12)
+    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    answer = await caller.ask(fetch_request([], session_id=0, session_epoch=1), 12)
+    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_a_wrong_epoch_is_71_and_does_no_harm(caller: Caller) -> None:
+    await caller.create("t")
+    consumer = Consumer(caller)
+    await consumer.fetch([("t", 0, 0)])
+    for epoch in (2, 5, 2**31 - 1):
+        answer = await caller.ask(
+            fetch_request([], session_id=consumer.session_id, session_epoch=epoch), 12
+        )
+        assert answer.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert (await consumer.fetch()).error_code == 0
+
+
+async def test_epoch_minus_one_closes_a_session_and_reads_without_one(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await caller.create("t")
+    await caller.produce("t", make_batch(b"a"))
+    consumer = Consumer(caller)
+    await consumer.fetch([("t", 0, 0)])
+    closing = fetch_request([("t", 0, 0)], session_id=consumer.session_id, session_epoch=-1)
+    answer = await caller.ask(closing, 12)
+    assert (answer.session_id, told(answer)) == (0, {("t", 0): [b"a"]})
+    assert (await consumer.fetch()).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_epoch_0_with_an_old_id_replaces_the_session(caller: Caller) -> None:
+    await caller.create("t")
+    consumer = Consumer(caller)
+    await consumer.fetch([("t", 0, 0)])
+    old = consumer.session_id
+    consumer.epoch = 0
+    answer = await consumer.fetch([("t", 0, 0)])
+    assert answer.session_id not in (0, old)
+    gone = await caller.ask(fetch_request([], session_id=old, session_epoch=1), 12)
+    assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_an_error_is_told_until_it_is_over(caller: Caller) -> None:
+    consumer = Consumer(caller)
+    await consumer.fetch([("t", 0, 0)])
+    again = await consumer.fetch()
+    assert again.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await caller.create("t")
+    better = await consumer.fetch()
+    assert better.responses[0].partitions[0].error_code == 0
+    assert told(await consumer.fetch()) == {}
+
+
+async def test_partitions_that_got_data_wait_their_turn(caller: Caller) -> None:
+    await caller.create("t", 3)
+    for partition in range(3):
+        await caller.produce("t", make_batch(b"x"), partition=partition)
+    consumer = Consumer(caller)
+    served = []
+    first = await consumer.fetch([("t", n, 0) for n in range(3)], max_bytes=1)
+    served.append([place for place, values in told(first).items() if values])
+    for _ in range(3):
+        answer = await consumer.fetch(max_bytes=1)
+        served.append([place for place, values in told(answer).items() if values])
+    assert served == [[("t", 0)], [("t", 1)], [("t", 2)], [("t", 0)]]
+
+
+async def test_sessions_by_id_are_for_version_13(caller: Caller) -> None:
+    made = await caller.create("t")
+    consumer = Consumer(caller, version=13)
+    first = await consumer.fetch([(made.topic_id, 0, 0)])
+    assert first.responses[0].topic_id == made.topic_id
+    await caller.produce("t", make_batch(b"a"))
+    second = await consumer.fetch()
+    assert values_of(second.responses[0].partitions[0]) == [b"a"]
+    consumer.version = 12
+    mixed = await consumer.fetch()
+    assert mixed.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    consumer.version = 13
+    assert told(await consumer.fetch([], forgotten=[(made.topic_id, 0)])) == {}
+
+
+async def test_a_topic_created_again_is_found_by_name_and_lost_by_id(caller: Caller) -> None:
+    made = await caller.create("t")
+    by_name, by_id = Consumer(caller), Consumer(caller, version=13)
+    await by_name.fetch([("t", 0, 0)])
+    await by_id.fetch([(made.topic_id, 0, 0)])
+    await caller.delete("t")
+    await caller.create("t")
+    await caller.produce("t", make_batch(b"new"))
+    assert told(await by_name.fetch()) == {("t", 0): [b"new"]}
+    lost = await by_id.fetch()
+    assert lost.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+# -- the table of sessions -------------------------------------------------------------------
+
+
+def test_the_session_idle_longest_makes_room() -> None:
+    sessions = FetchSessions(SeededDice(), slots=3)
+    first, second, third = (sessions.create(by_id=False) for _ in range(3))
+    assert sessions.find(first.session_id) is first
+    sessions.create(by_id=False)
+    assert len(sessions) == 3
+    assert sessions.find(second.session_id) is None
+    assert sessions.find(first.session_id) is first
+    assert sessions.find(third.session_id) is third
+
+
+def test_session_ids_are_positive_and_never_taken() -> None:
+    class Dull:
+        """Throws the same numbers again and again."""
+
+        def __init__(self) -> None:
+            self.throws = [0, 0x80000000, 5, 5, 0x80000005, 6]
+
+        def token(self, size: int) -> bytes:
+            return self.throws.pop(0).to_bytes(size, "big")
+
+    sessions = FetchSessions(Dull())
+    assert [sessions.create(by_id=False).session_id for _ in range(2)] == [5, 6]
+
+
+@pytest.mark.parametrize(("epoch", "following"), [(1, 2), (2**31 - 2, 2**31 - 1), (2**31 - 1, 1)])
+def test_epochs_skip_the_number_that_means_new(epoch: int, following: int) -> None:
+    session = FetchSession(1, by_id=False, epoch=epoch)
+    session.advance()
+    assert session.epoch == following
+
+
+def test_a_change_keeps_a_partitions_place_in_the_line() -> None:
+    session = FetchSession(1, by_id=False)
+    session.update([Asked("t", n, 0, 100, -1) for n in range(3)], [])
+    session.update([Asked("t", 0, 7, 100, -1)], [("t", 1)])
+    assert list(session.partitions) == [("t", 0), ("t", 2)]
+    assert session.partitions[("t", 0)].asked.offset == 7
