@@ -269,7 +269,9 @@ async def sweep(log: Log) -> int:
         # What was read must be what was listed: another sweeper may have deleted a manifest in
         # between, and a late PUT may have brought its name back with other contents.
         again = _generations(await _list_manifests(log))
-        if max(again) != newest.generation or again.get(aged_one) != generations.get(aged_one):
+        if max(again, default=0) != newest.generation or again.get(aged_one) != generations.get(
+            aged_one
+        ):
             return 0
         plan = plan_sweep(listing, newest, aged, young)
         if plan.delete:

@@ -7,6 +7,7 @@ roll-up, retention and sweeping (history.py), reading what has left memory (read
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 
 import structlog
@@ -207,6 +208,14 @@ class Log(View):
         if self._in_flight is not None:
             self._tasks.spawn(self._write(self._in_flight), f"flush {self.folder}")
 
+    def waiting_bytes(self) -> dict[int, int]:
+        """Bytes not yet committed, by lane."""
+        sizes: Counter[int] = Counter()
+        for one in self._unfinished():
+            for row in one.batches:
+                sizes[row.lane.number] += len(row.data)
+        return dict(sizes)
+
     # -- committing ------------------------------------------------------------------------
 
     async def _write(self, one: Flush) -> None:
@@ -280,15 +289,7 @@ class Log(View):
         self, one: Flush, by_lane: Sequence[tuple[Lane, list[Waiting]]], built: Built
     ) -> None:
         """The segment is in the bucket and is the tail: let everyone see it."""
-        large = built.content_id.size >= self.settings.index_from_bytes
-        entry = manifest.entry_of(
-            keys.segment_name(built.base),
-            built.base,
-            built.end,
-            built.content_id,
-            built.spans,
-            has_index=large,
-        )
+        entry = manifest.flush_entry(built, self.settings.index_from_bytes)
         parts = []
         for span, (lane, rows) in zip(built.spans, by_lane, strict=True):
             lane.note_epoch(self.epoch, span.first)
@@ -300,8 +301,8 @@ class Log(View):
         one.finish(None)
         for lane, _ in by_lane:
             lane.wake()
-        if large:
-            pieces = [chunk.batches for _, chunk in parts]
+        if entry.has_index:
+            pieces = [[row.data for row in rows] for _, rows in by_lane]
             self._tasks.spawn(self._write_index(entry, pieces), f"index {self.folder}")
 
     async def _write_index(self, entry: Entry, pieces: Sequence[Sequence[memoryview]]) -> None:
@@ -314,14 +315,6 @@ class Log(View):
             logger.info("index_not_written", key=key, error=str(problem))
 
     # -- losing and finding the tail ---------------------------------------------------------
-
-    def waiting_bytes(self) -> dict[int, int]:
-        """Bytes not yet committed, by lane."""
-        sizes: dict[int, int] = {}
-        for one in self._unfinished():
-            for row in one.batches:
-                sizes[row.lane.number] = sizes.get(row.lane.number, 0) + len(row.data)
-        return sizes
 
     def _unfinished(self) -> list[Flush]:
         return [*([self._in_flight] if self._in_flight else []), *self._room]

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from kafscale.log import segment
+from kafscale.log import keys, segment
 from kafscale.log.producers import Snapshot
-from kafscale.log.segment import ContentId, Span
+from kafscale.log.segment import Built, ContentId, Segment, Span
 from kafscale.model.errors import CorruptObject
 
 
@@ -77,6 +77,18 @@ def entry_of(
         content_id.crc,
         has_index,
         lanes,
+    )
+
+
+def flush_entry(found: Built | Segment, index_from_bytes: int) -> Entry:
+    """Describe a flush under its own name; whether it has an index goes by its size."""
+    return entry_of(
+        keys.segment_name(found.base),
+        found.base,
+        found.end,
+        found.content_id,
+        found.spans,
+        has_index=found.content_id.size >= index_from_bytes,
     )
 
 

@@ -8,7 +8,7 @@ import asyncio
 from typing import NamedTuple
 
 from kafscale.log import commits, keys, segment
-from kafscale.log.manifest import Entry, Manifest, entry_of
+from kafscale.log.manifest import Entry, Manifest, flush_entry
 from kafscale.log.segment import ContentId, Segment
 from kafscale.model.clock import Clock
 from kafscale.model.errors import CorruptObject, LogStopped, ObjectMissing
@@ -100,14 +100,7 @@ def _walk(
         if content.predecessor is not None and content.predecessor != before:
             raise LogStopped(f"{key} was not written after the segment that precedes it")
         _follow(key, content, next_offsets)
-        entry = entry_of(
-            keys.segment_name(at),
-            at,
-            content.end,
-            content.content_id,
-            content.spans,
-            has_index=content.content_id.size >= index_from_bytes,
-        )
+        entry = flush_entry(content, index_from_bytes)
         tail.append(TailSegment(entry, content, data))
         at = content.end
         before = content.content_id

@@ -33,7 +33,6 @@ from kafscale.records.batch import BatchHeader
 
 BLOCK_BYTES: Final = 4 << 20
 _SMALL_AT_ONCE: Final = 64
-_SLACK_BYTES: Final = 64 * 1024  # the batch that holds the offset begins somewhat before it
 _REBUILT_INTERVAL: Final = 4096
 _LARGEST_OPENED: Final = 128 << 20
 
@@ -128,7 +127,7 @@ class Reader:
         end = span.start + span.length
         # Blocks are loaded whole: looking on to the end of this one costs nothing more.
         block_end = (at // self._block_bytes + 1) * self._block_bytes
-        window_end = min(end, max(at + max_bytes + _SLACK_BYTES, block_end))
+        window_end = min(end, max(at + max_bytes, block_end))
         window = await self._range(folder, entry, at, window_end)
         begin: int | None = None
         stop = 0

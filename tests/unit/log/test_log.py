@@ -129,6 +129,19 @@ async def test_the_observer_hears_of_every_byte_that_waits_and_goes(bench: Bench
     assert sum(buffered) == 0
 
 
+async def test_what_waits_is_told_by_lane(bench: Bench) -> None:
+    log = await bench.open()
+    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
+    append(log, make_batch(b"a"), 1)
+    await stall.reached.wait()
+    last = append(log, make_batch(b"b"), 1)
+    size = len(make_batch(b"a"))
+    assert log.waiting_bytes() == {1: 2 * size}
+    stall.release()
+    await committed(last)
+    assert log.waiting_bytes() == {}
+
+
 async def test_an_offset_that_would_reach_the_range_is_refused(bench: Bench) -> None:
     log = await bench.open()
     log.lane(0).end = log.lane(0).high = index.RANGE - 2
