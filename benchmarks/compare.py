@@ -95,11 +95,15 @@ def _heading(options: argparse.Namespace) -> str:
         "Client and broker share this machine. confluent-kafka in one Python process is the limit "
         "of most produce and consume rows (see client CPU, 100% is one core); the broker's "
         "CPU-seconds per GB are the figure that does not depend on it, raw rows are the ceiling.",
+        "Before the first figure each broker writes and reads some data unmeasured, so that the "
+        "JVM has compiled; after the restart for the cold rows it has not.",
         "tail: just written. cold: after a restart of the broker; both brokers' files are still "
         "in the page cache of the operating system.",
         "ratio: ours / Kafka. MB are 10^6 bytes of record values. "
-        f"Medians of the runs, brokers taking turns{'; quick' if options.quick else ''}.",
+        "Medians of the runs, brokers taking turns.",
     ]
+    if options.quick:
+        lines.append("quick: too short for the JVM to be warm, so Kafka looks worse than it is.")
     if options.env:
         # Names only: a value may be a key.
         lines.append(f"ours with {', '.join(pair.split('=')[0] for pair in options.env)}")

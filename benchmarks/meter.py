@@ -58,8 +58,17 @@ def tree(pid: int) -> list[psutil.Process]:
 
 
 def cpu_s(pid: int) -> float:
-    times = [process.cpu_times() for process in tree(pid)]
-    return sum(t.user + t.system for t in times)
+    """User and system time of all threads, also of those that have ended.
+
+    From each process's own clock: the counters in /proc move in steps of 10 ms, a tenth of what
+    the shorter workloads take.
+    """
+    return sum(time.clock_gettime(_cpu_clock(process.pid)) for process in tree(pid))
+
+
+def _cpu_clock(pid: int) -> int:
+    """What clock_getcpuclockid(3) answers on Linux; Python offers it for threads only."""
+    return ~pid << 3 | 2
 
 
 def rss_mb(pid: int) -> float:

@@ -47,11 +47,16 @@ def produce(
 
 
 def fetch(
-    meter: AbstractContextManager[object], port: int, topic: str, partitions: int, count: int
+    meter: AbstractContextManager[object],
+    port: int,
+    topic: str,
+    partitions: int,
+    value_bytes: int,
+    count: int,
 ) -> None:
     """Read until `count` records have passed by."""
     buffer = bytearray(FETCH_BYTES * 4)
-    at = dict.fromkeys(range(partitions), 0)
+    at, seen_bytes = dict.fromkeys(range(partitions), 0), 0
     with _connect(port) as sock, meter:
         for partition in at:
             sock.sendall(wire.fetch(topic, partition, 0, partition, FETCH_BYTES))
@@ -62,9 +67,12 @@ def fetch(
                 raise RuntimeError(f"fetch answered error {error}")
             for batch in wire.batches(records):
                 at[partition] = batch.next_offset
+                seen_bytes += batch.size_bytes
             if at[partition] < high:
                 ask = wire.fetch(topic, partition, at[partition], partition, FETCH_BYTES)
                 sock.sendall(ask)
+    if seen_bytes < count * value_bytes:
+        raise RuntimeError(f"{count} records came in {seen_bytes} bytes: something was left out")
 
 
 def _connect(port: int) -> socket.socket:

@@ -24,12 +24,16 @@ class Scale:
 
     bytes_of: dict[str, int]
     latency_records: int
-    warm_up_bytes: int
+    warm_up_bytes_of: dict[str, int]
     idle_s: float
 
 
-FULL = Scale({"1KiB": 200_000_000, "100B": 50_000_000}, 2000, 60_000_000, 5.0)
-QUICK = Scale({"1KiB": 40_000_000, "100B": 15_000_000}, 300, 20_000_000, 2.0)
+FULL = Scale(
+    {"1KiB": 200_000_000, "100B": 50_000_000}, 2000, {"1KiB": 300_000_000, "100B": 50_000_000}, 5.0
+)
+QUICK = Scale(
+    {"1KiB": 40_000_000, "100B": 15_000_000}, 300, {"1KiB": 60_000_000, "100B": 10_000_000}, 2.0
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +83,12 @@ class Life:
 
     def _warm_up(self) -> None:
         """Not measured: the JVM compiles, both brokers grow to working size."""
-        count = self._scale.warm_up_bytes // 1024
         at = self._broker.bootstrap
-        clients.create_topic(at, "warm-up", 6)
-        clients.produce(nullcontext(), at, "warm-up", 6, bytes(1024), count, "all")
-        clients.consume(nullcontext(), at, "warm-up", 6, count)
+        for size, total_bytes in self._scale.warm_up_bytes_of.items():
+            topic, count = f"warm-up-{size}", total_bytes // SIZES[size]
+            clients.create_topic(at, topic, 6)
+            clients.produce(nullcontext(), at, topic, 6, bytes(SIZES[size]), count, "all")
+            clients.consume(nullcontext(), at, topic, 6, count)
 
     def _latency(self) -> Iterator[Figure]:
         name = "latency 1KiB acks=all, one in flight"
@@ -142,7 +147,7 @@ class Life:
             return counts[0] * len(value)
 
         def read(meter: Meter) -> int:
-            raw.fetch(meter, port, topic, partitions, counts[0])
+            raw.fetch(meter, port, topic, partitions, len(value), counts[0])
             return counts[0] * len(value)
 
         written = self._measured(writing, write)

@@ -132,6 +132,7 @@ class Batch(NamedTuple):
     base_offset: int
     next_offset: int
     codec: int
+    size_bytes: int
 
 
 def batches(records: memoryview) -> Iterator[Batch]:
@@ -142,5 +143,5 @@ def batches(records: memoryview) -> Iterator[Batch]:
         if at + 12 + length > len(records):
             return
         attributes, last_delta = struct.unpack_from(">hi", records, at + 21)
-        yield Batch(base, base + last_delta + 1, attributes & 7)
+        yield Batch(base, base + last_delta + 1, attributes & 7, 12 + length)
         at += 12 + length
