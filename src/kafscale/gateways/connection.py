@@ -27,6 +27,11 @@ _WRITE_HIGH: Final = 4 << 20
 class Session(Protocol):
     """What a protocol does with the frames of one connection."""
 
+    @property
+    def writes(self) -> bool:
+        """Whether this client sends data to be stored: it waits when the store is slow."""
+        ...
+
     def receive(self, frame: memoryview) -> None:
         """Take one whole frame, without its length. The memory is the session's to keep."""
         ...

@@ -18,6 +18,7 @@ from kafscale.model.clock import Clock
 logger = structlog.get_logger()
 
 _SHARED_BYTES = 64 * 1024
+_LITTLE_BYTES = 64 * 1024
 _LOOK_EVERY_S = 0.5  # deadlines are kept to within this
 _HTTP_VERBS = {b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI "}
 
@@ -167,11 +168,15 @@ class Listener:
     def is_over_limit(self, connection: Connection) -> bool:
         """Whether this client, or all of them, hold as much as they may."""
         limits = self._limits
-        return (
-            connection.is_write_blocked
-            or connection.held_bytes >= limits.max_held_bytes_per_connection
-            or self.held_bytes + self._buffered_bytes() >= limits.max_held_bytes
-        )
+        if connection.is_write_blocked:
+            return True
+        if connection.held_bytes >= limits.max_held_bytes_per_connection:
+            return True
+        if self.held_bytes + self._buffered_bytes() < limits.max_held_bytes:
+            return False
+        # Writers wait for the store. Who only reads and asks goes on: it adds next to nothing.
+        session = self._connections.get(connection)
+        return connection.held_bytes >= _LITTLE_BYTES or (session is not None and session.writes)
 
     def make_wait(self, connection: Connection) -> None:
         """Stop reading from a client until there is room."""

@@ -91,9 +91,14 @@ def only_reads(request: Request) -> bool:
     return request.api_key == fetch.API_KEY
 
 
+def writes(request: Request) -> bool:
+    """Whether the request brings data to be stored."""
+    return request.api_key == produce.API_KEY
+
+
 def prepare(request: Request, call: Call) -> Coroutine[Any, Any, None] | None:
     """What must be done before the request may begin, if anything."""
-    return produce.prepare(call) if request.api_key == produce.API_KEY else None
+    return produce.prepare(call) if writes(request) else None
 
 
 def answer(request: Request, call: Call) -> Answer:

@@ -53,6 +53,7 @@ class KafkaSession:
         self._is_preparing = False
         self._is_beginning = False
         self._is_open = True
+        self.writes = False
 
     def receive(self, frame: memoryview) -> None:
         """Queue a frame and begin what can be begun."""
@@ -118,6 +119,7 @@ class KafkaSession:
             self._give_up("unsupported_request", str(problem))
             return
         self._queue(slot)
+        self.writes = self.writes or router.writes(request)
         preparation = router.prepare(request, call)
         if preparation is None:
             self._answer(slot, call)
