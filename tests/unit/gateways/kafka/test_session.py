@@ -1,0 +1,198 @@
+"""Many requests under way on one connection, answers strictly in order."""
+
+import asyncio
+
+import pytest
+
+from kafscale.broker.config_sections import NetworkSection
+from kafscale.broker.config_values import PositiveSize
+from kafscale.gateways.kafka import router
+from kafscale.objects.memory import MemoryObjectStore
+from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
+from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
+from kafscale.wire.kafka.messages.api_versions import ApiVersionsRequest
+from kafscale.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.exposition import parse, series
+from tests.unit.gateways.kafka.caller import (
+    Caller,
+    fetch_request,
+    make_batch,
+    produce_request,
+    values_of,
+)
+from tests.unit.gateways.kafka.settings import changed
+
+HELLO = ApiVersionsRequest("tests", "1")
+
+
+def refusals(broker: InProcessBroker, reason: str) -> float:
+    return parse(broker.metrics()).get(series("kafscale_bad_requests_total", reason=reason), 0)
+
+
+async def test_slow_and_fast_requests_mixed_are_answered_in_order(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await caller.create("t")
+    await caller.create("empty")
+    for number in range(60):
+        match number % 4:
+            case 0:
+                caller.send(produce_request("t", make_batch(b"%d" % number)), 9)
+            case 1:
+                caller.send(HELLO, 3)
+            case 2:
+                caller.send(MetadataRequest([]), 12)
+            case 3:
+                caller.send(fetch_request([("empty", 0, 0)], max_wait_ms=20), 12)
+    answers = [await caller.answer() for _ in range(60)]  # each checks its correlation id
+    offsets = [row.responses[0].partition_responses[0].base_offset for row in answers[::4]]
+    assert offsets == list(range(15))
+
+
+async def test_what_waits_does_not_hold_up_the_work_of_those_behind_it(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await caller.create("t")
+    await caller.create("empty")
+    async with Caller(broker.port) as pipelining:
+        pipelining.send(fetch_request([("empty", 0, 0)], max_wait_ms=30_000), 12)
+        pipelining.send(produce_request("t", make_batch(b"behind")), 9)
+        async with asyncio.timeout(5):
+            while not values_of(await caller.fetch("t")):  # its work is done
+                await asyncio.sleep(0.01)
+        with pytest.raises(TimeoutError):  # its answer waits
+            async with asyncio.timeout(0.05):
+                await pipelining.reader.read(1)
+        await caller.produce("empty", make_batch(b"news"))
+        await pipelining.answer()
+        row = (await pipelining.answer()).responses[0].partition_responses[0]
+        assert (row.error_code, row.base_offset) == (0, 0)
+
+
+async def test_a_producers_batches_keep_their_order_while_its_log_is_opened() -> None:
+    plan = Plan()
+    store = FaultyObjectStore(MemoryObjectStore(), plan)
+    async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
+        await caller.create("slow")
+        await caller.create("fast")
+        await caller.produce("fast", make_batch(b"open"))
+        stall = plan.add(Rule(Fault.STALL_BEFORE, "find", "*/slow/0"))
+        for number in range(3):
+            caller.send(produce_request("slow", make_batch(b"%d" % number)), 9)
+            caller.send(produce_request("fast", make_batch(b"%d" % number)), 9)
+        await stall.reached.wait()
+        stall.release()
+        rows = [(await caller.answer()).responses[0].partition_responses[0] for _ in range(6)]
+        assert [row.base_offset for row in rows] == [0, 1, 1, 2, 2, 3]
+        assert values_of(await caller.fetch("slow")) == [b"0", b"1", b"2"]
+
+
+async def test_thousands_of_requests_behind_a_slow_one_need_no_deep_stack() -> None:
+    plan = Plan()
+    store = FaultyObjectStore(MemoryObjectStore(), plan)
+    async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
+        await caller.create("t")
+        stall = plan.add(Rule(Fault.STALL_BEFORE, "find", "*/t/0"))
+        caller.send(produce_request("t", make_batch(b"first")), 9)
+        await stall.reached.wait()
+        for _ in range(3000):
+            caller.send(HELLO, 3)
+        await caller.writer.drain()
+        stall.release()
+        for _ in range(3001):
+            await caller.answer()
+        assert refusals(broker, "internal_error") == 0
+
+
+async def test_few_reads_of_one_connection_are_under_way_at_once(
+    broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way, most = 0, 0
+    honest = broker.engine.reads.fetch
+
+    async def fetch(*wanted, **wishes):  # type: ignore[no-untyped-def]
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await honest(*wanted, **wishes)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(broker.engine.reads, "fetch", fetch)
+    await caller.create("t")
+    async with Caller(broker.port) as pipelining:
+        for _ in range(20):
+            pipelining.send(fetch_request([("t", 0, 0)], max_wait_ms=30_000), 12)
+        async with asyncio.timeout(5):
+            while most < 4:
+                await asyncio.sleep(0.01)
+        await caller.produce("t", make_batch(b"news"))
+        for _ in range(20):
+            (row,) = (await pipelining.answer()).responses[0].partitions
+            assert values_of(row) == [b"news"]
+    assert most == 4
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
+async def test_a_mistake_of_ours_closes_the_connection_instead_of_leaving_it_hanging(
+    broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch, later: bool
+) -> None:
+    wrong = MetadataResponse(cluster_id=4711)  # type: ignore[arg-type]
+
+    async def answer_later() -> MetadataResponse:
+        return wrong
+
+    def answer(request: object, call: object) -> object:
+        return answer_later() if later else wrong
+
+    monkeypatch.setattr(router, "answer", answer)
+    caller.send(MetadataRequest([]), 12)
+    assert await caller.is_closed()
+    assert refusals(broker, "internal_error") == 1
+    monkeypatch.undo()
+    async with Caller(broker.port) as other:
+        assert (await other.ask(HELLO, 3)).error_code == 0
+
+
+async def test_while_the_store_hangs_writers_wait_and_readers_are_served() -> None:
+    plan = Plan()
+    store = FaultyObjectStore(MemoryObjectStore(), plan)
+    limits = NetworkSection(max_in_flight_bytes=PositiveSize(100_000))
+    async with (
+        InProcessBroker(config=changed(FOR_TESTS, network=limits), store=store) as broker,
+        Caller(broker.port) as writer,
+        Caller(broker.port) as reader,
+    ):
+        await writer.create("t")
+        await writer.produce("t", make_batch(b"readable"))
+        stall = plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*/segment-*"))
+        for _ in range(50):
+            writer.send(produce_request("t", make_batch(b"x" * 10_000)), 9)
+        await stall.reached.wait()
+        for _ in range(5):
+            assert values_of(await reader.fetch("t")) == [b"readable"]
+        assert broker.listener.held_bytes < 250_000, "the rest waits in the network"
+        stall.release()
+        rows = [(await writer.answer()).responses[0].partition_responses[0] for _ in range(50)]
+        assert [row.base_offset for row in rows] == list(range(1, 51))
+        assert broker.listener.held_bytes == 0
+
+
+async def test_a_client_that_leaves_early_leaves_nothing_behind(broker: InProcessBroker) -> None:
+    async with Caller(broker.port) as caller:
+        await caller.create("t")
+        for _ in range(10):
+            caller.send(produce_request("t", make_batch(b"x")), 9)
+    async with asyncio.timeout(5):
+        while len(broker.listener):
+            await asyncio.sleep(0.01)
+    assert broker.listener.held_bytes == 0
+
+
+async def test_frames_far_above_a_megabyte_arrive(caller: Caller) -> None:
+    await caller.create("t", configs={"max.message.bytes": "20000000"})
+    value = bytes(range(256)) * 40_000
+    row = await caller.produce("t", make_batch(value))
+    assert row.error_code == 0
+    assert values_of(await caller.fetch("t", partition_bytes=1 << 25)) == [value]
