@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import yaml
-
 from kafscale.broker.config_values import ConfigError
 
 
@@ -123,17 +121,9 @@ def from_flags(flags: Mapping[str, object]) -> Iterator[Given]:
 
 def from_file(path: Path) -> Iterator[Given]:
     """Yield the settings of a YAML file under their dotted keys."""
-    try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
-    except OSError as bad:
-        raise ConfigError(f"{path}: cannot be read: {bad.strerror}") from bad
-    except UnicodeDecodeError as bad:
-        raise ConfigError(f"{path}: expected UTF-8 text, found other bytes") from bad
-    except yaml.MarkedYAMLError as bad:
-        line = f" line {bad.problem_mark.line + 1}" if bad.problem_mark else ""
-        raise ConfigError(f"{path}{line}: {bad.problem or 'not YAML'}") from bad
-    except yaml.YAMLError as bad:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(bad).split())}") from bad
+    from kafscale.broker.config_yaml import read_tree  # loaded only where there is a file
+
+    tree = read_tree(path)
     if tree is None:
         return
     if not isinstance(tree, dict):
@@ -148,21 +138,6 @@ def _leaves(tree: dict[object, object], prefix: str) -> Iterator[Given]:
             yield from _leaves(value, f"{key}.")
         else:
             yield Given(key, key, value)
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """Plain YAML, except that a key written twice is an error instead of a silent choice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
-        seen: set[str] = set()
-        for key_node, _ in node.value:
-            name = str(key_node.value)
-            if name in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{name} is written twice", key_node.start_mark
-                )
-            seen.add(name)
-        return dict(super().construct_mapping(node, deep))
 
 
 def unknown_key(name: str, keys: Iterable[str]) -> ConfigError:

@@ -1,6 +1,9 @@
 """`kafscale serve`: a broker in this process."""
 
 import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kafscale.cli.settings import add_config_arguments, config_of
 
@@ -13,6 +16,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run until told to stop."""
     config = config_of(args)  # before the imports: a bad setting is answered at once
-    from kafscale.broker.main import run as run_broker
+    with _without_rich():
+        from kafscale.broker.main import run as run_broker
 
     return run_broker(config)
+
+
+@contextmanager
+def _without_rich() -> Iterator[None]:
+    """Keep structlog from loading rich, which it would use for tracebacks in colour.
+
+    That is half of all the time a broker needs to start.
+    """
+    if "rich" in sys.modules:
+        yield
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["rich"]
