@@ -83,7 +83,7 @@ SAFE_BUT_LARGE = {
     "two owners, one fault": replace(TWO_OWNERS, faults=1, crashes=True, roll_ups=("adopt",)),
     "a slow manifest PUT with outputs": replace(OLD_MANIFEST, roll_ups=("merge",)),
     "two compactions": TWO_JOBS,
-    "two compactions, one fault": replace(TWO_JOBS, faults=1, crashes=True),
+    "two compactions, one timeout": replace(TWO_JOBS, faults=1),
     "retention, G of two ticks": replace(RETENTION, grace=2),
     "an owner with two faults": Bounds(
         records=2, writers=1, opened=(0,), generations=1, faults=2, crashes=True, grace=1
