@@ -341,8 +341,6 @@ class Log(View):
     async def _open_again(self, lost: list[Waiting]) -> None:
         try:
             opened = await commits.persist(self._look, "re-open")
-            if self.state is not State.OPENING:
-                return  # closed meanwhile
             self.load(opened)
         except LogStopped as problem:
             self._stop(problem)

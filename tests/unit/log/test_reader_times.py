@@ -43,6 +43,15 @@ async def test_times_below_the_log_start_are_not_found(bench: Bench) -> None:
     assert await reader.find_time(log, log.lane(0), 0) is None
 
 
+async def test_the_latest_time_below_the_log_start_hides_no_later_object(bench: Bench) -> None:
+    log = await bench.open()
+    await write(log, b"x", b"y", times=[NOW_MS + 50, NOW_MS + 3])
+    await write(log, b"x", b"y", times=[NOW_MS + 20, NOW_MS + 7])
+    lane = log.lane(0)
+    lane.start = 1
+    assert await bench.reader().find_max_time(log, lane) == (2, NOW_MS + 20)
+
+
 async def test_batches_larger_than_a_block_are_searched_too(bench: Bench) -> None:
     bench.memory.budget_bytes = 0
     log = await bench.open()
