@@ -228,6 +228,7 @@ def _log_settings(config: Config, topic: Topic) -> LogSettings:
         index_interval_bytes=topic.settings.index_interval_bytes,
         rollup_objects=storage.rollup_objects,
         grace_s=config.grace_period_s,
+        wake_on_append=topic.settings.fetch_buffered,
     )
 
 

@@ -166,17 +166,21 @@ class Reads:
             place = self._place(one)
             if place is None:
                 return None
-            lane = place[1]
-            if not lane.start <= one.offset <= lane.high:
-                return Part(_out_of_range(one, lane), lane.high, lane.start, [], 0)
-            if one.offset == lane.high or (limit <= 0 and not at_least_one):
-                return Part(None, lane.high, lane.start, [], 0)
-            found = lane.read_memory(one.offset, limit, at_least_one=at_least_one)
+            log, lane = place
+            end = _visible_end(one, lane)
+            if not lane.start <= one.offset <= end:
+                return Part(_out_of_range(one, lane, end), end, lane.start, [], 0)
+            if one.offset == end or (limit <= 0 and not at_least_one):
+                return Part(None, end, lane.start, [], 0)
+            if one.offset >= lane.high:
+                found: list[memoryview] | None = log.read_waiting(lane, one.offset, limit)
+            else:
+                found = lane.read_memory(one.offset, limit, at_least_one=at_least_one)
         except KafscaleError as problem:
             return Part(problem, -1, -1, [], 0)
         if found is None:
             return None
-        return Part(None, lane.high, lane.start, found, sum(map(len, found)))
+        return Part(None, end, lane.start, found, sum(map(len, found)))
 
     async def _from_store(self, one: Wanted, max_bytes: int) -> Part:
         began_s = self._clock.elapsed_s()
@@ -186,7 +190,9 @@ class Reads:
             log.require_open()
             check_epoch(log, one.leader_epoch)
             if not lane.start <= one.offset <= lane.high:
-                return Part(_out_of_range(one, lane), lane.high, lane.start, [], 0)
+                return Part(_out_of_range(one, lane, lane.high), lane.high, lane.start, [], 0)
+            if one.offset == lane.high:
+                return Part(None, lane.high, lane.start, [], 0)
             limit = min(one.max_bytes, max_bytes)
             found = lane.read_memory(one.offset, limit, at_least_one=True)
             from_memory = found is not None
@@ -216,8 +222,15 @@ def check_epoch(log: Log, leader_epoch: int) -> None:
     raise UnknownLeaderEpoch(f"the leader epoch is {log.epoch}, not yet {leader_epoch}")
 
 
-def _out_of_range(one: Wanted, lane: Lane) -> OffsetOutOfRange:
-    return OffsetOutOfRange(f"offset {one.offset} is not in {lane.start} … {lane.high}")
+def _visible_end(one: Wanted, lane: Lane) -> int:
+    """The offset after the last record a reader may see: committed, unless the topic says so."""
+    if isinstance(one.topic, Topic) and one.topic.settings.fetch_buffered:
+        return lane.end
+    return lane.high
+
+
+def _out_of_range(one: Wanted, lane: Lane, end: int) -> OffsetOutOfRange:
+    return OffsetOutOfRange(f"offset {one.offset} is not in {lane.start} … {end}")
 
 
 def _fit(parts: list[Part], max_bytes: int) -> list[Part]:

@@ -174,6 +174,8 @@ class Log(View):
         joined = self._room.add(waiting, self.clock.elapsed_s())
         self.observer.buffered(len(data))
         self._flush_when_due()
+        if self.settings.wake_on_append:
+            lane.wake()
         return Appended(first, joined.done, is_duplicate=False)
 
     def _commit_of(self, lane: Lane, first: int) -> asyncio.Future[Outcome] | None:
@@ -187,12 +189,12 @@ class Log(View):
 
     def _flush_when_due(self) -> None:
         """Start a flush now, or set the timer for the oldest batch that waits."""
+        if self._in_flight is not None:
+            return  # its end will look again
         delay_s = self._room.due_in_s(self.clock.elapsed_s())
-        if self._in_flight is not None or delay_s is None:
-            return  # the end of the flush in flight will look again
-        if delay_s <= 0:
+        if delay_s == 0:
             self._start_flushing()
-        elif self._timer is None:
+        elif delay_s is not None and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._start_flushing)
 
     def _cancel_timer(self) -> None:
@@ -207,6 +209,22 @@ class Log(View):
         self._in_flight = self._room.take()
         if self._in_flight is not None:
             self._tasks.spawn(self._write(self._in_flight), f"flush {self.folder}")
+
+    def read_waiting(self, lane: Lane, offset: int, max_bytes: int) -> list[memoryview]:
+        """Batches not yet committed, from the one holding `offset` on, as copies.
+
+        Only for topics whose readers asked for it: what is seen here can still vanish, and a
+        re-opened log gives such a batch another offset.
+        """
+        found: list[memoryview] = []
+        for one in self._unfinished():
+            for row in one.batches:
+                if row.lane is lane and row.first + row.header.last_offset_delta >= offset:
+                    max_bytes -= len(row.data)
+                    if max_bytes < 0 and found:
+                        return found
+                    found.append(memoryview(bytes(row.data)))
+        return found
 
     def waiting_bytes(self) -> dict[int, int]:
         """Bytes not yet committed, by lane."""

@@ -28,6 +28,7 @@ class LogSettings:
     rollup_objects: int = 500
     grace_s: float = 600.0
     producer_expiry_ms: int = 86_400_000
+    wake_on_append: bool = False  # readers may see what is not committed yet
 
 
 @dataclass(slots=True)

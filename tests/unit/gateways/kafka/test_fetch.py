@@ -269,3 +269,25 @@ async def test_while_the_store_fails_memory_serves_and_the_rest_gets_a_code_cons
         assert rule.happened
         plan.clear()
         assert values_of(await caller.fetch("t", 0, version=version))[0] == b"000"
+
+
+async def test_a_topic_may_let_its_readers_see_what_is_not_committed_yet() -> None:
+    store = FaultyObjectStore(MemoryObjectStore(), plan := Plan())
+    async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
+        await caller.create("open", configs={"kafscale.fetch.buffered": "true"})
+        await caller.create("shut")
+        await fill(caller, 1, "open")
+        await fill(caller, 1, "shut")
+        stall = plan.add(Rule(Fault.STALL_BEFORE, "put_new", keys="*/segment-*"))
+        waiting = [
+            asyncio.ensure_future(caller.produce(topic, make_batch(b"waits")))
+            for topic in ("open", "shut")
+        ]
+        async with Caller(broker.port) as reader:
+            row = await reader.fetch("open", 1, max_wait_ms=5000, min_bytes=1)
+            assert (values_of(row), row.high_watermark) == ([b"waits"], 2)
+            row = await reader.fetch("shut", 1)
+            assert (values_of(row), row.high_watermark) == ([], 1)
+        stall.release()
+        plan.clear()
+        assert [answer.error_code for answer in await asyncio.gather(*waiting)] == [0, 0]
