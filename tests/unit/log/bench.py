@@ -7,7 +7,7 @@ from typing import Any
 
 from kafscale.log import keys
 from kafscale.log.lane import Lane, TailMemory
-from kafscale.log.log import Appended, Log, LogSettings, Observer
+from kafscale.log.log import Appended, Log, LogSettings, Observer, State
 from kafscale.log.manifest import Manifest
 from kafscale.log.opening import Opened, open_log
 from kafscale.log.reader import Reader
@@ -211,6 +211,13 @@ async def settle(turns: int = 20) -> None:
     """Let everything that can go on go on."""
     for _ in range(turns):
         await asyncio.sleep(0)
+
+
+async def opened_again(log: Log) -> None:
+    """Wait until a log that lost its tail has found the new one."""
+    async with asyncio.timeout(20):
+        while log.state is State.OPENING:
+            await asyncio.sleep(0.001)
 
 
 def dropped_names(manifest: Manifest) -> set[str]:

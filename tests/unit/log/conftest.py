@@ -31,3 +31,14 @@ async def files_bench(tmp_path: Path) -> AsyncIterator[Bench]:
     made = Bench(lambda _now_ms: FileObjectStore(tmp_path))
     yield made
     await made.aclose()
+
+
+@pytest.fixture(params=["memory", "files"])
+async def any_bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
+    """A bench on either store."""
+    on_files = request.param == "files"
+    made = Bench(
+        lambda now_ms: FileObjectStore(tmp_path) if on_files else MemoryObjectStore(now_ms)
+    )
+    yield made
+    await made.aclose()

@@ -30,8 +30,10 @@ from tests.unit.log.bench import (
 # -- group commit ----------------------------------------------------------------------------------
 
 
-async def test_a_batch_gets_the_next_offsets_and_is_visible_when_committed(bench: Bench) -> None:
-    log = await bench.open(epoch=4)
+async def test_a_batch_gets_the_next_offsets_and_is_visible_when_committed(
+    any_bench: Bench,
+) -> None:
+    log = await any_bench.open(epoch=4)
     first = append(log, make_batch(b"a", b"b"))
     second = append(log, make_batch(b"c"))
     lane = log.lane(0)
@@ -44,8 +46,8 @@ async def test_a_batch_gets_the_next_offsets_and_is_visible_when_committed(bench
     pieces = lane.read_memory(0, 1 << 20, at_least_one=True)
     assert pieces is not None
     assert values_of(pieces) == [(0, b"a"), (1, b"b"), (2, b"c")]
-    assert await everything(bench) == [(0, b"a"), (1, b"b"), (2, b"c")]
-    assert {header.leader_epoch for header in headers_in(await bench.look())} == {4}
+    assert await everything(any_bench) == [(0, b"a"), (1, b"b"), (2, b"c")]
+    assert {header.leader_epoch for header in headers_in(await any_bench.look())} == {4}
 
 
 async def test_one_flush_is_in_flight_and_what_arrives_meanwhile_is_the_next(bench: Bench) -> None:
@@ -185,12 +187,14 @@ async def test_a_failed_upload_is_repeated_with_identical_bytes(
     assert await everything(bench) == [(0, b"a"), (1, b"b")]
 
 
-async def test_an_upload_that_happened_although_its_answer_was_lost_is_ours(bench: Bench) -> None:
-    log = await bench.open()
-    bench.plan.add(Rule(Fault.FAIL_AFTER, "put_new", times=2))
+async def test_an_upload_that_happened_although_its_answer_was_lost_is_ours(
+    any_bench: Bench,
+) -> None:
+    log = await any_bench.open()
+    any_bench.plan.add(Rule(Fault.FAIL_AFTER, "put_new", times=2))
     assert await write(log, b"a") == 0
     assert await write(log, b"b") == 1
-    assert await everything(bench) == [(0, b"a"), (1, b"b")]
+    assert await everything(any_bench) == [(0, b"a"), (1, b"b")]
     assert log.state is State.OPEN
 
 

@@ -21,8 +21,8 @@ from tests.unit.log.bench import (
 # -- several lanes ---------------------------------------------------------------------------------
 
 
-async def test_each_lane_has_its_own_offsets_and_producers(bench: Bench) -> None:
-    log = await bench.open(flush_interval_s=3600)
+async def test_each_lane_has_its_own_offsets_and_producers(any_bench: Bench) -> None:
+    log = await any_bench.open(flush_interval_s=3600)
     plan = [(5, b"a"), (0, b"b"), (5, b"c"), (2, b"d"), (0, b"e"), (5, b"f")]
     rows = [
         append(
@@ -33,7 +33,7 @@ async def test_each_lane_has_its_own_offsets_and_producers(bench: Bench) -> None
     rows.append(append(log, make_batch(b"f", b"-", producer=7, sequence=4), 5))
     assert [row.first for row in rows] == [0, 0, 2, 0, 2, 4]
     await log.aclose()
-    opened = await bench.look()
+    opened = await any_bench.look()
     (found,) = opened.tail
     assert [(span.lane, span.first, span.last) for span in found.content.spans] == [
         (0, 0, 3),
@@ -41,16 +41,23 @@ async def test_each_lane_has_its_own_offsets_and_producers(bench: Bench) -> None
         (5, 0, 5),
     ]
     assert (found.content.base, found.content.end, found.content.records) == (0, 12, 12)
-    assert [v for _, v in await everything(bench, lane=5)] == [b"a", b"-", b"c", b"-", b"f", b"-"]
-    again = await bench.open()
+    assert [v for _, v in await everything(any_bench, lane=5)] == [
+        b"a",
+        b"-",
+        b"c",
+        b"-",
+        b"f",
+        b"-",
+    ]
+    again = await any_bench.open()
     assert {number: lane.high for number, lane in again.lanes.items()} == {0: 4, 2: 2, 5: 6}
     for lane, sequence, first in ((0, 2, 2), (2, 0, 0), (5, 4, 4)):
         same = append(again, make_batch(b"?", b"?", producer=7, sequence=sequence), lane)
         assert (same.first, same.committed) == (first, None)
 
 
-async def test_positions_and_offsets_of_lanes_go_their_own_ways(bench: Bench) -> None:
-    log = await bench.open()
+async def test_positions_and_offsets_of_lanes_go_their_own_ways(any_bench: Bench) -> None:
+    log = await any_bench.open()
     counts = {0: 0, 1: 0, 2: 0}
     for at in range(30):
         lane = at * 7 % 3
@@ -60,13 +67,13 @@ async def test_positions_and_offsets_of_lanes_go_their_own_ways(bench: Bench) ->
         if at % 10 == 9:
             await history.roll_up(log)
     assert log.end == sum(counts.values())
-    again = await bench.open()
+    again = await any_bench.open()
     for one in (log, again):
         assert {number: lane.high for number, lane in one.lanes.items()} == counts
         for number, lane in one.lanes.items():
-            rows = await read_all(bench.reader(), one, lane, max_bytes=300)
+            rows = await read_all(any_bench.reader(), one, lane, max_bytes=300)
             assert [offset for offset, _ in rows] == list(range(counts[number]))
-            assert rows == await everything(bench, number)
+            assert rows == await everything(any_bench, number)
     assert again.end == log.end
     assert again.tail_id == log.tail_id
     assert await write(again, b"x", lane=1) == counts[1]
