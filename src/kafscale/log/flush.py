@@ -6,7 +6,7 @@ Next door: the log that sets the timer and writes the segment (log.py).
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -80,6 +80,31 @@ def lane_batches(by_lane: list[tuple[Lane, list[Waiting]]]) -> list[LaneBatches]
         )
         for lane, rows in by_lane
     ]
+
+
+def bytes_by_lane(flushes: Iterable[Flush]) -> dict[int, int]:
+    """How much waits in each lane."""
+    sizes: dict[int, int] = {}
+    for one in flushes:
+        for row in one.batches:
+            sizes[row.lane.number] = sizes.get(row.lane.number, 0) + len(row.data)
+    return sizes
+
+
+def read_waiting(
+    flushes: Iterable[Flush], lane: Lane, offset: int, max_bytes: int
+) -> list[memoryview]:
+    """Copies of a lane's batches from the one holding `offset` on; the first whatever its size."""
+    found: list[memoryview] = []
+    for one in flushes:
+        for row in one.batches:
+            if row.lane is lane and row.first + row.header.last_offset_delta >= offset:
+                max_bytes -= len(row.data)
+                if max_bytes < 0 and found:
+                    return found
+                # A copy: the batch is stamped anew if it has to be appended again.
+                found.append(memoryview(bytes(row.data)))
+    return found
 
 
 class WaitingRoom:

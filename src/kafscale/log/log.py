@@ -7,7 +7,6 @@ roll-up, retention and sweeping (history.py), reading what has left memory (read
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Coroutine, Sequence
 
 import structlog
@@ -216,23 +215,11 @@ class Log(View):
         Only for topics whose readers asked for it: what is seen here can still vanish, and a
         re-opened log gives such a batch another offset.
         """
-        found: list[memoryview] = []
-        for one in self._unfinished():
-            for row in one.batches:
-                if row.lane is lane and row.first + row.header.last_offset_delta >= offset:
-                    max_bytes -= len(row.data)
-                    if max_bytes < 0 and found:
-                        return found
-                    found.append(memoryview(bytes(row.data)))
-        return found
+        return flush.read_waiting(self._unfinished(), lane, offset, max_bytes)
 
     def waiting_bytes(self) -> dict[int, int]:
         """Bytes not yet committed, by lane."""
-        sizes: Counter[int] = Counter()
-        for one in self._unfinished():
-            for row in one.batches:
-                sizes[row.lane.number] += len(row.data)
-        return dict(sizes)
+        return flush.bytes_by_lane(self._unfinished())
 
     # -- committing ------------------------------------------------------------------------
 

@@ -144,6 +144,29 @@ async def test_what_waits_is_told_by_lane(bench: Bench) -> None:
     assert log.waiting_bytes() == {}
 
 
+async def test_what_waits_can_be_read_by_those_who_ask_for_it(bench: Bench) -> None:
+    log = await bench.open(wake_on_append=True)
+    lane = log.lane(1)
+    woken = []
+    lane.watchers.add(lambda: woken.append(lane.end))
+    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
+    append(log, make_batch(b"a", b"b"), 1)
+    await stall.reached.wait()
+    last = append(log, make_batch(b"c"), 1)
+    append(log, make_batch(b"other lane"), 0)
+    assert woken == [2, 3]
+    size = len(make_batch(b"a", b"b"))
+    both = [(0, b"a"), (1, b"b"), (2, b"c")]
+    assert values_of(log.read_waiting(lane, 0, 1 << 20)) == both
+    assert values_of(log.read_waiting(lane, 1, size)) == both[:2]
+    assert values_of(log.read_waiting(lane, 1, 1)) == both[:2]
+    assert values_of(log.read_waiting(lane, 2, 1)) == both[2:]
+    assert log.read_waiting(lane, 3, 1 << 20) == []
+    stall.release()
+    await committed(last)
+    assert log.read_waiting(lane, 0, 1 << 20) == []
+
+
 async def test_an_offset_that_would_reach_the_range_is_refused(bench: Bench) -> None:
     log = await bench.open()
     log.lane(0).end = log.lane(0).high = index.RANGE - 2
