@@ -246,9 +246,8 @@ class Log(View):
             await self._reopen("a newer manifest exists")
             return
         self._commit(one, by_lane, built)
-        self.observer.flushed(
-            built.content_id.size, built.records, self.clock.elapsed_s() - started_s
-        )
+        took_s = self.clock.elapsed_s() - started_s
+        self.observer.flushed(built.content_id.size, built.records, took_s)
         self._flush_when_due()
 
     def _build(self, lanes: Sequence[segment.LaneBatches]) -> Built:
@@ -390,7 +389,7 @@ class Log(View):
         Called with `busy_with_history` held.
         """
         found = await commits.persist(
-            lambda: commits.read_newest(self.store, self.folder), "newest manifest"
+            lambda: commits.read_newest(self.store, self.folder), "manifest"
         )
         if self.state is not State.OPEN or found.generation <= self.manifest.generation:
             return
