@@ -372,8 +372,6 @@ class Log(View):
                     header.producer_id, header.producer_epoch, header.base_sequence, now_ms
                 )
 
-    # -- history, changed by history.py ------------------------------------------------------
-
     async def adopt_foreign(self) -> bool:
         """Look for a manifest that somebody else wrote and take it up; tells whether there is."""
         newest = await commits.newest_generation(self.store, self.folder, self.manifest.generation)
