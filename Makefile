@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint check format test fuzz bench lock clean
+.PHONY: help setup run lint check format test deep fuzz bench lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -34,7 +34,7 @@ lint: $(VENV)/.dev
 	@$(BIN)/lint-imports --no-logo > .cache/imports.txt 2>&1 || { cat .cache/imports.txt; exit 1; }
 
 check: lint  ## format, lint, types, import walls, unit tests (about a minute)
-	@$(BIN)/pytest tests/unit tests/contract tests/model -m "not slow" -n 2
+	@$(BIN)/pytest tests/unit tests/contract tests/model -m "not slow and not deep" -n 2
 
 format: $(VENV)/.dev  ## rewrite the code the way `make check` wants it
 	@$(BIN)/ruff check --quiet --fix-only src tests benchmarks
@@ -42,6 +42,9 @@ format: $(VENV)/.dev  ## rewrite the code the way `make check` wants it
 
 test: lint  ## every test: real clients, real S3 server, kill -9
 	@$(BIN)/pytest tests -n 2
+
+deep: $(VENV)/.dev  ## search the model of the log protocol far (ten minutes)
+	@$(BIN)/pytest tests/model -m deep -n 2
 
 fuzz: $(VENV)/.dev  ## throw bytes at the frame decoder until stopped
 	@$(BIN)/python -m tests.fuzz

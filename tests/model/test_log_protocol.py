@@ -101,7 +101,7 @@ def test_with_all_rules_on_and_rule_9_strict_no_promise_is_broken(name: str) -> 
     _finds_nothing(STRICT, SAFE[name])
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("rules", [STRICT, RELAXED], ids=["strict", "relaxed"])
 @pytest.mark.parametrize("name", SAFE_BUT_LARGE)

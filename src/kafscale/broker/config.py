@@ -71,6 +71,13 @@ class Config(Section, frozen=True):
         return 600.0 if self.store_kind == "s3" else 60.0
 
     @property
+    def segment_cache_bytes(self) -> int:
+        """Files are cached by the system already; a bucket is far away."""
+        if self.cache.segment_cache_size is not None:
+            return self.cache.segment_cache_size
+        return (512 if self.store_kind == "s3" else 64) << 20
+
+    @property
     def topic_defaults(self) -> TopicDefaults:
         """What topics get that do not say otherwise."""
         return TopicDefaults(

@@ -131,7 +131,7 @@ class StorageSection(Section, frozen=True):
 class CacheSection(Section, frozen=True):
     """Memory spent on reading. The defaults suit a laptop."""
 
-    segment_cache_size: Size = Size(512 * _MI)
+    segment_cache_size: Size | None = None  # None: see Config.segment_cache_bytes
     index_cache_size: Size = Size(256 * _MI)
     read_ahead_segments: Count = 3
     tail_cache_size: Size = Size(256 * _MI)

@@ -140,7 +140,7 @@ async def build(
     logs = Logs(make_log)
     reader = Reader(
         watched,
-        cache_bytes=config.cache.segment_cache_size,
+        cache_bytes=config.segment_cache_bytes,
         index_cache_bytes=config.cache.index_cache_size,
         read_ahead=config.cache.read_ahead_segments,
         tasks=tasks,

@@ -73,13 +73,19 @@ async def read_generation(store: ObjectStore, folder: str, generation: int) -> M
 
 
 async def read_newest(store: ObjectStore, folder: str) -> Manifest:
-    """Read the newest manifest, starting over when it is superseded and deleted meanwhile."""
+    """Read the newest manifest.
+
+    Listed again after reading: between the two it may have been superseded and deleted, and a
+    late PUT may have brought its name back with other contents.
+    """
     while True:
         generation = await newest_generation(store, folder)
         try:
-            return await read_generation(store, folder, generation)
+            found = await read_generation(store, folder, generation)
         except ObjectMissing:
             continue
+        if await newest_generation(store, folder, generation) == generation:
+            return found
 
 
 async def put_same(store: ObjectStore, key: str, body: Sequence[Buffer], what: str) -> bool:

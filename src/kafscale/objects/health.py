@@ -46,7 +46,7 @@ class HealthWindow:
         self._limits = limits or Limits()
         self._ring = [_Second() for _ in range(self._limits.window_s)]
         self._verdict = Health.HEALTHY
-        self._verdict_second: int | None = None  # None: something was reported since
+        self._verdict_second: int | None = None  # None: something bad was reported since
 
     def report(self, now_s: float, latency_s: float, ok: bool) -> None:
         """Take one finished operation."""
@@ -57,7 +57,9 @@ class HealthWindow:
         slot.count += 1
         slot.errors += not ok
         slot.total_s += latency_s
-        self._verdict_second = None
+        # Good news can wait for the next second: asking happens with every batch produced.
+        if not ok or latency_s >= self._limits.slow_s:
+            self._verdict_second = None
 
     def state(self, now_s: float) -> Health:
         """Judge the window; an empty one is healthy, so that a silent crisis ends by itself."""

@@ -279,15 +279,14 @@ async def test_a_topic_may_let_its_readers_see_what_is_not_committed_yet() -> No
         await fill(caller, 1, "open")
         await fill(caller, 1, "shut")
         stall = plan.add(Rule(Fault.STALL_BEFORE, "put_new", keys="*/segment-*"))
-        waiting = [
-            asyncio.ensure_future(caller.produce(topic, make_batch(b"waits")))
-            for topic in ("open", "shut")
-        ]
-        async with Caller(broker.port) as reader:
+        async with Caller(broker.port) as reader, Caller(broker.port) as other:
+            waiting = [
+                asyncio.ensure_future(producer.produce(topic, make_batch(b"waits")))
+                for producer, topic in ((caller, "open"), (other, "shut"))
+            ]
             row = await reader.fetch("open", 1, max_wait_ms=5000, min_bytes=1)
             assert (values_of(row), row.high_watermark) == ([b"waits"], 2)
             row = await reader.fetch("shut", 1)
             assert (values_of(row), row.high_watermark) == ([], 1)
-        stall.release()
-        plan.clear()
-        assert [answer.error_code for answer in await asyncio.gather(*waiting)] == [0, 0]
+            stall.release()
+            assert [answer.error_code for answer in await asyncio.gather(*waiting)] == [0, 0]
