@@ -243,6 +243,11 @@ def _check_s3(s3: S3Section) -> None:
 
 def _check_sizes(config: Config) -> None:
     topics, request_bytes = config.topics, config.network.max_request_size
+    if config.storage.segment_bytes >= 1 << 31:
+        # An index entry holds a position in 31 bits.
+        raise ConfigError(
+            f"storage.segmentBytes: expected less than 2Gi, found {config.storage.segment_bytes}"
+        )
     if topics.default_partitions > topics.max_partitions:
         raise ConfigError(
             f"topics.defaultPartitions: expected at most topics.maxPartitions "

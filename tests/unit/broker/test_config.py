@@ -328,3 +328,9 @@ def test_the_page_lists_every_flag_with_its_setting_and_no_other() -> None:
 def test_a_broker_id_may_be_the_ordinal_of_a_name() -> None:
     ids = [load(None, {"KAFSCALE_BROKER_ID": raw}, {}).broker.id for raw in ("7", "kafscale-12")]
     assert ids == [BrokerId(7), BrokerId(12)]
+
+
+def test_a_segment_larger_than_an_index_can_address_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"storage\.segmentBytes: expected less than 2Gi"):
+        load(None, {}, {"storage.segmentBytes": "2Gi"})
+    assert load(None, {}, {"storage.segmentBytes": "2047Mi"}).storage.segment_bytes < 2**31

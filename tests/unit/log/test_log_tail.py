@@ -288,7 +288,7 @@ async def test_being_cancelled_while_the_log_is_opened_again_leaves_it_open(benc
     log, other = await bench.open(), await bench.open()
     await write(other, b"a")
     await history.roll_up(other)
-    bench.plan.add(Rule(Fault.STALL_BEFORE, "find", skip=2, times=1))
+    bench.plan.add(Rule(Fault.STALL_BEFORE, "find", skip=3, times=1))
     adopting = asyncio.ensure_future(log.adopt_foreign())
     await bench.plan.rules[0].reached.wait()
     assert log.state is State.OPENING
