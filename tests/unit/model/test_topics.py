@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from kafscale.model.errors import CorruptObject, InvalidTopicConfig
 from kafscale.model.topic_configs import TOPIC_CONFIGS, magic_of
 from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings, validate_configs
+from tests.unit.log.pages import fields
 
 DESCRIPTOR = TopicDescriptor(
     name="orders",
@@ -169,3 +170,7 @@ def test_both_words_for_no_compression_mean_the_same(raw: str, codec: str) -> No
 )  # fmt: skip
 def test_a_release_allows_the_format_it_knew(version: str, magic: int | None) -> None:
     assert magic_of(version) == magic
+
+
+def test_the_page_about_the_bucket_lists_the_fields_of_a_descriptor() -> None:
+    assert fields("bucket.md", "## Topic descriptor") == list(TopicDescriptor.__struct_fields__)
