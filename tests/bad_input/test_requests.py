@@ -180,6 +180,35 @@ def test_b7_a_million_topics_in_one_request_close_the_connection(
     closes(victim, request_frame)
 
 
+@pytest.mark.parametrize(
+    "request_frame",
+    [
+        frame(
+            PRODUCE,
+            7,
+            1,
+            string(None)
+            + struct.pack(">hii", -1, 1000, 1)
+            + string("t")
+            + struct.pack(">i", 150_000)
+            + struct.pack(">ii", 0, -1) * 150_000,
+        ),
+        frame(
+            FETCH,
+            4,
+            1,
+            struct.pack(">iiiibi", -1, 0, 0, 1000, 0, 2)
+            + (string("t") + struct.pack(">i", 75_000) + struct.pack(">iqi", 0, 0, 9) * 75_000) * 2,
+        ),
+    ],
+    ids=["produce", "fetch"],
+)
+def test_b7_a_hundred_thousand_partitions_in_one_request_close_the_connection(
+    victim: Victim, request_frame: bytes
+) -> None:
+    closes(victim, request_frame)
+
+
 def test_b7_ten_thousand_unknown_topics_are_answered_one_by_one(victim: Victim) -> None:
     with victim.suffers(None):
         names = b"".join(string(f"nobody-{number}") for number in range(10_000))
