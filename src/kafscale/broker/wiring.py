@@ -16,6 +16,7 @@ from kafscale.engine.engine import Engine
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
 from kafscale.engine.logs import Logs
+from kafscale.engine.offsets import Offsets
 from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
 from kafscale.engine.reads import Reads
@@ -151,9 +152,11 @@ async def build(
         config.topics.default_partitions,
         config.topics.max_partitions,
     )
+    topics = Topics(watched, metadata, rules, clock, dice)
+    offsets = Offsets(metadata, topics, clock)
     engine = Engine(
         identity,
-        Topics(watched, metadata, rules, clock, dice),
+        topics,
         logs,
         Appends(
             logs,
@@ -165,8 +168,10 @@ async def build(
         Reads(logs, reader, clock),
         reader,
         ProducerIds(metadata),
+        offsets,
         Housekeeping(
             logs,
+            offsets,
             watched,
             metadata,
             clock,

@@ -14,6 +14,7 @@ from kafscale.engine.appends import Appends
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
 from kafscale.engine.logs import Logs
+from kafscale.engine.offsets import Offsets
 from kafscale.engine.ownership import Identity
 from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
@@ -49,6 +50,7 @@ class Engine:
         reads: Reads,
         reader: Reader,
         producer_ids: ProducerIds,
+        offsets: Offsets,
         housekeeping: Housekeeping,
         health: StoreHealth,
         tasks: Tasks,
@@ -65,6 +67,7 @@ class Engine:
         self.reads = reads
         self.reader = reader
         self.producer_ids = producer_ids
+        self.offsets = offsets
         self.housekeeping = housekeeping
         self.health = health
         self.probe = probe

@@ -9,6 +9,7 @@ from collections.abc import Awaitable
 import structlog
 
 from kafscale.engine.logs import Logs
+from kafscale.engine.offsets import Offsets
 from kafscale.engine.topics import Topic
 from kafscale.log import history
 from kafscale.log.log import Log
@@ -30,6 +31,7 @@ class Housekeeping:
     def __init__(
         self,
         logs: Logs,
+        offsets: Offsets,
         store: ObjectStore,
         metadata: MetadataStore,
         clock: Clock,
@@ -39,12 +41,14 @@ class Housekeeping:
     ) -> None:
         """Look after `logs` every `interval_s`."""
         self._logs = logs
+        self._offsets = offsets
         self._store = store
         self._metadata = metadata
         self._clock = clock
         self._interval_s = interval_s
         self._grace_s = grace_s
         self._swept_s: dict[str, float] = {}
+        self._forgotten: set[str] = set()  # removals whose committed offsets have been removed
 
     async def roll_up_for_ever(self) -> None:
         """Keep every tail short."""
@@ -95,9 +99,12 @@ class Housekeeping:
             logger.exception("housekeeping_failed", what=what, folder=log.folder)
 
     async def remove_deleted_topics(self) -> None:
-        """Delete the objects of deleted topics, and look again until nothing late appears."""
+        """Delete what deleted topics leave behind; look again until nothing late appears."""
         for entry in await self._metadata.find(metadata_keys.REMOVALS):
             removal = metadata_keys.decode(metadata_keys.Removal, entry.value)
+            if entry.key not in self._forgotten:
+                await self._offsets.forget(removal.name, removal.topic_id)
+                self._forgotten.add(entry.key)
             found = 0
             for number in range(removal.logs):
                 listed = await self._store.find(f"{removal.folder}/{number}")
@@ -108,4 +115,7 @@ class Housekeeping:
             if found:
                 logger.info("topic_objects_deleted", folder=removal.folder, objects=found)
             elif self._clock.now_ms() - removal.deleted_ms > self._grace_s * 1000:
+                # A commit that was under way when the topic ended may have come late.
+                await self._offsets.forget(removal.name, removal.topic_id)
                 await self._metadata.commit([Remove(entry.key)])
+                self._forgotten.discard(entry.key)

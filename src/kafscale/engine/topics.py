@@ -235,7 +235,11 @@ class Topics:
                 break
         folder = topic.descriptor.folder
         removal = metadata_keys.Removal(
-            folder=folder, logs=topic.descriptor.logs, deleted_ms=self._clock.now_ms()
+            folder=folder,
+            logs=topic.descriptor.logs,
+            deleted_ms=self._clock.now_ms(),
+            name=name,
+            topic_id=topic.descriptor.topic_id,
         )
         await self._metadata.commit(
             [

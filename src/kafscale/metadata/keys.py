@@ -33,6 +33,8 @@ CONSUMERS: Final = f"{ROOT}/consumers/"
 REMOVALS: Final = f"{ROOT}/removals/"
 EPOCHS: Final = f"{ROOT}/marks/epochs"
 
+_OFFSET_PARTS: Final = 4  # group, "offsets", topic, partition
+
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
@@ -102,6 +104,14 @@ def group_offset(group_id: str, name: str, partition: int) -> str:
     return f"{group_offsets(group_id)}{segment(name)}/{partition}"
 
 
+def place_committed_by(key: str) -> tuple[str, int] | None:
+    """The topic and partition whose committed offset this key holds, None for any other key."""
+    parts = key.removeprefix(CONSUMERS).split("/")
+    if not key.startswith(CONSUMERS) or len(parts) != _OFFSET_PARTS or parts[1] != "offsets":
+        return None
+    return (text_of(parts[2]), int(parts[3])) if parts[3].isdecimal() else None
+
+
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """What all brokers share."""
 
@@ -137,6 +147,18 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     logs: int
     deleted_ms: int
+    name: str = ""
+    topic_id: str = ""
+
+
+class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a group has come in a partition, and of which incarnation of the topic."""
+
+    offset: int
+    metadata: str = ""
+    committed_at: str
+    leader_epoch: int = -1
+    topic_id: str = ""
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,8 @@ codes in one table each (gateways/kafka/errors.py), and a test counts that none 
         UnknownTopic  UnknownTopicId  TopicExists  InvalidTopicName
         InvalidPartitionCount  InvalidReplication  InvalidReplicaAssignment
         InvalidTopicConfig
+      GroupError            consumer groups
+        InvalidGroupId  UnknownMember  OffsetMetadataTooLarge
       InvalidRequest
       MetadataConflict  MetadataUnavailable
 """
@@ -165,6 +167,22 @@ class InvalidReplicaAssignment(TopicError):
 
 class InvalidTopicConfig(TopicError):
     """An unknown topic setting, or a value it cannot have."""
+
+
+class GroupError(KafscaleError):
+    """Something about a consumer group or what it commits."""
+
+
+class InvalidGroupId(GroupError):
+    """Not a name a group may have."""
+
+
+class UnknownMember(GroupError):
+    """The group has no such member, or not in this generation."""
+
+
+class OffsetMetadataTooLarge(GroupError):
+    """A note beside a committed offset that is longer than allowed."""
 
 
 class InvalidRequest(KafscaleError):

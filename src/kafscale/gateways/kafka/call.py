@@ -1,12 +1,14 @@
 """What a handler gets and what it may give back."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kafscale.engine.engine import Engine
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.wire.kafka.schema import Message
+
+_MOST_ROWS: Final = 100_000
 
 
 class CloseConnection(Exception):
@@ -39,8 +41,43 @@ class Call:
         return self.context.engine
 
 
+def check_rows(count: int) -> None:
+    """End the connection of a client that wants more rows than any proper one does."""
+    if count > _MOST_ROWS:
+        raise CloseConnection(f"{count} rows in one answer")
+
+
+class Later:
+    """An answer that will be given by a callback: cheaper than a task for the busiest path."""
+
+    __slots__ = ("_answer", "_given", "_then")
+
+    def __init__(self) -> None:
+        """Begin without answer and without listener."""
+        self._given = False
+        self._answer: Message | None = None
+        self._then: Callable[[Message | None], None] | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the answer is there."""
+        return self._given
+
+    def give(self, answer: Message | None) -> None:
+        """Answer, once."""
+        self._given, self._answer = True, answer
+        if self._then is not None:
+            self._then(answer)
+
+    def then(self, take: Callable[[Message | None], None]) -> None:
+        """Hand the answer to `take` as soon as it is there."""
+        self._then = take
+        if self._given:
+            take(self._answer)
+
+
 # The answer; None where the protocol wants none; or either of them later.
-Answer = Message | None | Awaitable[Message | None]
+Answer = Message | None | Later | Awaitable[Message | None]
 
 
 class Api(Protocol):

@@ -44,6 +44,10 @@ CODE_OF: Final[dict[type[errors.KafscaleError], ErrorCode]] = {
     errors.InvalidReplication: ErrorCode.INVALID_REPLICATION_FACTOR,
     errors.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     errors.InvalidTopicConfig: ErrorCode.INVALID_CONFIG,
+    errors.GroupError: ErrorCode.INVALID_REQUEST,
+    errors.InvalidGroupId: ErrorCode.INVALID_GROUP_ID,
+    errors.UnknownMember: ErrorCode.UNKNOWN_MEMBER_ID,
+    errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
     errors.MetadataConflict: ErrorCode.REQUEST_TIMED_OUT,
     errors.MetadataUnavailable: ErrorCode.REQUEST_TIMED_OUT,
@@ -57,3 +61,10 @@ def code_of(problem: errors.KafscaleError) -> ErrorCode:
         if code is not None:
             return code
     return ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def coordinator_code_of(problem: errors.KafscaleError) -> ErrorCode:
+    """The same where groups are concerned: clients look for the coordinator again and retry."""
+    if isinstance(problem, errors.MetadataUnavailable | errors.MetadataConflict):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code_of(problem)

@@ -9,9 +9,12 @@ from kafscale.gateways.kafka.apis import (
     create_topics,
     delete_topics,
     fetch,
+    find_coordinator,
     init_producer_id,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_fetch,
     produce,
 )
 from kafscale.gateways.kafka.call import Answer, Api, Call, CloseConnection
@@ -27,6 +30,9 @@ APIS: Final[tuple[Api, ...]] = (
     fetch,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_fetch,
+    find_coordinator,
     api_versions,
     create_topics,
     delete_topics,

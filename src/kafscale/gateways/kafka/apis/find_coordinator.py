@@ -1,0 +1,54 @@
+"""FindCoordinator: API 10, versions 0-4.
+
+v0  the coordinator of a group; v1 or of a transactional id; v4 several keys at once
+This broker coordinates every group. Transactions are not supported, and asking for their
+coordinator is refused for good, so that clients give up at once.
+"""
+
+from typing import Final
+
+from kafscale.gateways.kafka.call import Answer, Call, check_rows
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+API_KEY: Final = FindCoordinatorRequest.api_key
+VERSIONS: Final = FindCoordinatorRequest.versions
+
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+_SEVERAL_FROM: Final = 4
+
+
+def answer(call: Call) -> Answer:
+    """Name this broker, or refuse."""
+    request: FindCoordinatorRequest = call.message
+    if call.version >= _SEVERAL_FROM:
+        check_rows(len(request.coordinator_keys))
+        rows = [_found(call, request.key_type, key) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=rows)
+    found = _found(call, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _found(call: Call, key_type: int, key: str) -> Coordinator:
+    if key_type == _GROUP:
+        engine = call.engine
+        address = engine.address
+        return Coordinator(key, engine.identity.broker_id, address.host, address.port)
+    code = ErrorCode.INVALID_REQUEST
+    why = f"there is no key type {key_type}"
+    if key_type == _TRANSACTION:
+        # The one code that all clients take as final: librdkafka repeats what is "invalid".
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        why = "transactions are not supported"
+    return Coordinator(key, -1, "", -1, code, why)

@@ -1,0 +1,100 @@
+"""OffsetFetch: API 9, versions 0-8.
+
+v2  null asks for all a group has committed, an error for the group as a whole
+v5  leader epochs; v8 several groups at once
+What was never committed is -1 without an error, whether or not group and topic are known. There
+are no transactions, so every offset is stable.
+"""
+
+import asyncio
+from typing import Final, NamedTuple
+
+from kafscale.engine.offsets import Place
+from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka.call import Answer, Call, check_rows
+from kafscale.gateways.kafka.errors import coordinator_code_of
+from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+API_KEY: Final = OffsetFetchRequest.api_key
+VERSIONS: Final = OffsetFetchRequest.versions
+
+_SEVERAL_FROM: Final = 8
+
+_Asked = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
+
+
+class _Row(NamedTuple):
+    """A partition's answer; the two kinds of rows that the protocol has take it in this order."""
+
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    error_code: int
+
+
+def answer(call: Call) -> Answer:
+    """Look up what groups have committed."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> OffsetFetchResponse:
+    request: OffsetFetchRequest = call.message
+    if call.version < _SEVERAL_FROM:
+        check_rows(_row_count(request.topics))
+        code, found = await _look_up(call, request.group_id, request.topics)
+        topics = [
+            OffsetFetchResponseTopic(name, [OffsetFetchResponsePartition(*row) for row in rows])
+            for name, rows in found.items()
+        ]
+        return OffsetFetchResponse(topics=topics, error_code=code)
+    check_rows(sum(1 + _row_count(group.topics) for group in request.groups))
+    groups = []
+    for group in request.groups:
+        code, found = await _look_up(call, group.group_id, group.topics)
+        several = [
+            OffsetFetchResponseTopics(name, [OffsetFetchResponsePartitions(*row) for row in rows])
+            for name, rows in found.items()
+        ]
+        groups.append(OffsetFetchResponseGroup(group.group_id, several, code))
+        await asyncio.sleep(0)  # a request may name very many groups
+    return OffsetFetchResponse(groups=groups)
+
+
+def _row_count(asked: _Asked) -> int:
+    return sum(1 + len(topic.partition_indexes) for topic in asked or ())
+
+
+async def _look_up(call: Call, group_id: str, asked: _Asked) -> tuple[int, dict[str, list[_Row]]]:
+    """The error of the group as a whole, and the rows by topic."""
+    wanted: dict[Place, None] | None = None  # in the order asked for
+    if asked is not None:
+        wanted = {(topic.name, at): None for topic in asked for at in topic.partition_indexes}
+    code = ErrorCode.NONE
+    try:
+        committed = await call.engine.offsets.committed(group_id, wanted)
+    except KafscaleError as problem:
+        blame.note(call, problem)
+        code, committed = coordinator_code_of(problem), {}
+    by_topic: dict[str, list[_Row]] = {topic.name: [] for topic in asked or ()}
+    for name, at in committed if wanted is None else wanted:
+        known = committed.get((name, at))
+        row = (
+            _Row(at, -1, -1, "", code)
+            if known is None
+            else _Row(at, known.offset, known.leader_epoch, known.metadata, code)
+        )
+        by_topic.setdefault(name, []).append(row)
+    return code, by_topic
