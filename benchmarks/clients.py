@@ -19,8 +19,6 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.clients.confluent import NO_GROUP
-
 SETTINGS = (
     "confluent-kafka, one process, librdkafka defaults: linger.ms 5, batch.size 1,000,000, "
     "batch.num.messages 10,000, no compression, no idempotence; "
@@ -29,6 +27,8 @@ SETTINGS = (
 
 # With its queue full the client pauses for a whole second, which punishes the faster broker.
 EAGER = {"fetch.queue.backoff.ms": 1}
+# Nothing is committed while time is taken.
+NO_GROUP = {"group.id": "unused", "enable.auto.commit": False}
 # Restarts of the broker are no news here.
 QUIET = {"log_level": 0}
 

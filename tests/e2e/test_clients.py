@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, Consumer, TopicPartition
 
 from tests.e2e.conftest import AGAINST
 from tests.support import wire
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 PARTITIONS = 3
 ADMINS = [name for name, client in CLIENTS.items() if "admin" not in client.lacks]
+COMMITTERS = [name for name, client in CLIENTS.items() if "commits" not in client.lacks]
 _names = itertools.count()
 
 # Everything a record can be, once.
@@ -253,6 +255,48 @@ def test_every_client_sees_the_same_cluster(client: Client, admin: Client) -> No
     assert seen.controller in seen.brokers
     if "cluster id" not in client.lacks:
         assert seen.cluster_id == known.cluster_id != ""
+
+
+@pytest.mark.parametrize("reader", COMMITTERS)
+@pytest.mark.parametrize("writer", COMMITTERS)
+def test_any_client_knows_what_any_other_committed(
+    writer: str, reader: str, client_named: Callable[[str], Client], admin: Client
+) -> None:
+    topic = make_topic(admin, admin, "committed", 3)
+    group = f"{topic}-{writer}"
+    assert client_named(reader).committed(group, topic, 0) is None
+    client_named(writer).commit(group, topic, {0: 7, 2: 1 << 40})
+    client_named(writer).commit(group, topic, {0: 5})
+    assert [client_named(reader).committed(group, topic, p) for p in range(3)] == [5, None, 1 << 40]
+    assert client_named(reader).committed(f"{group}-other", topic, 0) is None
+
+
+def test_a_consumer_at_default_settings_commits_when_it_closes_and_the_next_goes_on_there(
+    broker: BrokerProcess, admin: Client
+) -> None:
+    topic = make_topic(admin, admin, "resumed", 1)
+    admin.produce(topic, [Record(0, None, b"%d" % n) for n in range(10)])
+    seen: list[bytes | None] = []
+    for start in (OFFSET_BEGINNING, OFFSET_STORED):
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
+        consumer.assign([TopicPartition(topic, 0, start)])
+        seen += [message.value() for message in consumer.consume(5, timeout=30)]
+        consumer.close()
+    assert seen == [b"%d" % n for n in range(10)]
+    assert admin.committed(topic, topic, 0) == 10
+
+
+@pytest.mark.skipif(AGAINST == "apache", reason="Apache Kafka has groups with members")
+def test_subscribing_is_refused_in_so_many_words(broker: BrokerProcess, admin: Client) -> None:
+    topic = make_topic(admin, admin, "subscribed", 1)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
+    consumer.subscribe([topic])
+    refused = consumer.poll(30)
+    consumer.close()
+    assert refused is not None
+    error = refused.error()
+    assert error is not None
+    assert error.name() == "_UNSUPPORTED_FEATURE"
 
 
 @pytest.mark.skipif(AGAINST == "apache", reason="Apache Kafka has transactions")

@@ -15,7 +15,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tests.support.clients.confluent import NO_GROUP
+from tests.support.clients.confluent import GROUP
 from tests.support.history import History, Mark
 
 PLAIN = {
@@ -98,7 +98,7 @@ def read_all(
     bootstrap: str, topic: str, partitions: int, within_s: float = 120.0
 ) -> dict[int, list[tuple[int, bytes]]]:
     """Every record up to the end each partition has now."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, **NO_GROUP})
+    consumer = Consumer({"bootstrap.servers": bootstrap, **GROUP})
     places = [TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)]
     log: dict[int, list[tuple[int, bytes]]] = {p: [] for p in range(partitions)}
     deadline = time.monotonic() + within_s

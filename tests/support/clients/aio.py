@@ -32,6 +32,25 @@ class AioKafka(Client):
     def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
         return _run(self._consume(topic, partitions, count))
 
+    def commit(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        async def commit() -> None:
+            async with self._consumer(group) as consumer:
+                places = {TopicPartition(topic, p): offset for p, offset in offsets.items()}
+                consumer.assign(list(places))
+                await consumer.commit(places)
+
+        _run(commit())
+
+    def committed(self, group: str, topic: str, partition: int) -> int | None:
+        async def committed() -> int | None:
+            async with self._consumer(group) as consumer:
+                place = TopicPartition(topic, partition)
+                consumer.assign([place])
+                found = await consumer.committed(place)
+                return None if found is None else int(found)
+
+        return _run(committed())
+
     def create_topic(self, topic: str, partitions: int) -> None:
         async def create() -> None:
             async with self._admin() as admin:
@@ -134,8 +153,8 @@ class AioKafka(Client):
         return _run(ask())
 
     @asynccontextmanager
-    async def _consumer(self) -> AsyncIterator[Any]:
-        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap)
+    async def _consumer(self, group: str | None = None) -> AsyncIterator[Any]:
+        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, group_id=group)
         await consumer.start()
         try:
             yield consumer

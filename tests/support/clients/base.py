@@ -68,6 +68,14 @@ class Client:
         """Read `count` records of these partitions from their beginning."""
         raise NotImplementedError
 
+    def commit(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        """Commit for a group without being a member of it."""
+        raise NotImplementedError
+
+    def committed(self, group: str, topic: str, partition: int) -> int | None:
+        """What the group has committed; None when it has not."""
+        raise NotImplementedError
+
     def create_topic(self, topic: str, partitions: int) -> None:
         raise NotImplementedError
 

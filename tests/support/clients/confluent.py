@@ -1,6 +1,8 @@
 """confluent-kafka: librdkafka under Python."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import (
@@ -21,9 +23,8 @@ from tests.support.clients.base import (
     Stored,
 )
 
-# Its consumer wants a group name even to read assigned partitions, and would commit to that
-# group when it closes: without a coordinator it waits for one as long as a session lasts (45 s).
-NO_GROUP = {"group.id": "unused", "enable.auto.commit": False}
+# Its consumer wants a group name even to read assigned partitions, and commits to that group.
+GROUP = {"group.id": "readers"}
 
 
 class Confluent(Client):
@@ -65,7 +66,7 @@ class Confluent(Client):
         return offsets
 
     def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, **NO_GROUP})
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, **GROUP})
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
         found: list[Stored] = []
         deadline = time.monotonic() + ANSWER_WITHIN_S
@@ -78,6 +79,20 @@ class Confluent(Client):
         finally:
             consumer.close()
         return found
+
+    def commit(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        places = [TopicPartition(topic, *place) for place in offsets.items()]
+        with self._consumer(group) as consumer:
+            for place in consumer.commit(offsets=places, asynchronous=False):
+                if place.error is not None:
+                    raise ClientError(str(place.error))
+
+    def committed(self, group: str, topic: str, partition: int) -> int | None:
+        with self._consumer(group) as consumer:
+            (place,) = consumer.committed([TopicPartition(topic, partition)], ANSWER_WITHIN_S)
+        if place.error is not None:
+            raise ClientError(str(place.error))
+        return None if place.offset < 0 else int(place.offset)
 
     def create_topic(self, topic: str, partitions: int) -> None:
         new = NewTopic(topic, num_partitions=partitions)
@@ -117,6 +132,16 @@ class Confluent(Client):
             producer.begin_transaction()
         except KafkaException as refused:
             raise ClientError(f"{refused.args[0].name()}: {refused.args[0].str()}") from refused
+
+    @contextmanager
+    def _consumer(self, group: str) -> Iterator[Any]:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        try:
+            yield consumer
+        except KafkaException as refused:
+            raise ClientError(str(refused)) from refused
+        finally:
+            consumer.close()
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
         place = TopicPartition(topic, partition)

@@ -49,6 +49,14 @@ class JavaClient(Client):
         where = ",".join(map(str, partitions))
         return [_stored(line) for line in self._ask(f"CONSUME {topic} {where} {count}")]
 
+    def commit(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        where = ",".join(f"{partition}={offset}" for partition, offset in offsets.items())
+        self._ask(f"COMMIT {group} {topic} {where}")
+
+    def committed(self, group: str, topic: str, partition: int) -> int | None:
+        (answer,) = self._ask(f"COMMITTED {group} {topic} {partition}")
+        return None if answer == "~" else int(answer)
+
     def create_topic(self, topic: str, partitions: int) -> None:
         self._ask(f"CREATE {topic} {partitions}")
 

@@ -17,7 +17,13 @@ from tests.support.clients.base import (
 with warnings.catch_warnings():
     # It reads its schemas with a function the standard library is retiring.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka import (
+        KafkaAdminClient,
+        KafkaConsumer,
+        KafkaProducer,
+        OffsetAndMetadata,
+        TopicPartition,
+    )
     from kafka.admin import OffsetSpec
     from kafka.errors import KafkaError
 
@@ -67,6 +73,17 @@ class KafkaPython(Client):
                 found.append(_stored(message))
         return found
 
+    def commit(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        with self._member(group) as consumer:
+            places = {TopicPartition(topic, p): offset for p, offset in offsets.items()}
+            consumer.assign(list(places))
+            consumer.commit({at: OffsetAndMetadata(n, "", -1) for at, n in places.items()})
+
+    def committed(self, group: str, topic: str, partition: int) -> int | None:
+        with self._member(group) as consumer:
+            offset = consumer.committed(TopicPartition(topic, partition))
+        return None if offset is None else int(offset)
+
     def create_topic(self, topic: str, partitions: int) -> None:
         with self._admin() as admin:
             admin.create_topics({topic: {"num_partitions": partitions}})
@@ -113,6 +130,14 @@ class KafkaPython(Client):
     def _admin(self) -> Iterator[Any]:
         with _refusals(), closing(KafkaAdminClient(bootstrap_servers=self.bootstrap)) as admin:
             yield admin
+
+    @contextmanager
+    def _member(self, group: str) -> Iterator[Any]:
+        with (
+            _refusals(),
+            closing(KafkaConsumer(bootstrap_servers=self.bootstrap, group_id=group)) as consumer,
+        ):
+            yield consumer
 
     def _offset(self, topic: str, partition: int, spec: Any) -> int:
         place = TopicPartition(topic, partition)

@@ -33,6 +33,7 @@ class Kcat(Client):
             "records without key and value",
             "max timestamp",
             "cluster id",
+            "commits",
         }
     )
 

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -20,6 +21,7 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -67,6 +69,8 @@ public final class Driver {
         switch (words[0]) {
             case "PRODUCE" -> produce(words[1], words[2], Integer.parseInt(words[3]));
             case "CONSUME" -> consume(words[1], words[2], Integer.parseInt(words[3]));
+            case "COMMIT" -> commit(words[1], words[2], words[3]);
+            case "COMMITTED" -> committed(words[1], words[2], Integer.parseInt(words[3]));
             case "CREATE" -> create(words[1], Integer.parseInt(words[2]));
             case "DELETE" -> delete(words[1]);
             case "LIST" -> list();
@@ -133,6 +137,27 @@ public final class Driver {
             line.append(' ').append(text(header.value()));
         }
         out.println(line);
+    }
+
+    private void commit(String group, String topic, String places) {
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        for (String place : places.split(",")) {
+            String[] words = place.split("=");
+            offsets.put(new TopicPartition(topic, Integer.parseInt(words[0])),
+                    new OffsetAndMetadata(Long.parseLong(words[1])));
+        }
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(group)) {
+            consumer.assign(offsets.keySet());
+            consumer.commitSync(offsets);
+        }
+    }
+
+    private void committed(String group, String topic, int partition) {
+        TopicPartition place = new TopicPartition(topic, partition);
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(group)) {
+            OffsetAndMetadata found = consumer.committed(Collections.singleton(place)).get(place);
+            out.println(found == null ? "~" : Long.toString(found.offset()));
+        }
     }
 
     private void create(String topic, int partitions) throws Exception {
@@ -204,7 +229,14 @@ public final class Driver {
     }
 
     private KafkaConsumer<byte[], byte[]> consumer() {
+        return consumer(null);
+    }
+
+    private KafkaConsumer<byte[], byte[]> consumer(String group) {
         Properties properties = properties();
+        if (group != null) {
+            properties.put("group.id", group);
+        }
         properties.put("key.deserializer", BYTES + "Deserializer");
         properties.put("value.deserializer", BYTES + "Deserializer");
         return new KafkaConsumer<>(properties);
