@@ -14,7 +14,7 @@ import structlog
 
 from kafscale.gateways.connection import Buffer, Connection
 from kafscale.gateways.kafka import proportion, router
-from kafscale.gateways.kafka.call import Call, CloseConnection, Context
+from kafscale.gateways.kafka.call import Call, CloseConnection, Context, Later
 from kafscale.log.tasks import Tasks
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.frame import MalformedMessage, Request, response_frame
@@ -151,10 +151,18 @@ class KafkaSession:
             answer = router.answer(slot.request, call)
             if answer is None or isinstance(answer, Message):
                 self._fill(slot, answer, slot.request.version)
+            elif isinstance(answer, Later):
+                answer.then(lambda found: self._fill_later(slot, found))
             else:
                 slot.task = self._tasks.spawn(self._answer_later(slot, answer), "answer")
         except CloseConnection as problem:
             self._give_up("refused_request", str(problem))
+        except Exception:
+            self._fail(slot)
+
+    def _fill_later(self, slot: _Slot, found: Message | None) -> None:
+        try:
+            self._fill(slot, found, slot.request.version)
         except Exception:
             self._fail(slot)
 

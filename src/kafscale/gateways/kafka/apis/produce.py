@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kafscale.engine.topics import Topic
 from kafscale.gateways.kafka import blame
-from kafscale.gateways.kafka.call import Answer, Call, CloseConnection
+from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Later
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.log.flush import Outcome
 from kafscale.model.errors import (
@@ -98,7 +98,7 @@ def answer(call: Call) -> Answer:
         return None
     if not pending:
         return _count(call, response)
-    return _wait(call, response, pending)
+    return _when_committed(call, response, pending)
 
 
 def _append(
@@ -144,21 +144,33 @@ def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
     row.log_append_time_ms = -1
 
 
-async def _wait(call: Call, response: ProduceResponse, pending: list[_Pending]) -> ProduceResponse:
+def _when_committed(call: Call, response: ProduceResponse, pending: list[_Pending]) -> Later:
     """Answer when all are committed or refused, or say that we do not know."""
     request: ProduceRequest = call.message
-    if len(pending) == 1:
-        waiting = [pending[0].committed]
-    else:
-        waiting = list({id(one.committed): one.committed for one in pending}.values())
+    answer = Later()
+    waiting = {id(one.committed): one.committed for one in pending}
+
+    def finish() -> None:
+        if answer.is_given:
+            return  # too late: the client has been told that we do not know
+        timer.cancel()
+        for one in pending:
+            if not one.committed.done():
+                _refuse(one.row, OutcomeUnknown("the store has not answered in time"))
+            elif (problem := one.committed.result()) is not None:
+                _refuse(one.row, problem)
+        answer.give(_count(call, response))
+
+    def settle(committed: asyncio.Future[Outcome]) -> None:
+        waiting.pop(id(committed), None)
+        if not waiting:
+            finish()
+
     timeout_s = min(request.timeout_ms / 1000, call.context.longest_wait_s)
-    await asyncio.wait(waiting, timeout=timeout_s)
-    for one in pending:
-        if not one.committed.done():
-            _refuse(one.row, OutcomeUnknown("the store has not answered in time"))
-        elif (problem := one.committed.result()) is not None:
-            _refuse(one.row, problem)
-    return _count(call, response)
+    timer = asyncio.get_running_loop().call_later(max(0.0, timeout_s), finish)
+    for committed in list(waiting.values()):
+        committed.add_done_callback(settle)
+    return answer
 
 
 def _count(call: Call, response: ProduceResponse) -> ProduceResponse:
