@@ -2,13 +2,11 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from kafscale.engine.engine import Engine
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.wire.kafka.schema import Message
-
-_MOST_ROWS: Final = 100_000
 
 
 class CloseConnection(Exception):
@@ -39,12 +37,6 @@ class Call:
     def engine(self) -> Engine:
         """The engine this call is for."""
         return self.context.engine
-
-
-def check_rows(count: int) -> None:
-    """End the connection of a client that wants more rows than any proper one does."""
-    if count > _MOST_ROWS:
-        raise CloseConnection(f"{count} rows in one answer")
 
 
 class Later:

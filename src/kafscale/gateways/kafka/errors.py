@@ -63,8 +63,11 @@ def code_of(problem: errors.KafscaleError) -> ErrorCode:
     return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def coordinator_code_of(problem: errors.KafscaleError) -> ErrorCode:
-    """The same where groups are concerned: clients look for the coordinator again and retry."""
+def coordinator_code_of(
+    problem: errors.KafscaleError,
+    unavailable: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE,
+) -> ErrorCode:
+    """The same where groups are concerned: without metadata a client should come back later."""
     if isinstance(problem, errors.MetadataUnavailable | errors.MetadataConflict):
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return unavailable
     return code_of(problem)

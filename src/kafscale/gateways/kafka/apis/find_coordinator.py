@@ -7,7 +7,7 @@ coordinator is refused for good, so that clients give up at once.
 
 from typing import Final
 
-from kafscale.gateways.kafka.call import Answer, Call, check_rows
+from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.find_coordinator import (
     Coordinator,
@@ -27,7 +27,6 @@ def answer(call: Call) -> Answer:
     """Name this broker, or refuse."""
     request: FindCoordinatorRequest = call.message
     if call.version >= _SEVERAL_FROM:
-        check_rows(len(request.coordinator_keys))
         rows = [_found(call, request.key_type, key) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=rows)
     found = _found(call, request.key_type, request.key)

@@ -9,7 +9,7 @@ from typing import Final
 
 from kafscale.engine.offsets import Wish
 from kafscale.gateways.kafka import blame
-from kafscale.gateways.kafka.call import Answer, Call, check_rows
+from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
 from kafscale.model.errors import KafscaleError, UnknownMember
 from kafscale.wire.kafka.messages.offset_commit import (
@@ -41,7 +41,6 @@ async def _answer(call: Call) -> OffsetCommitResponse:
         for topic in request.topics
         for row in topic.partitions
     ]
-    check_rows(len(wishes) + len(request.topics))
     problems: list[KafscaleError | None]
     try:
         _check_membership(request)
