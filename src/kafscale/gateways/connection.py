@@ -63,6 +63,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self.peer = ""
         self.held_bytes = 0  # of requests received and not yet answered
+        self.partial_bytes = 0  # memory of a frame that has not come whole
+        self._largest_whole = 0
         self.is_write_blocked = False
         self.blocked_since_s = 0.0
         self.last_active_s = 0.0
@@ -134,13 +136,24 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_filled += nbytes
         if self._frame_filled == self._frame_size:
             frame, self._frame = self._frame, None
+            self._largest_whole = max(self._largest_whole, len(frame))
+            self._hold_partial(0)
             self._deliver(memoryview(frame))
         elif self._frame_filled == len(self._frame):
-            # All that was allocated has really come: believe some more. Copied, because the
-            # transport still holds the old memory.
-            grown = bytearray(min(self._frame_size, _GROWTH * self._frame_filled))
-            grown[: self._frame_filled] = self._frame
-            self._frame = grown
+            self._grow()
+
+    def _grow(self) -> None:
+        """All that was allocated has really come: believe some more, if there is room."""
+        assert self._frame is not None
+        if self._listener.is_over_limit(self):
+            self._listener.make_wait(self)
+            self._listener.let_go_on()
+            return
+        # Copied, because the transport still holds the old memory.
+        grown = bytearray(min(self._frame_size, _GROWTH * self._frame_filled))
+        grown[: self._frame_filled] = self._frame
+        self._frame = grown
+        self._hold_partial(len(grown))
 
     def _cut_frames(self, received: memoryview) -> None:
         """Deliver the whole small frames that came; begin a large one if need be."""
@@ -164,12 +177,20 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_since_s = self._listener.now_s()
 
     def _begin_frame(self, head: memoryview, size: int) -> None:
-        frame = bytearray(min(size, max(_FIRST_ALLOCATION, _GROWTH * len(head))))
+        # Who has sent a frame of some size before is believed that much at once.
+        proven = 0 if self._listener.is_over_limit(self) else self._largest_whole
+        frame = bytearray(min(size, max(_FIRST_ALLOCATION, _GROWTH * len(head), proven)))
         frame[: len(head)] = head
         self._frame = frame
         self._frame_size = size
         self._frame_filled = len(head)
         self._frame_since_s = self._listener.now_s()
+        self._hold_partial(len(frame))
+
+    def _hold_partial(self, size: int) -> None:
+        """Account for the memory of a frame that has not come whole."""
+        self._listener.partial_bytes += size - self.partial_bytes
+        self.partial_bytes = size
 
     def _deliver(self, frame: memoryview) -> None:
         assert self._session is not None
@@ -227,6 +248,8 @@ class Connection(asyncio.BufferedProtocol):
             self._is_reading = True
             self._frame_since_s = self._listener.now_s()
             self._transport.resume_reading()
+            if self._frame is not None and self._frame_filled == len(self._frame):
+                self._grow()
 
     def pause_writing(self) -> None:
         """The client does not read its answers: stop making more of them."""

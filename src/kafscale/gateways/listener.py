@@ -74,6 +74,8 @@ class Listener:
         self._server: asyncio.Server | None = None
         self._watch: asyncio.Task[None] | None = None
         self.held_bytes = 0
+        self.partial_bytes = 0
+        self._finisher: Connection | None = None
         # One for all: filled and emptied within one callback, so connections never meet in it.
         self.shared = memoryview(bytearray(_SHARED_BYTES))
 
@@ -146,7 +148,10 @@ class Listener:
             del self._per_ip[connection.peer]
         self._waiting.pop(connection, None)
         self.held_bytes -= connection.held_bytes
-        connection.held_bytes = 0
+        self.partial_bytes -= connection.partial_bytes
+        connection.held_bytes = connection.partial_bytes = 0
+        if self._finisher is connection:
+            self._finisher = None
         self.let_go_on()
 
     def refused(self, connection: Connection, reason: str, detail: str = "") -> None:
@@ -172,8 +177,13 @@ class Listener:
             return True
         if connection.held_bytes >= limits.max_held_bytes_per_connection:
             return True
-        if self.held_bytes + self._buffered_bytes() < limits.max_held_bytes:
+        if connection is self._finisher and connection.partial_bytes:
             return False
+        held = self.held_bytes + self.partial_bytes + self._buffered_bytes()
+        if held < limits.max_held_bytes:
+            return False
+        if connection.partial_bytes >= _LITTLE_BYTES:
+            return True
         # Writers wait for the store. Who only reads and asks goes on: it adds next to nothing.
         session = self._connections.get(connection)
         return connection.held_bytes >= _LITTLE_BYTES or (session is not None and session.writes)
@@ -187,8 +197,28 @@ class Listener:
         """Read again from those who waited, longest first, as far as there is room."""
         for connection in list(self._waiting):
             if not self.is_over_limit(connection):
-                del self._waiting[connection]
-                connection.resume_reading()
+                self._resume(connection)
+        self._let_one_finish()
+
+    def _let_one_finish(self) -> None:
+        """When half-received frames alone fill the memory, the longest-waiting one may come whole.
+
+        Otherwise all of them would wait for room that only a finished one can make.
+        """
+        if self._finisher is not None and self._finisher.partial_bytes:
+            return
+        self._finisher = None
+        if self.held_bytes or self._buffered_bytes():
+            return  # what is being worked on will make room
+        for connection in self._waiting:
+            if connection.partial_bytes and not connection.is_write_blocked:
+                self._finisher = connection
+                self._resume(connection)
+                return
+
+    def _resume(self, connection: Connection) -> None:
+        del self._waiting[connection]
+        connection.resume_reading()
 
     async def _watch_clock(self) -> None:
         while True:

@@ -66,6 +66,32 @@ def test_all_writers_wait_when_together_they_hold_too_much() -> None:
     assert (one_transport.is_reading, two_transport.is_reading) == (True, True)
 
 
+def test_half_received_frames_fill_the_memory_no_further_and_all_come_whole_in_the_end() -> None:
+    limit = 4 << 20
+    door = Door(ListenerLimits(max_held_bytes=limit))
+    clients = [door.connect() for _ in range(20)]
+    frame = framed(bytes(2 << 20))
+    left = {number: memoryview(frame) for number in range(20)}
+    most = 0
+    while left:
+        reading = [number for number in left if clients[number][1].is_reading]
+        assert reading, "everybody waits for everybody"
+        for number in reading:
+            connection, transport = clients[number]
+            for _ in range(4):
+                if left[number] and transport.is_reading:
+                    room = len(connection.get_buffer(-1))
+                    feed(connection, bytes(left[number][: min(room, 30_000)]))
+                    left[number] = left[number][min(room, 30_000) :]
+            most = max(most, door.listener.partial_bytes)
+            if not left[number]:
+                del left[number]
+                connection.release(len(frame) - 4)
+    assert [len(session.frames) for session in door.sessions] == [1] * 20
+    assert most <= 2 * limit
+    assert (door.listener.partial_bytes, door.listener.held_bytes) == (0, 0)
+
+
 def test_what_waits_in_logs_counts_and_is_looked_at_again() -> None:
     door = Door(ListenerLimits(max_held_bytes=150))
     connection, transport = door.connect()
