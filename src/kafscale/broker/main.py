@@ -58,8 +58,9 @@ async def _serve(config: Config) -> None:
             store, f"{config.storage.namespace}/.probe", dice.token(8).hex()
         )
         broker = await build(config, store, metadata, clock, dice)
-        undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
+        # In reverse: what waits is committed while its producers are still there to be told.
         undo.push_async_callback(broker.listener.aclose)
+        undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
         await broker.engine.start()
         await _open_door(config, broker)
         stop_metrics = await _start_metrics(config, broker)
@@ -67,8 +68,9 @@ async def _serve(config: Config) -> None:
         _calm_collector()
         logger.info("broker_started", broker_id=broker.engine.identity.broker_id)
         await leaving.wait()
-        broker.listener.close_door()
         logger.info("broker_stopping")
+        broker.listener.close_door()
+        broker.listener.stop_reading()
     logger.info("broker_stopped")
 
 

@@ -93,6 +93,7 @@ class Engine:
     async def aclose(self, deadline_s: float) -> None:
         """Flush every log and stop."""
         await self.logs.aclose(deadline_s)
+        await asyncio.sleep(0)  # whoever waited for a commit is told in the loop's next round
         await self._tasks.aclose()
 
     # -- topics ------------------------------------------------------------------------------
@@ -104,12 +105,12 @@ class Engine:
         self.topics.check(name, partitions, configs)
         if name in self._creating:
             raise TopicExists(f"topic {name!r} is being created")
-        task = asyncio.get_running_loop().create_task(self.topics.create(name, partitions, configs))
+        # Goes on when nobody waits for it any more: a topic half made is finished or taken up.
+        work = self.topics.create(name, partitions, configs)
+        task = self._tasks.spawn(work, f"creation of {name}", awaited=True)
         self._creating[name] = task
-        try:
-            return await asyncio.shield(task)
-        finally:
-            self._creating.pop(name, None)
+        task.add_done_callback(lambda _: self._creating.pop(name, None))
+        return await asyncio.shield(task)
 
     async def find_or_create(self, name: str) -> Topic:
         """The topic, made with default settings if it does not exist."""
@@ -121,7 +122,11 @@ class Engine:
         return await self.create_topic(name, self.topics.partition_count(-1), {})
 
     async def delete_topic(self, name: str) -> None:
-        """End a topic and begin removing its objects."""
+        """End a topic and begin removing its objects. Goes on when nobody waits any more."""
+        task = self._tasks.spawn(self._delete_topic(name), f"deletion of {name}", awaited=True)
+        await asyncio.shield(task)
+
+    async def _delete_topic(self, name: str) -> None:
         topic = await self.topics.delete(name)
         await self.logs.close_topic(topic)
         self.appends.forget(topic)

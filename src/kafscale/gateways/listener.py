@@ -17,6 +17,8 @@ from kafscale.model.clock import Clock
 
 logger = structlog.get_logger()
 
+_LAST_ANSWERS_S = 1.0  # for clients to take what has been written to them
+_LAST_LOOKS = 20
 _SHARED_BYTES = 64 * 1024
 _LITTLE_BYTES = 64 * 1024
 _LOOK_EVERY_S = 0.5  # deadlines are kept to within this
@@ -76,6 +78,7 @@ class Listener:
         self.held_bytes = 0
         self.partial_bytes = 0
         self._finisher: Connection | None = None
+        self._is_leaving = False
         # One for all: filled and emptied within one callback, so connections never meet in it.
         self.shared = memoryview(bytearray(_SHARED_BYTES))
 
@@ -108,6 +111,12 @@ class Listener:
         if self._server is not None:
             self._server.close()
 
+    def stop_reading(self) -> None:
+        """Take no more requests; those under way will be answered."""
+        self._is_leaving = True
+        for connection in self._connections:
+            self.make_wait(connection)
+
     async def aclose(self) -> None:
         """End every connection."""
         self.close_door()
@@ -115,7 +124,8 @@ class Listener:
             self._watch.cancel()
         for connection in list(self._connections):
             connection.finish()
-        await asyncio.sleep(0)
+        for _ in range(_LAST_LOOKS):
+            await asyncio.sleep(_LAST_ANSWERS_S / _LAST_LOOKS if self._connections else 0)
         for connection in list(self._connections):
             connection.abort("shutdown")
 
@@ -195,6 +205,8 @@ class Listener:
 
     def let_go_on(self) -> None:
         """Read again from those who waited, longest first, as far as there is room."""
+        if self._is_leaving:
+            return
         for connection in list(self._waiting):
             if not self.is_over_limit(connection):
                 self._resume(connection)

@@ -1,12 +1,19 @@
 """What a handler gets and what it may give back."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from kafscale.engine.engine import Engine
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
+from kafscale.model.errors import OutcomeUnknown
 from kafscale.wire.kafka.schema import Message
+
+_LEAST_S: Final = 1.0
+_MOST_S: Final = 60.0
+
+T = TypeVar("T")
 
 
 class CloseConnection(Exception):
@@ -37,6 +44,14 @@ class Call:
     def engine(self) -> Engine:
         """The engine this call is for."""
         return self.context.engine
+
+
+async def in_time(work: Awaitable[T], timeout_s: float) -> T:
+    """Wait for something that changes topics, but not for ever: the store may be down."""
+    try:
+        return await asyncio.wait_for(work, min(max(timeout_s, _LEAST_S), _MOST_S))
+    except TimeoutError:
+        raise OutcomeUnknown("the store has not answered in time; it may still happen") from None
 
 
 class Later:

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafscale.engine.topics import Topic
 from kafscale.gateways.kafka import blame
-from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.call import Answer, Call, in_time
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.model.errors import (
     InvalidReplicaAssignment,
@@ -67,7 +67,8 @@ async def _create(call: Call, wanted: CreatableTopic, result: CreatableTopicResu
         given = {key: value for key, value in configs.items() if value is not None}
         _describe(result, partitions, given, engine.topics.default_configs())
         return
-    topic: Topic = await engine.create_topic(wanted.name, partitions, configs)
+    making = engine.create_topic(wanted.name, partitions, configs)
+    topic: Topic = await in_time(making, request.timeout_ms / 1000)
     result.topic_id = topic.topic_id
     _describe(result, topic.partitions, topic.descriptor.configs, engine.topics.default_configs())
 

@@ -9,7 +9,7 @@ A topic that does not exist is created if the broker and the request allow it.
 from typing import Final
 
 from kafscale.engine.topics import Topic
-from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.call import Answer, Call, in_time
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.model.errors import InvalidTopicName, KafscaleError, TopicExists
 from kafscale.model.names import check_topic_name
@@ -28,6 +28,7 @@ API_KEY: Final = MetadataRequest.api_key
 VERSIONS: Final = MetadataRequest.versions
 
 _FORBIDDING_FROM: Final = 4
+_LONGEST_CREATION_S: Final = 5.0  # then the client is told to ask again
 _NULL_NAMES_FROM: Final = 12
 
 
@@ -77,7 +78,8 @@ def _find(call: Call, one: MetadataRequestTopic) -> MetadataResponseTopic | None
 
 async def _create(call: Call, name: str) -> MetadataResponseTopic:
     try:
-        return _describe(call, await call.engine.find_or_create(name))
+        making = call.engine.find_or_create(name)
+        return _describe(call, await in_time(making, _LONGEST_CREATION_S))
     except TopicExists:
         # Somebody else was faster; the client asks again and finds it.
         return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
