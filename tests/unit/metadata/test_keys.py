@@ -48,6 +48,16 @@ def test_a_topic_is_found_again_in_its_key(name: str) -> None:
     assert keys.topic_named_by(keys.group_metadata(name)) is None
 
 
+@given(TEXT, TEXT, st.integers(0, 2**31 - 1))
+def test_a_place_is_found_again_in_the_key_of_its_offset(
+    group: str, name: str, partition: int
+) -> None:
+    key = keys.group_offset(group, name, partition)
+    assert keys.place_committed_by(key) == (name, partition)
+    for other in (keys.group_metadata(group), keys.topic_config(name), f"{key}x", f"{key}/1"):
+        assert keys.place_committed_by(other) is None
+
+
 def test_values_survive_the_way_through_json() -> None:
     broker = keys.Broker(
         broker_id=1, host="h", port=9092, rack="a", started_at="2026-01-01T00:00:00Z", version="1"
