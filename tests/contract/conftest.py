@@ -37,7 +37,9 @@ def _open(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> ObjectSt
             return S3ObjectStore(s3_settings(request.getfixturevalue("seaweed_server")))
 
 
-@pytest.fixture(params=["memory", "files", "files-fsync", "s3"])
+@pytest.fixture(
+    params=["memory", "files", "files-fsync", pytest.param("s3", marks=pytest.mark.slow)]
+)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ObjectStore]:
     opened = _open(request.param, request, tmp_path)
     yield opened

@@ -10,6 +10,8 @@ from tests.contract.conftest import s3_settings
 from tests.support.ports import free_port
 from tests.support.seaweed import SeaweedServer
 
+pytestmark = pytest.mark.slow  # the server takes seconds to start
+
 
 async def test_wrong_keys_are_a_definite_refusal(
     seaweed_server: SeaweedServer, folder: str
