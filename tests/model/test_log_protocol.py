@@ -96,6 +96,7 @@ def test_with_all_rules_on_no_promise_is_broken(name: str) -> None:
     _finds_nothing(RELAXED, SAFE[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAFE_STRICTLY)
 def test_with_all_rules_on_and_rule_9_strict_no_promise_is_broken(name: str) -> None:
     _finds_nothing(STRICT, SAFE[name])
