@@ -21,7 +21,7 @@ from pathlib import Path
 import confluent_kafka
 import psutil
 
-from benchmarks import clients, raw, report
+from benchmarks import clients, opening, raw, report
 from benchmarks.workloads import FULL, QUICK, Figure, Life
 from tests.support import apache_kafka
 from tests.support.broker import KafscaleProcess
@@ -48,6 +48,9 @@ def main() -> int:
             for figure in Life(broker, scale, lambda name: _wanted(name, options.only)).figures():
                 runs.append((broker.label, figure))
                 _progress(f"run {turn + 1}, {broker.label}: {figure.workload}")
+    if not options.no_ours and _wanted("opening", options.only):
+        _progress("opening a log with a long history")
+        runs.append((KafscaleProcess.label, opening.figure(5_000 if options.quick else 100_000)))
     _progress("")
     found = report.rows(runs)
     print(report.table(found))
