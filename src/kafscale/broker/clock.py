@@ -11,8 +11,7 @@ class SystemClock:
     """The machine's time."""
 
     def __init__(self) -> None:
-        """Note where both clocks stand."""
-        self._wall_s = time.time()
+        """Begin to count."""
         self._steady_s = time.clock_gettime(_STEADY)
 
     def now_ms(self) -> int:
@@ -20,7 +19,7 @@ class SystemClock:
         return int(time.time() * 1000)
 
     def elapsed_s(self) -> float:
-        """Steady time; a virtual machine that was frozen shows only on the wall clock."""
+        """Seconds since this clock was made."""
         return time.clock_gettime(_STEADY) - self._steady_s
 
 

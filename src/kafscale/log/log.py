@@ -19,7 +19,7 @@ from kafscale.log.segment import Built
 from kafscale.log.settings import Appended, LogSettings, Observer, State, Tail
 from kafscale.log.tasks import Tasks
 from kafscale.log.view import View
-from kafscale.model.clock import Clock, Dice
+from kafscale.model.clock import Clock, Dice, Moment, age_s, moment
 from kafscale.model.errors import (
     KafscaleError,
     LogStopped,
@@ -67,7 +67,7 @@ class Log(View):
         self.swept: set[str] = set()
         self.busy_with_history = asyncio.Lock()
         self._closing = False
-        self._proof_s = 0.0
+        self._proof = moment(clock)
         self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._in_flight: Flush | None = None
@@ -90,7 +90,7 @@ class Log(View):
         if self.state is not State.OPENING:
             raise NotTheOwner("the log was closed while it was being opened")
         self.load(opened)
-        self._proof_s = opened.proof_s
+        self._proof = opened.proof
         self.state = State.OPEN
 
     async def _look(self) -> opening.Opened:
@@ -234,7 +234,7 @@ class Log(View):
 
     async def _settle(self, one: Flush) -> None:
         """Commit a flush, or re-open the log and refuse it."""
-        started_s = self.clock.elapsed_s()
+        started = moment(self.clock)
         by_lane = one.by_lane()
         built = self._build(flush.lane_batches(by_lane))
         key = keys.segment(self.folder, built.base)
@@ -242,11 +242,11 @@ class Log(View):
         if not created and not await commits.is_stored(self.store, key, built.content_id):
             await self._reopen(f"{key} was written by somebody else")
             return
-        if not await self._tail_is_proven(started_s):
+        if not await self._tail_is_proven(started):
             await self._reopen("a newer manifest exists")
             return
         self._commit(one, by_lane, built)
-        took_s = self.clock.elapsed_s() - started_s
+        took_s = self.clock.elapsed_s() - started.elapsed_s
         self.observer.flushed(built.content_id.size, built.records, took_s)
         self._flush_when_due()
 
@@ -261,21 +261,21 @@ class Log(View):
             predecessor=self.tail_id,
         )
 
-    async def _tail_is_proven(self, issued_s: float) -> bool:
+    async def _tail_is_proven(self, issued: Moment) -> bool:
         """Rules 3 and 4: an old proof is renewed before anything moves.
 
         A proof is dated when its request was issued; its age is judged now, after the PUT, and
         again after the check, whose answer may have been held up for longer than it is good for.
         """
         fresh_s = self.settings.grace_s / 2
-        if self.clock.elapsed_s() - self._proof_s <= fresh_s:
-            self._proof_s = issued_s
+        if age_s(self.clock, self._proof) <= fresh_s:
+            self._proof = issued
             return True
-        while self.clock.elapsed_s() - self._proof_s > fresh_s:
-            checked_s = self.clock.elapsed_s()
+        while age_s(self.clock, self._proof) > fresh_s:
+            checked = moment(self.clock)
             if not await self._nothing_is_newer():
                 return False
-            self._proof_s = checked_s
+            self._proof = checked
         return True
 
     async def _nothing_is_newer(self) -> bool:
@@ -352,7 +352,7 @@ class Log(View):
         except Exception as problem:
             self._stop(LogStopped(f"the log could not be opened again: {problem!r}"))
             raise
-        self._proof_s = opened.proof_s
+        self._proof = opened.proof
         self.state = State.OPEN
         self._append_again(lost)
         self._wake_all()

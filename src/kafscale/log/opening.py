@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kafscale.log import commits, keys, segment
 from kafscale.log.manifest import Entry, Manifest, flush_entry
 from kafscale.log.segment import ContentId, Segment
-from kafscale.model.clock import Clock
+from kafscale.model.clock import Clock, Moment, moment
 from kafscale.model.errors import CorruptObject, LogStopped, ObjectMissing
 from kafscale.objects.store import ObjectStore
 
@@ -30,7 +30,7 @@ class Opened(NamedTuple):
 
     manifest: Manifest
     tail: list[TailSegment]
-    proof_s: float  # clock.elapsed_s() when the proving LIST was issued
+    proof: Moment  # when the proving LIST was issued
 
 
 class _Moved(Exception):
@@ -64,10 +64,10 @@ async def _attempt(store: ObjectStore, folder: str, clock: Clock, index_from_byt
     bodies = await _read_all(store, [keys.segment(folder, base) for base in bases])
     found = dict(zip(bases, bodies, strict=True))
     tail = _walk(folder, past, found, index_from_bytes)
-    proof_s = clock.elapsed_s()
+    proof = moment(clock)
     if await commits.newest_generation(store, folder, generation) != generation:
         raise _Moved
-    return Opened(past, tail, proof_s)
+    return Opened(past, tail, proof)
 
 
 async def _read_all(store: ObjectStore, names: list[str]) -> list[memoryview]:

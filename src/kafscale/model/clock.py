@@ -4,7 +4,7 @@ Here: the two protocols that pure code takes instead of the wall clock and the d
 Next door: the real ones (broker/clock.py) and the manual ones (testing/clock.py).
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -17,6 +17,26 @@ class Clock(Protocol):
     def elapsed_s(self) -> float:
         """Seconds since some start, never going back and not stopping while the machine sleeps."""
         ...
+
+
+class Moment(NamedTuple):
+    """A point in time by both clocks."""
+
+    elapsed_s: float
+    wall_ms: int
+
+
+def moment(clock: Clock) -> Moment:
+    """Now."""
+    return Moment(clock.elapsed_s(), clock.now_ms())
+
+
+def age_s(clock: Clock, since: Moment) -> float:
+    """How long ago that was, by whichever clock says longer.
+
+    A frozen virtual machine's steady clock stands still; only the wall clock shows the gap.
+    """
+    return max(clock.elapsed_s() - since.elapsed_s, (clock.now_ms() - since.wall_ms) / 1000)
 
 
 class Dice(Protocol):

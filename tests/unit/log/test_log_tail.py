@@ -171,6 +171,15 @@ async def test_an_idle_log_looks_for_newer_manifests_before_it_believes_its_put(
     assert lists_of(bench) == before + 1
 
 
+async def test_a_frozen_machine_is_noticed_by_the_wall_clock_alone(bench: Bench) -> None:
+    log = await bench.open()
+    await write(log, b"a")
+    before = lists_of(bench)
+    bench.clock.set_wall_ms(bench.clock.now_ms() + GRACE_S * 500 + 1)
+    assert await write(log, b"b") == 1
+    assert lists_of(bench) == before + 1
+
+
 async def test_the_age_of_a_proof_is_judged_after_the_put(bench: Bench) -> None:
     log = await bench.open()
     await write(log, b"a")
