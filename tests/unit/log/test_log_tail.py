@@ -175,7 +175,7 @@ async def test_a_frozen_machine_is_noticed_by_the_wall_clock_alone(bench: Bench)
     log = await bench.open()
     await write(log, b"a")
     before = lists_of(bench)
-    bench.clock.set_wall_ms(bench.clock.now_ms() + GRACE_S * 500 + 1)
+    bench.clock.set_wall_ms(bench.clock.now_ms() + int(GRACE_S * 500) + 1)
     assert await write(log, b"b") == 1
     assert lists_of(bench) == before + 1
 
