@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import KafscaleProcess
+from tests.support.seaweed import SeaweedServer
 
 WITHIN_S = 60
 
@@ -39,7 +40,8 @@ def start(broker: KafscaleProcess, *words: str) -> subprocess.Popen[bytes]:
 
 
 def environment(broker: KafscaleProcess) -> dict[str, str]:
-    return {**os.environ, **broker.environment(), "KAFSCALE_BOOTSTRAP": broker.bootstrap}
+    settings = {**broker.environment(), **broker.extra_env}
+    return {**os.environ, **settings, "KAFSCALE_BOOTSTRAP": broker.bootstrap}
 
 
 def kafscale(
@@ -250,6 +252,22 @@ def test_segments_are_seen_in_the_store_and_are_sound(broker: KafscaleProcess, t
     only = said(broker, "segments", "list", topic, "-p", "1")
     assert {line.split()[0] for line in only.splitlines()[1:]} == {"1"}
     assert "no such topic" in refused(broker, "segments", "list", "never-there")
+
+
+def test_a_bucket_is_looked_into_beside_its_broker(
+    seaweed_server: SeaweedServer, topic: str
+) -> None:
+    with KafscaleProcess(env=seaweed_server.broker_environment("looked-into")) as broker:
+        said(broker, "produce", topic, given=b"a\nb\nc\n")
+        assert said(broker, "consume", topic) == "a\nb\nc\n"
+        (row,) = [
+            json.loads(line)
+            for line in said(broker, "segments", "list", topic, "--json").splitlines()
+        ]
+        assert row["records"] == 3
+        assert row["key"].startswith(f"looked-into/{topic}/0/segment-")
+        assert said(broker, "segments", "verify", topic).endswith(": all sound\n")
+        assert "create-if-absent" in said(broker, "doctor")
 
 
 def test_segments_verify_finds_a_changed_byte() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import AGAINST, watched
-from tests.support import seaweed
 from tests.support.clients.confluent import Confluent
 from tests.support.history import problems
 from tests.support.load import Load, read_all
@@ -29,21 +28,9 @@ def mortal(
 ) -> Iterator[BrokerProcess]:
     env: dict[str, str] = {}
     if request.param == "s3":
-        env = bucket(request.getfixturevalue("seaweed_server"))
+        env = request.getfixturevalue("seaweed_server").broker_environment("kill")
     with watched(kind(tmp_path / "broker", env)) as broker:
         yield broker
-
-
-def bucket(server: seaweed.SeaweedServer) -> dict[str, str]:
-    return {
-        "KAFSCALE_S3_BUCKET": seaweed.BUCKET,
-        "KAFSCALE_S3_ENDPOINT": server.endpoint,
-        "KAFSCALE_S3_REGION": "us-east-1",
-        "KAFSCALE_S3_PATH_STYLE": "true",
-        "KAFSCALE_S3_ACCESS_KEY": seaweed.ACCESS_KEY,
-        "KAFSCALE_S3_SECRET_KEY": seaweed.SECRET_KEY,
-        "KAFSCALE_S3_NAMESPACE": "kill",
-    }
 
 
 def wait_for_answers(loads: list[Load], count: int, within_s: float = 30.0) -> None:

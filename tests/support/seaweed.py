@@ -98,6 +98,18 @@ class SeaweedServer:
             raise
         return self
 
+    def broker_environment(self, namespace: str) -> dict[str, str]:
+        """What makes a broker, or a tool, use this server's bucket."""
+        return {
+            "KAFSCALE_S3_BUCKET": BUCKET,
+            "KAFSCALE_S3_ENDPOINT": self.endpoint,
+            "KAFSCALE_S3_REGION": "us-east-1",
+            "KAFSCALE_S3_PATH_STYLE": "true",
+            "KAFSCALE_S3_ACCESS_KEY": ACCESS_KEY,
+            "KAFSCALE_S3_SECRET_KEY": SECRET_KEY,
+            "KAFSCALE_S3_NAMESPACE": namespace,
+        }
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
