@@ -1,6 +1,8 @@
 """What a person sees who has just started a broker."""
 
+import shutil
 import sys
+from pathlib import Path
 
 from kafscale import __version__
 from kafscale.broker.config import Config
@@ -9,10 +11,11 @@ from kafscale.broker.config import Config
 def show(config: Config, host: str, port: int) -> None:
     """Say where clients connect, where data lies, and how to stop."""
     where = f"{host}:{port}"
+    command = _command()
     print(
         f"kafscale {__version__}: Kafka clients connect to {where}\n"
-        f"  try it    echo hello | kafscale produce --bootstrap {where} first\n"
-        f"            kafscale consume --bootstrap {where} first\n"
+        f"  try it    echo hello | {command} produce --bootstrap {where} first\n"
+        f"            {command} consume --bootstrap {where} first\n"
         f"            (or: kcat -b {where} -L)\n"
         f"  data      {data_location(config)}\n"
         f"  metrics   http://{config.broker.host}:{config.broker.metrics_port}/metrics\n"
@@ -20,6 +23,17 @@ def show(config: Config, host: str, port: int) -> None:
         file=sys.stdout,
         flush=True,
     )
+
+
+def _command() -> str:
+    """How this program is called from here: by its name only if that would be found."""
+    if shutil.which("kafscale"):
+        return "kafscale"
+    beside = Path(sys.executable).parent / "kafscale"
+    if not beside.exists():
+        return f"{sys.executable} -m kafscale.cli.main"
+    here = Path.cwd()
+    return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
 
 
 def data_location(config: Config) -> str:
