@@ -49,7 +49,7 @@ async def test_open_logs_go_by_the_new_settings(shop: Shop) -> None:
 async def test_retention_goes_by_the_new_settings(shop: Shop) -> None:
     await shop.engine.create_topic("t", 1, {})
     await shop.append("t", b"a")
-    shop.clock.advance(60)
+    shop.clock.advance_ms(60_000)
     await shop.engine.housekeeping.tidy()
     assert values_of(await shop.read("t")) == [b"a"]
     await shop.engine.admin.change_configs("t", adding("retention.ms", "1000"))
@@ -72,7 +72,7 @@ async def test_a_crash_before_the_metadata_store_knew_is_made_good_at_the_next_s
 
 async def test_a_crash_before_the_descriptor_changes_nothing(shop: Shop) -> None:
     await shop.engine.create_topic("t", 1, {})
-    shop.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*/descriptor-*", error=StoreRefused))
+    shop.plan.add(Rule(Fault.FAIL_BEFORE, "find", error=StoreRefused))
     with pytest.raises(StoreRefused):
         await shop.engine.admin.change_configs("t", adding("retention.ms", "5"))
     assert shop.engine.topics.get("t").descriptor.configs == {}
@@ -154,7 +154,7 @@ async def test_deleted_records_free_their_objects(shop: Shop) -> None:
         await shop.append("t", b"%d" % at)
     assert await shop.engine.admin.delete_records(topic, 0, -1) == 3
     for _ in range(4):
-        shop.clock.advance(601)
+        shop.clock.advance_ms(601_000)
         await shop.engine.housekeeping.tidy()
     assert [key for key in await shop.keys("default/t/0") if "/segment-" in key] == []
     assert await shop.append("t", b"more") == 3

@@ -21,10 +21,17 @@ async def end_of(
     return row.error_code, row.leader_epoch, row.end_offset
 
 
-async def two_epochs(broker: InProcessBroker, caller: Caller) -> int:
+@pytest.fixture(autouse=True)
+async def not_the_first_epoch(broker: InProcessBroker) -> None:
+    """An epoch -1 below the first one would mean: none."""
+    await broker.restart()
+
+
+async def two_epochs(broker: InProcessBroker) -> int:
     """Three records in an epoch, an epoch without any, two records in the present one."""
-    await caller.create("t")
-    await caller.produce("t", make_batch(b"a", b"b", b"c"))
+    async with Caller(broker.port) as caller:
+        await caller.create("t")
+        await caller.produce("t", make_batch(b"a", b"b", b"c"))
     first = broker.engine.identity.epoch
     await broker.restart()
     await broker.restart()
@@ -35,10 +42,8 @@ async def two_epochs(broker: InProcessBroker, caller: Caller) -> int:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_an_epoch_ends_where_the_next_begins(
-    broker: InProcessBroker, caller: Caller, version: int
-) -> None:
-    first = await two_epochs(broker, caller)
+async def test_an_epoch_ends_where_the_next_begins(broker: InProcessBroker, version: int) -> None:
+    first = await two_epochs(broker)
     async with Caller(broker.port) as later:
         told = [(await end_of(later, first + add, version=version)) for add in (-1, 0, 1, 2, 3)]
     epochs = [first - 1, first, first, first + 2, -1]
@@ -49,9 +54,9 @@ async def test_an_epoch_ends_where_the_next_begins(
 
 
 async def test_the_present_epoch_is_known_before_anything_is_written_under_it(
-    broker: InProcessBroker, caller: Caller
+    broker: InProcessBroker,
 ) -> None:
-    first = await two_epochs(broker, caller)
+    first = await two_epochs(broker)
     await broker.restart()
     async with Caller(broker.port) as later:
         assert await end_of(later, first + 3) == (0, first + 3, 5)
