@@ -11,7 +11,10 @@ from kafscale.gateways.kafka.apis import (
     create_topics,
     delete_records,
     delete_topics,
+    describe_cluster,
     describe_configs,
+    describe_log_dirs,
+    describe_producers,
     fetch,
     find_coordinator,
     incremental_alter_configs,
@@ -47,8 +50,11 @@ APIS: Final[tuple[Api, ...]] = (
     offset_for_leader_epoch,
     describe_configs,
     alter_configs,
+    describe_log_dirs,
     create_partitions,
     incremental_alter_configs,
+    describe_cluster,
+    describe_producers,
 )
 
 _BY_KEY: Final[dict[int, Api]] = {api.API_KEY: api for api in APIS}
