@@ -83,7 +83,15 @@ class Administration:
     # -- partitions --------------------------------------------------------------------------
 
     async def delete_records(self, topic: Topic, partition: int, before: int) -> int:
-        """Delete what lies before an offset, or before the high watermark; gives the log start."""
+        """Delete what lies before an offset, or before the high watermark; gives the log start.
+
+        Goes on when nobody waits any more: a manifest under way is not left behind half taken up.
+        """
+        work = self._delete_records(topic, partition, before)
+        task = self._tasks.spawn(work, f"deleting records of {topic.name}", awaited=True)
+        return await asyncio.shield(task)
+
+    async def _delete_records(self, topic: Topic, partition: int, before: int) -> int:
         log, lane = await self._logs.open(topic, partition)
         log.require_open()
         start = lane.high if before == HIGH_WATERMARK else before
