@@ -20,6 +20,7 @@ from kafscale.metadata import keys as metadata_keys
 from kafscale.metadata.store import Compare, MetadataStore, Put, Remove
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
+    CorruptObject,
     InvalidPartitionCount,
     InvalidTopicName,
     MetadataConflict,
@@ -111,7 +112,7 @@ class Topics:
             change = metadata_keys.decode(metadata_keys.Change, entry.value)
             try:
                 await self._finish_change(change.name)
-            except StoreError as problem:
+            except (StoreError, CorruptObject) as problem:
                 # Nobody was told that it happened; the next change, or the next start, finds it.
                 logger.warning("change_postponed", topic=change.name, error=str(problem))
         for entry in await self._metadata.find(metadata_keys.TOPICS):

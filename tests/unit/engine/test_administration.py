@@ -106,6 +106,16 @@ async def test_a_start_without_the_bucket_goes_on_with_what_is_known(shop: Shop)
     assert shop.engine.topics.get("t").descriptor.configs == {"retention.ms": "5"}
 
 
+async def test_a_start_with_a_descriptor_nobody_can_read_goes_on(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 1, {})
+    shop.metadata.refuse_after(1)
+    with pytest.raises(MetadataUnavailable):
+        await shop.engine.admin.change_configs("t", adding("retention.ms", "5"))
+    await shop.objects.put_new(f"default/t/descriptor-{3:020d}", [b"{"])
+    await shop.reopen()
+    assert shop.engine.topics.get("t").descriptor.configs == {}
+
+
 async def test_changes_at_once_are_all_kept(shop: Shop) -> None:
     await shop.engine.create_topic("t", 1, {})
     names = ["retention.ms", "retention.bytes", "segment.bytes", "max.message.bytes"]

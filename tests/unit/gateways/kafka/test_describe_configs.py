@@ -139,3 +139,9 @@ async def test_a_resource_named_twice_is_refused_and_the_others_are_not(caller: 
     asked = [DescribeConfigsResource(TOPIC, name, None) for name in ("t", "u", "t")]
     results = (await caller.ask(DescribeConfigsRequest(asked), 4)).results
     assert [row.error_code for row in results] == [42, 0, 42]
+
+
+async def test_a_request_out_of_all_proportion_is_refused(caller: Caller) -> None:
+    asked = [DescribeConfigsResource(TOPIC, f"t{at}", None) for at in range(10_001)]
+    results = (await caller.ask(DescribeConfigsRequest(asked), 4)).results
+    assert {row.error_code for row in results} == {ErrorCode.INVALID_REQUEST}
