@@ -182,11 +182,35 @@ def test_topics_are_created_listed_described_and_deleted(
     assert {"name": topic, "partitions": 2} in listed
     assert topic in said(broker, "topics", "list")
     facts = json.loads(said(broker, "topics", "describe", topic, "--json"))
-    assert facts["configs"] in ({"retention.ms": "60000"}, None)  # None: not told by this broker
+    assert facts["configs"] == {"retention.ms": "60000"}
     assert [(row["earliest"], row["latest"]) for row in facts["partitions"]] == [(0, 0), (0, 2)]
     assert f"topic {topic}  id {facts['id']}" in said(broker, "topics", "describe", topic)
     said(broker, "topics", "delete", topic)
     assert "Unknown topic" in refused(broker, "topics", "describe", topic)
+
+
+def test_settings_are_shown_and_changed(broker: KafscaleProcess, topic: str) -> None:
+    said(broker, "topics", "create", topic, "-c", "retention.ms=60000")
+    said(
+        broker, "configs", "alter", topic, "--set", "segment.bytes=5000", "--delete", "retention.ms"
+    )
+    lines = said(broker, "configs", "describe", topic, "--json").splitlines()
+    rows = {row["name"]: row for row in map(json.loads, lines)}
+    assert rows["segment.bytes"] == {"name": "segment.bytes", "value": "5000", "source": "topic"}
+    assert rows["retention.ms"]["source"] == "default"
+    assert "segment.bytes" in said(broker, "configs", "describe", topic)
+    assert "  segment.bytes=5000" in said(broker, "topics", "describe", topic)
+    wrong = refused(broker, "configs", "alter", topic, "--set", "retention.ms=soon")
+    assert "retention.ms: expected an integer" in wrong
+    assert "no topic 'never-there'" in refused(broker, "configs", "describe", "never-there")
+
+
+def test_a_topic_gets_more_partitions(broker: KafscaleProcess, topic: str) -> None:
+    said(broker, "topics", "create", topic)
+    said(broker, "topics", "alter", topic, "-p", "3")
+    said(broker, "produce", topic, "-p", "2", given=b"new\n")
+    assert said(broker, "consume", topic) == "new\n"
+    assert "never get fewer" in refused(broker, "topics", "alter", topic, "-p", "2")
 
 
 def test_a_topic_created_again_is_empty(broker: KafscaleProcess, topic: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafscale.broker import process
+from kafscale.broker import kafka_names, process
 from kafscale.broker.config import Config
 from kafscale.engine import ownership
 from kafscale.engine.appends import Appends
@@ -183,6 +183,8 @@ async def build(
         probe,
         clock,
         auto_create=config.topics.auto_create,
+        broker_configs=kafka_names.broker_configs(config, identity.broker_id),
+        store_name=kafka_names.store_name(config),
     )
     context = Context(engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED)
 

@@ -7,6 +7,8 @@ their own into the broker.
 import argparse
 import os
 import socket
+from collections.abc import Iterable
+from concurrent.futures import Future
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -79,6 +81,16 @@ def _split_address(address: str) -> tuple[str, int]:
 def admin_client(args: argparse.Namespace) -> AdminClient:
     """Connect for administration."""
     return AdminClient(client_settings(args))
+
+
+def wait(subject: str, answer: "Future[Any]", tolerated: Iterable[int] = ()) -> Any:
+    """Give what was answered, None for errors that are fine, or raise the refusal."""
+    try:
+        return answer.result()
+    except KafkaException as bad:
+        if bad.args[0].code() in tolerated:
+            return None
+        raise refusal(subject, bad) from bad
 
 
 def refusal(subject: str, bad: KafkaException | KafkaError) -> CommandError:

@@ -17,7 +17,8 @@ from kafscale.cli.errors import CommandError, UsageError
 
 COMMANDS: Final[dict[str, str]] = {
     "serve": "run a broker",
-    "topics": "create, list, describe and delete topics",
+    "topics": "create, list, describe, alter and delete topics",
+    "configs": "show and change the settings of topics",
     "produce": "write lines to a topic",
     "consume": "read a topic",
     "segments": "look at the objects of a topic in the bucket",

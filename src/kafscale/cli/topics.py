@@ -1,8 +1,7 @@
-"""`kafscale topics`: create, list, describe, delete."""
+"""`kafscale topics`: create, list, describe, alter, delete."""
 
 import argparse
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -10,6 +9,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
     AdminClient,
     ConfigResource,
     ConfigSource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -22,6 +22,7 @@ from kafscale.cli.kafka import (
     add_client_arguments,
     admin_client,
     refusal,
+    wait,
 )
 from kafscale.cli.output import print_columns, print_json
 
@@ -44,11 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="show which topics there are")
     describe = actions.add_parser("describe", help="show partitions, offsets and settings")
     describe.add_argument("names", nargs="+", metavar="TOPIC")
+    alter = actions.add_parser("alter", help="give a topic more partitions")
+    alter.add_argument("name", metavar="TOPIC")
+    alter.add_argument("-p", "--partitions", type=int, required=True, metavar="N")
     delete = actions.add_parser("delete", help="remove topics and all their records")
     delete.add_argument("names", nargs="+", metavar="TOPIC")
     for action in (listing, describe):
         action.add_argument("--json", action="store_true", help="one line of JSON per topic")
-    for action in (create, listing, describe, delete):
+    for action in (create, listing, describe, alter, delete):
         add_client_arguments(action)
 
 
@@ -61,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
             _list(args)
         case "describe":
             _describe(args)
+        case "alter":
+            _alter(args)
         case "delete":
             _delete(args)
     return 0
@@ -78,7 +84,14 @@ def _create(args: argparse.Namespace) -> None:
     answers = admin.create_topics(wanted, request_timeout=ANSWER_WITHIN_S)
     tolerated = {KafkaError.TOPIC_ALREADY_EXISTS} if args.if_not_exists else set()
     for name, answer in answers.items():
-        _wait(name, answer, tolerated)
+        wait(name, answer, tolerated)
+
+
+def _alter(args: argparse.Namespace) -> None:
+    admin = admin_client(args)
+    wanted = NewPartitions(args.name, args.partitions)
+    answers = admin.create_partitions([wanted], request_timeout=ANSWER_WITHIN_S)
+    wait(args.name, answers[args.name])
 
 
 def _delete(args: argparse.Namespace) -> None:
@@ -86,7 +99,7 @@ def _delete(args: argparse.Namespace) -> None:
     admin = admin_client(args)
     answers = admin.delete_topics(names, request_timeout=ANSWER_WITHIN_S)
     for name, answer in answers.items():
-        _wait(name, answer)
+        wait(name, answer)
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -117,7 +130,7 @@ def _describe(args: argparse.Namespace) -> None:
         if number:
             print()
         print(f"topic {facts['name']}  id {facts['id']}")
-        for key, value in (facts["configs"] or {}).items():
+        for key, value in facts["configs"].items():
             print(f"  {key}={value}")
         headings = ("partition", "leader", "earliest", "latest", "records")
         print_columns(headings, [[row[key] for key in headings] for row in facts["partitions"]])
@@ -147,7 +160,7 @@ def _facts(admin: AdminClient, name: str) -> dict[str, Any]:
 def describe_topic(admin: AdminClient, name: str) -> TopicDescription:
     """Ask for a topic without creating it by asking."""
     answer = admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_WITHIN_S)
-    topic: TopicDescription = _wait(name, answer[name])
+    topic: TopicDescription = wait(name, answer[name])
     return topic
 
 
@@ -161,21 +174,20 @@ def offset_ranges(
         answers = admin.list_offsets(wanted, request_timeout=ANSWER_WITHIN_S)
         bounds.append(
             {
-                place.partition: _wait(f"{name}/{place.partition}", answer).offset
+                place.partition: wait(f"{name}/{place.partition}", answer).offset
                 for place, answer in answers.items()
             }
         )
     return {number: (bounds[0][number], bounds[1][number]) for number in bounds[0]}
 
 
-def _own_configs(admin: AdminClient, name: str) -> Mapping[str, str] | None:
-    """The settings somebody chose for this very topic; None from a broker that does not tell."""
+def _own_configs(admin: AdminClient, name: str) -> Mapping[str, str]:
+    """The settings somebody chose for this very topic."""
     resource = ConfigResource(ResourceType.TOPIC, name)
     answers = admin.describe_configs([resource], request_timeout=ANSWER_WITHIN_S)
-    entries = _wait(name, answers[resource], {KafkaError._UNSUPPORTED_FEATURE})
-    return entries and {
+    return {
         key: entry.value
-        for key, entry in sorted(entries.items())
+        for key, entry in sorted(wait(name, answers[resource]).items())
         if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     }
 
@@ -189,12 +201,3 @@ def parse_pairs(option: str, pairs: Iterable[str]) -> dict[str, str]:
             raise UsageError(f"{option}: expected KEY=VALUE, found {pair!r}")
         parsed[key] = value
     return parsed
-
-
-def _wait(subject: str, answer: "Future[Any]", tolerated: Iterable[int] = ()) -> Any:
-    try:
-        return answer.result()
-    except KafkaException as bad:
-        if bad.args[0].code() in tolerated:
-            return None
-        raise refusal(subject, bad) from bad

@@ -5,11 +5,12 @@ record batch; which protocol it came in by is nobody's business here.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
+from kafscale.engine.administration import Administration
 from kafscale.engine.appends import Appends
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
@@ -23,6 +24,7 @@ from kafscale.engine.topics import Topic, Topics
 from kafscale.log.log import Log
 from kafscale.log.reader import Reader
 from kafscale.log.tasks import Tasks
+from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock
 from kafscale.model.errors import KafscaleError, TopicExists
 
@@ -58,6 +60,8 @@ class Engine:
         clock: Clock,
         *,
         auto_create: bool,
+        broker_configs: Sequence[BrokerConfig] = (),
+        store_name: str = "",
     ) -> None:
         """Take the parts as wired."""
         self.identity = identity
@@ -73,6 +77,9 @@ class Engine:
         self.probe = probe
         self.clock = clock
         self.auto_create = auto_create
+        self.broker_configs = broker_configs  # for those who ask; nothing here goes by them
+        self.store_name = store_name
+        self.admin = Administration(topics, logs, appends, tasks)
         self.address = Address("127.0.0.1", 0)
         self._tasks = tasks
         self._creating: dict[str, asyncio.Task[Topic]] = {}

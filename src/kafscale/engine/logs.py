@@ -4,6 +4,7 @@ Here: from (topic, partition) to a log and its lane. Next door: the log itself (
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterator
 
 import structlog
@@ -78,6 +79,7 @@ class Logs:
         self._failed.pop(place, None)
         self._open[place] = log
         self._topic_of[place] = topic
+        _adjust(log, topic)  # its settings may have changed meanwhile
         logger.debug("log_opened", folder=log.folder, end=log.end, tail=len(log.tail))
         return log
 
@@ -91,6 +93,12 @@ class Logs:
         for place, log in list(self._open.items()):
             if log.state is State.OPEN:
                 yield self._topic_of[place], log
+
+    def adjust(self, topic: Topic) -> None:
+        """Let the topic's open logs go by its settings as they are now."""
+        for place, log in self._open.items():
+            if place[0] == topic.topic_id:
+                _adjust(log, topic)
 
     async def close_topic(self, topic: Topic) -> None:
         """Let go of a deleted topic's logs without writing anything more."""
@@ -118,3 +126,13 @@ class Logs:
         for log, result in zip(logs, results, strict=True):
             if isinstance(result, BaseException):
                 logger.error("log_not_flushed", folder=log.folder, reason=repr(result))
+
+
+def _adjust(log: Log, topic: Topic) -> None:
+    settings = topic.settings
+    log.settings = dataclasses.replace(
+        log.settings,
+        segment_bytes=settings.segment_bytes,
+        index_interval_bytes=settings.index_interval_bytes,
+        wake_on_append=settings.fetch_buffered,
+    )

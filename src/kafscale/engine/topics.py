@@ -7,19 +7,24 @@ ever be seen there.
 Next door: opening a topic's logs (logs.py), removing its objects (housekeeping.py).
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
+import structlog
 
-from kafscale.log import commits, keys
+from kafscale.engine.descriptors import Descriptors, descriptor_of, record_of
+from kafscale.log import keys
 from kafscale.metadata import keys as metadata_keys
 from kafscale.metadata.store import Compare, MetadataStore, Put, Remove
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
+    CorruptObject,
     InvalidPartitionCount,
     InvalidTopicName,
     MetadataConflict,
+    StoreError,
     TopicExists,
     UnknownTopic,
     UnknownTopicId,
@@ -40,6 +45,10 @@ from kafscale.model.topics import (
 )
 from kafscale.objects.store import ObjectStore
 
+logger = structlog.get_logger()
+
+Change = Callable[[TopicDescriptor], TopicDescriptor]
+
 
 class Topic:
     """A topic as this broker knows it."""
@@ -48,9 +57,13 @@ class Topic:
 
     def __init__(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
         """Read a descriptor once, for the many who ask."""
-        self.descriptor = descriptor
         self.name = descriptor.name
         self.topic_id: TopicId = topic_id_from_hex(descriptor.topic_id)
+        self.become(descriptor, defaults)
+
+    def become(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
+        """Take up a newer descriptor of the same topic; whoever holds the topic sees it at once."""
+        self.descriptor = descriptor
         self.partitions = descriptor.partitions
         self.settings = TopicSettings.of(descriptor.configs, defaults)
 
@@ -83,20 +96,28 @@ class Topics:
         dice: Dice,
     ) -> None:
         """Know none yet; `load` reads them."""
-        self._store = store
+        self._descriptors = Descriptors(store, rules.namespace)
         self._metadata = metadata
         self._rules = rules
         self._clock = clock
         self._dice = dice
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._changing = asyncio.Lock()
         self.revision = 0  # rises with every change: answers built from topics can be cached
 
     async def load(self) -> None:
-        """Read all topics from the metadata store."""
+        """Read all topics from the metadata store, once changes cut short have reached it."""
+        for entry in await self._metadata.find(metadata_keys.CHANGES):
+            change = metadata_keys.decode(metadata_keys.Change, entry.value)
+            try:
+                await self._finish_change(change.name)
+            except (StoreError, CorruptObject) as problem:
+                # Nobody was told that it happened; the next change, or the next start, finds it.
+                logger.warning("change_postponed", topic=change.name, error=str(problem))
         for entry in await self._metadata.find(metadata_keys.TOPICS):
             if metadata_keys.topic_named_by(entry.key) is not None:
-                self._know(_descriptor_of(metadata_keys.decode(metadata_keys.Topic, entry.value)))
+                self._know(descriptor_of(metadata_keys.decode(metadata_keys.Topic, entry.value)))
 
     def _know(self, descriptor: TopicDescriptor) -> Topic:
         topic = Topic(descriptor, self._rules.defaults)
@@ -157,8 +178,8 @@ class Topics:
         """Make a topic that did not exist."""
         self.check(name, partitions, configs)
         given = {key: value for key, value in configs.items() if value is not None}
-        descriptor = await self._describe(name, partitions, given)
-        await self._register(descriptor)
+        version, descriptor = await self._describe(name, partitions, given)
+        await self._register(descriptor, version)
         topic = self._know(descriptor)
         if (descriptor.partitions, descriptor.configs) != (partitions, given):
             raise TopicExists(f"topic {name!r} exists already in the bucket")
@@ -166,12 +187,12 @@ class Topics:
 
     async def _describe(
         self, name: str, partitions: int, configs: dict[str, str]
-    ) -> TopicDescriptor:
+    ) -> tuple[int, TopicDescriptor]:
         """Write the descriptor; an unfinished creation found in the bucket is taken up."""
         while True:
-            version, newest = await self._newest_descriptor(name)
+            version, newest = await self._descriptors.newest(name)
             if newest is not None and not newest.deleted:
-                return newest
+                return version, newest
             topic_id = fresh_topic_id(self._dice).hex()
             later = topic_id if newest is not None else ""
             descriptor = TopicDescriptor(
@@ -184,36 +205,14 @@ class Topics:
                 configs=configs,
                 created_at=iso_time(self._clock.now_ms()),
             )
-            if await self._put_descriptor(descriptor, version + 1):
-                return descriptor
+            if await self._descriptors.put(descriptor, version + 1):
+                return version + 1, descriptor
 
-    async def _newest_descriptor(self, name: str) -> tuple[int, TopicDescriptor | None]:
-        folder = keys.descriptor_folder(self._rules.namespace, name)
-        found = await self._store.find(
-            folder, after=keys.descriptor(folder, 0), before=keys.descriptors_before(folder)
-        )
-        if not found:
-            return 0, None
-        newest = found[-1].key
-        version = keys.parse_generation(newest) or 0
-        return version, TopicDescriptor.decode(await self._store.read(newest))
-
-    async def _put_descriptor(self, descriptor: TopicDescriptor, version: int) -> bool:
-        folder = keys.descriptor_folder(self._rules.namespace, descriptor.name)
-        key = keys.descriptor(folder, version)
-        body = descriptor.encode()
-        if await commits.put_same(self._store, key, [body], "descriptor"):
-            return True
-        # Taken: by our own attempt whose answer was lost (the id is ours alone), or by another.
-        return bytes(await self._store.read(key)) == body
-
-    async def _register(self, descriptor: TopicDescriptor) -> None:
+    async def _register(self, descriptor: TopicDescriptor, version: int) -> None:
         key = metadata_keys.topic_config(descriptor.name)
+        record = record_of(descriptor, version, self._rules.defaults)
         try:
-            await self._metadata.commit(
-                [Put(key, metadata_keys.encode(_record_of(descriptor, self._rules.defaults)))],
-                [Compare(key, 0)],
-            )
+            await self._metadata.commit([Put(key, metadata_keys.encode(record))], [Compare(key, 0)])
         except MetadataConflict:
             # By another broker, or by our own earlier attempt whose answer was lost.
             found = await self._metadata.get(key)
@@ -221,22 +220,91 @@ class Topics:
             if known is None or known.topic_id != descriptor.topic_id:
                 raise TopicExists(f"topic {descriptor.name!r} exists already") from None
 
+    # -- changing ----------------------------------------------------------------------------
+
+    def check_partitions(self, topic: Topic, count: int) -> None:
+        """Raise what is wrong with a wish for more partitions."""
+        if count <= topic.partitions:
+            raise InvalidPartitionCount(
+                f"{topic.name} has {topic.partitions} partitions already, and they never get fewer"
+            )
+        if count > self._rules.max_partitions:
+            raise InvalidPartitionCount(
+                f"a topic has at most {self._rules.max_partitions} partitions, not {count}"
+            )
+
+    async def change(self, name: str, change: Change) -> Topic:
+        """Give a topic another descriptor: in the bucket, here, then in the metadata store.
+
+        `change` makes the new descriptor of the newest one there is, or raises. A note in the
+        metadata store goes before it all: a start after a crash looks into the bucket again for
+        the topics that have one, and for no others.
+        """
+        async with self._changing:
+            topic = self.get(name)
+            change(topic.descriptor)  # what is wrong is said before anything is written
+            note = metadata_keys.encode(metadata_keys.Change(name=name))
+            await self._metadata.commit([Put(metadata_keys.change(name), note)])
+            while True:
+                version, newest = await self._descriptors.newest(name)
+                if newest is None or not _is_alive(newest, topic.descriptor.topic_id):
+                    raise UnknownTopic(f"topic {name!r} has been deleted")
+                wanted = change(newest)
+                if wanted == newest:
+                    break
+                version += 1
+                if await self._descriptors.put(wanted, version):
+                    break
+            topic.become(wanted, self._rules.defaults)
+            self.revision += 1
+            await self._take_up(wanted, version)
+            return topic
+
+    async def _finish_change(self, name: str) -> None:
+        """Let the metadata store know what the bucket says, whatever was cut short."""
+        version, newest = await self._descriptors.newest(name)
+        if newest is None or newest.deleted:
+            await self._metadata.commit([Remove(metadata_keys.change(name))])
+        else:
+            await self._take_up(newest, version)
+
+    async def _take_up(self, descriptor: TopicDescriptor, version: int) -> None:
+        key = metadata_keys.topic_config(descriptor.name)
+        done = Remove(metadata_keys.change(descriptor.name))
+        record = metadata_keys.encode(record_of(descriptor, version, self._rules.defaults))
+        while True:
+            found = await self._metadata.get(key)
+            row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
+            if found is None or row is None or row.topic_id != descriptor.topic_id:
+                await self._metadata.commit([done])  # deleted meanwhile
+                return
+            writes: list[Put | Remove] = [done]
+            if row.version <= version:
+                writes.append(Put(key, record))
+            try:
+                await self._metadata.commit(writes, [Compare(key, found.version)])
+            except MetadataConflict:
+                continue
+            return
+
     # -- deleting ----------------------------------------------------------------------------
 
     async def delete(self, name: str) -> Topic:
         """End a topic: from here on nobody can find it. Its objects go in the background."""
         topic = self.get(name)
+        logs = topic.descriptor.logs
         while True:
-            version, newest = await self._newest_descriptor(name)
-            if newest is None or newest.deleted or newest.topic_id != topic.descriptor.topic_id:
+            version, newest = await self._descriptors.newest(name)
+            if newest is None or not _is_alive(newest, topic.descriptor.topic_id):
                 break
+            logs = max(logs, newest.logs)  # a change cut short may have added some
             tombstone = msgspec.structs.replace(newest, deleted=True)
-            if await self._put_descriptor(tombstone, version + 1):
+            if await self._descriptors.put(tombstone, version + 1):
                 break
         folder = topic.descriptor.folder
         removal = metadata_keys.Removal(
             folder=folder,
-            logs=topic.descriptor.logs,
+            logs=logs,
             deleted_ms=self._clock.now_ms(),
             name=name,
             topic_id=topic.descriptor.topic_id,
@@ -253,32 +321,5 @@ class Topics:
         return topic
 
 
-def _record_of(descriptor: TopicDescriptor, defaults: TopicDefaults) -> metadata_keys.Topic:
-    """A descriptor in the metadata store's words."""
-    settings = TopicSettings.of(descriptor.configs, defaults)
-    return metadata_keys.Topic(
-        name=descriptor.name,
-        partitions=descriptor.partitions,
-        retention_ms=settings.retention_ms,
-        retention_bytes=settings.retention_bytes,
-        segment_bytes=settings.segment_bytes,
-        created_at=descriptor.created_at,
-        config=descriptor.configs,
-        topic_id=descriptor.topic_id,
-        incarnation=descriptor.incarnation,
-        folder=descriptor.folder,
-    )
-
-
-def _descriptor_of(row: metadata_keys.Topic) -> TopicDescriptor:
-    """The way back."""
-    return TopicDescriptor(
-        name=row.name,
-        topic_id=row.topic_id,
-        incarnation=row.incarnation,
-        folder=row.folder,
-        partitions=row.partitions,
-        logs=row.partitions,
-        configs=row.config,
-        created_at=row.created_at,
-    )
+def _is_alive(descriptor: TopicDescriptor, topic_id: str) -> bool:
+    return not descriptor.deleted and descriptor.topic_id == topic_id

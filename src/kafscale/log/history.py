@@ -235,7 +235,9 @@ async def raise_starts(log: Log, starts: dict[int, int]) -> bool:
             return False
         if not await _commit(log, change, is_in):
             return False
-        logger.info("log_start_moved", folder=log.folder, starts=starts)
+        # Lanes as text: a line of the log may be JSON, whose keys are nothing else.
+        moved = {str(lane): start for lane, start in starts.items()}
+        logger.info("log_start_moved", folder=log.folder, starts=moved)
         return True
 
 

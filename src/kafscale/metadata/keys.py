@@ -8,6 +8,7 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/marks/{what}                                 numbers given out so far
     /kafscale/topics/{topic}/config
     /kafscale/topics/{topic}/partitions/{partition}        for people to look at
+    /kafscale/changes/{topic}                              a change of a topic that is under way
     /kafscale/removals/{folder}                            deleted topics whose objects must go
     /kafscale/brokers/{broker_id}
     /kafscale/assignments/{topic}/{partition}
@@ -31,6 +32,7 @@ BROKERS: Final = f"{ROOT}/brokers/"
 ASSIGNMENTS: Final = f"{ROOT}/assignments/"
 CONSUMERS: Final = f"{ROOT}/consumers/"
 REMOVALS: Final = f"{ROOT}/removals/"
+CHANGES: Final = f"{ROOT}/changes/"
 EPOCHS: Final = f"{ROOT}/marks/epochs"
 
 _OFFSET_PARTS: Final = 4  # group, "offsets", topic, partition
@@ -67,6 +69,11 @@ def topic_named_by(key: str) -> str | None:
 def partition_state(name: str, partition: int) -> str:
     """Where a partition's last known state is."""
     return f"{topic(name)}partitions/{partition}"
+
+
+def change(name: str) -> str:
+    """Where it says that a topic's newest descriptor may not have been taken up yet."""
+    return f"{CHANGES}{segment(name)}"
 
 
 def removal(folder: str) -> str:
@@ -139,6 +146,13 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str
     incarnation: int = 1
     folder: str
+    version: int = 0  # of the descriptor this was read from
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody is about to write a new descriptor of this topic."""
+
+    name: str
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):

@@ -86,6 +86,29 @@ class Client:
         """Names and partition counts."""
         raise NotImplementedError
 
+    def create_partitions(self, topic: str, total: int) -> None:
+        raise NotImplementedError
+
+    def configs(self, topic: str) -> dict[str, str]:
+        """The settings somebody chose for this very topic."""
+        raise NotImplementedError
+
+    def alter_config(self, topic: str, operation: str, name: str, value: str | None) -> None:
+        """Change one setting: operation is SET, DELETE, APPEND or SUBTRACT."""
+        raise NotImplementedError
+
+    def replace_configs(self, topic: str, configs: dict[str, str]) -> None:
+        """Give the topic these settings and no others."""
+        raise NotImplementedError
+
+    def broker_config(self, broker: int, name: str) -> str:
+        """One of the broker's own settings."""
+        raise NotImplementedError
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """Delete what lies before an offset; the new log start."""
+        raise NotImplementedError
+
     def earliest(self, topic: str, partition: int) -> int:
         raise NotImplementedError
 

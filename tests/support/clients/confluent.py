@@ -1,6 +1,7 @@
 """confluent-kafka: librdkafka under Python."""
 
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,17 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget them
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from tests.support.clients.base import (
     ANSWER_WITHIN_S,
@@ -104,6 +115,41 @@ class Confluent(Client):
     def list_topics(self) -> dict[str, int]:
         topics = self._admin.list_topics(timeout=ANSWER_WITHIN_S).topics
         return {name: len(topic.partitions) for name, topic in topics.items()}
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        _done(self._admin.create_partitions([NewPartitions(topic, total)])[topic])
+
+    def configs(self, topic: str) -> dict[str, str]:
+        return {
+            name: entry.value
+            for name, entry in self._describe(ResourceType.TOPIC, topic).items()
+            if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        }
+
+    def alter_config(self, topic: str, operation: str, name: str, value: str | None) -> None:
+        kind = AlterConfigOpType[operation]
+        entry = ConfigEntry(name, value, incremental_operation=kind)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        _done(self._admin.incremental_alter_configs([resource])[resource])
+
+    def replace_configs(self, topic: str, configs: dict[str, str]) -> None:
+        resource = ConfigResource(ResourceType.TOPIC, topic, set_config=configs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # as AlterConfigs itself is
+            answer = self._admin.alter_configs([resource])
+        _done(answer[resource])
+
+    def broker_config(self, broker: int, name: str) -> str:
+        return str(self._describe(ResourceType.BROKER, str(broker))[name].value)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        place = TopicPartition(topic, partition, before)
+        return int(_done(self._admin.delete_records([place])[place]).low_watermark)
+
+    def _describe(self, kind: ResourceType, name: str) -> dict[str, Any]:
+        resource = ConfigResource(kind, name)
+        found: dict[str, Any] = _done(self._admin.describe_configs([resource])[resource])
+        return found
 
     def earliest(self, topic: str, partition: int) -> int:
         return self._offset(topic, partition, OffsetSpec.earliest())

@@ -67,6 +67,27 @@ class JavaClient(Client):
         topics = (line.split(" ") for line in self._ask("LIST"))
         return {name: int(partitions) for name, partitions in topics}
 
+    def create_partitions(self, topic: str, total: int) -> None:
+        self._ask(f"PARTITIONS {topic} {total}")
+
+    def configs(self, topic: str) -> dict[str, str]:
+        rows = (line.split(" ") for line in self._ask(f"CONFIGS TOPIC {topic}"))
+        return {name: value for name, value, source in rows if source == "DYNAMIC_TOPIC_CONFIG"}
+
+    def alter_config(self, topic: str, operation: str, name: str, value: str | None) -> None:
+        self._ask(f"ALTER {topic} {operation} {name} {value or '~'}")
+
+    def replace_configs(self, topic: str, configs: dict[str, str]) -> None:
+        pairs = " ".join(f"{name}={value}" for name, value in configs.items())
+        self._ask(f"REPLACE {topic} {pairs}")
+
+    def broker_config(self, broker: int, name: str) -> str:
+        rows = (line.split(" ") for line in self._ask(f"CONFIGS BROKER {broker}"))
+        return next(value for found, value, _ in rows if found == name)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        return int(self._ask(f"DELETERECORDS {topic} {partition} {before}")[0])
+
     def earliest(self, topic: str, partition: int) -> int:
         return self._offset(topic, partition, "earliest")
 
@@ -122,6 +143,7 @@ class JavaClient(Client):
 class Java4(JavaClient):
     name = "java-4"
     version = "4.3.1"
+    lacks = frozenset({"replacing settings"})
 
 
 class Java2(JavaClient):

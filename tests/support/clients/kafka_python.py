@@ -24,7 +24,7 @@ with warnings.catch_warnings():
         OffsetAndMetadata,
         TopicPartition,
     )
-    from kafka.admin import OffsetSpec
+    from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, OffsetSpec
     from kafka.errors import KafkaError
 
 
@@ -95,6 +95,48 @@ class KafkaPython(Client):
     def list_topics(self) -> dict[str, int]:
         with self._admin() as admin:
             return {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        with self._admin() as admin:
+            admin.create_partitions({topic: total})
+
+    def configs(self, topic: str) -> dict[str, str]:
+        found = self._describe(ConfigResourceType.TOPIC, topic, "modified")
+        return {name: row["value"] for name, row in found.items()}
+
+    def alter_config(self, topic: str, operation: str, name: str, value: str | None) -> None:
+        self._alter(topic, {name: (AlterConfigOp[operation], value)}, incremental=True)
+
+    def replace_configs(self, topic: str, configs: dict[str, str]) -> None:
+        # It sends what the topic has along with what is new, so that must go first.
+        gone = [name for name in self.configs(topic) if name not in configs]
+        for name in gone:
+            self.alter_config(topic, "DELETE", name, None)
+        self._alter(topic, dict(configs), incremental=False)
+
+    def broker_config(self, broker: int, name: str) -> str:
+        found = self._describe(ConfigResourceType.BROKER, str(broker), "all")
+        return str(found[name]["value"])
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        place = TopicPartition(topic, partition)
+        with self._admin() as admin:
+            return int(admin.delete_records({place: before})[place]["low_watermark"])
+
+    def _describe(self, kind: Any, name: str, which: str) -> dict[str, Any]:
+        with self._admin() as admin:
+            answer = admin.describe_configs([ConfigResource(kind, name)], config_filter=which)
+        return dict(answer[kind.name.lower()][name])
+
+    def _alter(self, topic: str, configs: dict[str, Any], *, incremental: bool) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs)
+        with self._admin() as admin:
+            answer = admin.alter_configs(
+                [resource], raise_on_unknown=False, incremental=incremental
+            )
+        result = answer["topic"][topic]
+        if result != "OK":
+            raise ClientError(str(result))
 
     def earliest(self, topic: str, partition: int) -> int:
         return self._offset(topic, partition, OffsetSpec.EARLIEST)

@@ -16,9 +16,15 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.AlterConfigsResult;
+import org.apache.kafka.clients.admin.Config;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.DescribeClusterResult;
+import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -27,6 +33,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 
@@ -75,6 +82,12 @@ public final class Driver {
             case "DELETE" -> delete(words[1]);
             case "LIST" -> list();
             case "OFFSET" -> offset(words[1], Integer.parseInt(words[2]), words[3]);
+            case "PARTITIONS" -> partitions(words[1], Integer.parseInt(words[2]));
+            case "CONFIGS" -> configs(words[1], words[2]);
+            case "ALTER" -> alter(words[1], words[2], words[3], words[4]);
+            case "REPLACE" -> replace(words[1], Arrays.copyOfRange(words, 2, words.length));
+            case "DELETERECORDS" ->
+                deleteRecords(words[1], Integer.parseInt(words[2]), Long.parseLong(words[3]));
             case "CLUSTER" -> cluster();
             case "TRANSACTION" -> transaction(words[1]);
             default -> throw new IllegalArgumentException(words[0]);
@@ -193,6 +206,55 @@ public final class Driver {
         try (Admin admin = Admin.create(properties())) {
             out.println(admin.listOffsets(Collections.singletonMap(place, spec))
                     .partitionResult(place).get().offset());
+        }
+    }
+
+    private void partitions(String topic, int total) throws Exception {
+        try (Admin admin = Admin.create(properties())) {
+            admin.createPartitions(Collections.singletonMap(topic, NewPartitions.increaseTo(total))).all().get();
+        }
+    }
+
+    private void configs(String type, String name) throws Exception {
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.valueOf(type), name);
+        try (Admin admin = Admin.create(properties())) {
+            Config found = admin.describeConfigs(Collections.singleton(resource)).all().get().get(resource);
+            for (ConfigEntry entry : found.entries()) {
+                out.println(entry.name() + " " + entry.value() + " " + entry.source());
+            }
+        }
+    }
+
+    private void alter(String topic, String operation, String name, String value) throws Exception {
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        ConfigEntry entry = new ConfigEntry(name, value.equals("~") ? null : value);
+        AlterConfigOp wanted = new AlterConfigOp(entry, AlterConfigOp.OpType.valueOf(operation));
+        try (Admin admin = Admin.create(properties())) {
+            admin.incrementalAlterConfigs(
+                    Collections.singletonMap(resource, Collections.singletonList(wanted))).all().get();
+        }
+    }
+
+    private void replace(String topic, String[] pairs) throws Exception {
+        List<ConfigEntry> entries = new ArrayList<>();
+        for (String pair : pairs) {
+            String[] words = pair.split("=", 2);
+            entries.add(new ConfigEntry(words[0], words[1]));
+        }
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        try (Admin admin = Admin.create(properties())) {
+            // By name, because the 4.x client has it no more.
+            AlterConfigsResult answer = (AlterConfigsResult) Admin.class.getMethod("alterConfigs", Map.class)
+                    .invoke(admin, Collections.singletonMap(resource, new Config(entries)));
+            answer.all().get();
+        }
+    }
+
+    private void deleteRecords(String topic, int partition, long before) throws Exception {
+        TopicPartition place = new TopicPartition(topic, partition);
+        try (Admin admin = Admin.create(properties())) {
+            out.println(admin.deleteRecords(Collections.singletonMap(place, RecordsToDelete.beforeOffset(before)))
+                    .lowWatermarks().get(place).get().lowWatermark());
         }
     }
 

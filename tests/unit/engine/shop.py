@@ -25,6 +25,7 @@ class FaultyMetadata:
     def __init__(self, inner: MetadataStore) -> None:
         self.inner = inner
         self.refuse_commits = 0
+        self._let_through = -1
         self.lose_answers = 0
 
     async def get(self, key: str) -> Entry | None:
@@ -33,7 +34,15 @@ class FaultyMetadata:
     async def find(self, prefix: str) -> list[Entry]:
         return await self.inner.find(prefix)
 
+    def refuse_after(self, commits: int) -> None:
+        """Let that many commits through and refuse the one behind them."""
+        self._let_through = commits
+
     async def commit(self, writes: Any, guards: Any = ()) -> int:
+        if self._let_through >= 0:
+            self._let_through -= 1
+            if self._let_through < 0:
+                raise MetadataUnavailable("planned: not done")
         if self.refuse_commits:
             self.refuse_commits -= 1
             raise MetadataUnavailable("planned: not done")

@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafscale.log import history, index, keys
 from kafscale.log.log import Log, Observer
@@ -227,6 +228,15 @@ async def test_the_tail_is_rolled_up_before_it_can_expire(bench: Bench) -> None:
     assert await write(log, b"y") == 3
     again = await bench.open()
     assert (again.lane(0).start, again.lane(0).high) == (3, 4)
+
+
+async def test_the_move_of_a_start_is_logged_in_words_that_json_has(bench: Bench) -> None:
+    log = await bench.open()
+    await fill(log, 3)
+    with capture_logs() as lines:
+        assert await history.raise_starts(log, {0: 2})
+    (line,) = [line for line in lines if line["event"] == "log_start_moved"]
+    assert line["starts"] == {"0": 2}, "keys are text"
 
 
 async def test_a_start_inside_an_object_keeps_the_object(bench: Bench) -> None:

@@ -5,16 +5,25 @@ from typing import Any, Final
 
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.apis import (
+    alter_configs,
     api_versions,
+    create_partitions,
     create_topics,
+    delete_records,
     delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,
     offset_commit,
     offset_fetch,
+    offset_for_leader_epoch,
     produce,
 )
 from kafscale.gateways.kafka.call import Answer, Api, Call, CloseConnection
@@ -36,7 +45,16 @@ APIS: Final[tuple[Api, ...]] = (
     api_versions,
     create_topics,
     delete_topics,
+    delete_records,
     init_producer_id,
+    offset_for_leader_epoch,
+    describe_configs,
+    alter_configs,
+    describe_log_dirs,
+    create_partitions,
+    incremental_alter_configs,
+    describe_cluster,
+    describe_producers,
 )
 
 _BY_KEY: Final[dict[int, Api]] = {api.API_KEY: api for api in APIS}

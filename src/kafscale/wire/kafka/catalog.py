@@ -15,12 +15,17 @@ from kafscale.wire.kafka.messages import (
     create_partitions,
     create_topics,
     delete_groups,
+    delete_records,
     delete_topics,
+    describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
+    describe_producers,
     fetch,
     find_coordinator,
     heartbeat,
+    incremental_alter_configs,
     init_producer_id,
     join_group,
     leave_group,
@@ -76,6 +81,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse),
     Api(create_topics.CreateTopicsRequest, create_topics.CreateTopicsResponse),
     Api(delete_topics.DeleteTopicsRequest, delete_topics.DeleteTopicsResponse),
+    Api(delete_records.DeleteRecordsRequest, delete_records.DeleteRecordsResponse),
     Api(init_producer_id.InitProducerIdRequest, init_producer_id.InitProducerIdResponse),
     Api(
         offset_for_leader_epoch.OffsetForLeaderEpochRequest,
@@ -83,8 +89,15 @@ APIS: Final[tuple[Api, ...]] = (
     ),
     Api(describe_configs.DescribeConfigsRequest, describe_configs.DescribeConfigsResponse),
     Api(alter_configs.AlterConfigsRequest, alter_configs.AlterConfigsResponse),
+    Api(describe_log_dirs.DescribeLogDirsRequest, describe_log_dirs.DescribeLogDirsResponse),
     Api(create_partitions.CreatePartitionsRequest, create_partitions.CreatePartitionsResponse),
     Api(delete_groups.DeleteGroupsRequest, delete_groups.DeleteGroupsResponse),
+    Api(
+        incremental_alter_configs.IncrementalAlterConfigsRequest,
+        incremental_alter_configs.IncrementalAlterConfigsResponse,
+    ),
+    Api(describe_cluster.DescribeClusterRequest, describe_cluster.DescribeClusterResponse),
+    Api(describe_producers.DescribeProducersRequest, describe_producers.DescribeProducersResponse),
 )
 
 BY_KEY: Final[dict[int, Api]] = {api.key: api for api in APIS}

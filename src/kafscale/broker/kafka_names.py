@@ -1,0 +1,103 @@
+"""The broker's configuration under the names that Kafka's tools look for.
+
+Here: our settings on the left, theirs on the right. Next door: our settings (config_sections.py).
+Never here: anything that goes by a setting.
+"""
+
+from pathlib import Path
+
+from kafscale.broker.config import Config
+from kafscale.model.broker_configs import BrokerConfig
+from kafscale.model.topic_configs import ConfigType
+
+_BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
+_LONG, _LIST = ConfigType.LONG, ConfigType.LIST
+
+_Row = tuple[str, ConfigType, object, str]
+
+
+def store_name(config: Config) -> str:
+    """Where the objects are, as people would say it."""
+    if config.store_kind == "memory":
+        return "memory"
+    if config.store_kind == "s3":
+        return f"s3://{config.s3.bucket}/{config.storage.namespace}"
+    return str((Path(config.broker.data_dir) / "objects").absolute())
+
+
+def broker_configs(config: Config, broker_id: int) -> tuple[BrokerConfig, ...]:
+    """Every setting that has a name in Kafka, and whether somebody chose its value."""
+    usual = {
+        row[0]: row[2]
+        for row in _rows(Config(use_memory_s3=config.use_memory_s3, s3=config.s3), -1)
+    }
+    return tuple(
+        BrokerConfig(name, kind, _text(value), value == usual[name], doc)
+        for name, kind, value, doc in sorted(_rows(config, broker_id))
+    )
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _rows(config: Config, broker_id: int) -> list[_Row]:
+    return [*_of_topics(config), *_of_network(config), *_of_storage(config, broker_id)]
+
+
+def _of_topics(config: Config) -> list[_Row]:
+    topics, storage = config.topics, config.storage
+    return [
+        ("auto.create.topics.enable", _BOOLEAN, topics.auto_create, "topics.autoCreate"),
+        ("compression.type", _STRING, config.compression.type, "compression.type"),
+        ("default.replication.factor", _INT, 1, "Fixed: the bucket replicates."),
+        ("delete.topic.enable", _BOOLEAN, True, "Fixed: topics can be deleted."),
+        ("kafscale.acks1", _STRING, storage.acks1, "storage.acks1"),
+        ("log.cleanup.policy", _LIST, "delete", "Fixed: topics may have another."),
+        ("log.retention.bytes", _LONG, int(topics.retention_bytes), "topics.retentionBytes"),
+        ("log.retention.ms", _LONG, topics.retention_ms, "topics.retentionMs"),
+        ("message.max.bytes", _INT, int(topics.max_message_bytes), "topics.maxMessageBytes"),
+        ("min.insync.replicas", _INT, 1, "Fixed: the bucket replicates."),
+        ("num.partitions", _INT, topics.default_partitions, "topics.defaultPartitions"),
+        ("unclean.leader.election.enable", _BOOLEAN, False, "Fixed: there are no replicas."),
+    ]
+
+
+def _of_network(config: Config) -> list[_Row]:
+    network = config.network
+    idle_ms = int(network.idle_timeout * 1000)
+    return [
+        ("connections.max.idle.ms", _LONG, idle_ms, "network.idleTimeout"),
+        ("max.connections", _INT, network.max_connections, "network.maxConnections"),
+        (
+            "max.connections.per.ip",
+            _INT,
+            network.max_connections_per_ip or 2**31 - 1,
+            "network.maxConnectionsPerIp",
+        ),
+        (
+            "socket.request.max.bytes",
+            _INT,
+            int(network.max_request_size),
+            "network.maxRequestSize",
+        ),
+    ]
+
+
+def _of_storage(config: Config, broker_id: int) -> list[_Row]:
+    storage = config.storage
+    index_bytes = int(storage.index_interval_bytes)
+    return [
+        ("broker.id", _INT, broker_id, "broker.id"),
+        ("log.dirs", _LIST, store_name(config), "Where the objects are."),
+        (
+            "log.flush.interval.messages",
+            _LONG,
+            storage.flush_messages or 2**63 - 1,
+            "storage.flushMessages",
+        ),
+        ("log.flush.interval.ms", _LONG, config.flush_interval_ms, "storage.flushIntervalMs"),
+        ("log.index.interval.bytes", _INT, index_bytes, "storage.indexIntervalBytes"),
+        ("log.segment.bytes", _INT, int(storage.segment_bytes), "storage.segmentBytes"),
+        ("node.id", _INT, broker_id, "broker.id"),
+    ]

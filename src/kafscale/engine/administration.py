@@ -1,0 +1,136 @@
+"""Administration: changing topics that exist, and questions that only administrators ask.
+
+Here: settings, more partitions, deleting records, where leader epochs end.
+Next door: creating and deleting topics (topics.py), how a log start moves (log/history.py).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from kafscale.engine.appends import Appends
+from kafscale.engine.logs import Logs
+from kafscale.engine.reads import check_epoch
+from kafscale.engine.topics import Topic, Topics
+from kafscale.log import history
+from kafscale.log.producers import Snapshot
+from kafscale.log.tasks import Tasks
+from kafscale.model.errors import OffsetOutOfRange, OutcomeUnknown
+from kafscale.model.topics import TopicDescriptor, validate_configs
+
+HIGH_WATERMARK: Final = -1
+_ATTEMPTS: Final = 8
+
+ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str | None]]
+
+
+class Administration:
+    """What an administrator can do to topics."""
+
+    def __init__(self, topics: Topics, logs: Logs, appends: Appends, tasks: Tasks) -> None:
+        """Act on these parts."""
+        self._topics = topics
+        self._logs = logs
+        self._appends = appends
+        self._tasks = tasks
+
+    # -- settings and partitions -------------------------------------------------------------
+
+    async def change_configs(
+        self, name: str, change: ConfigChange, *, only_check: bool = False
+    ) -> None:
+        """Give a topic the settings that `change` makes of its own present ones."""
+
+        def changed(old: TopicDescriptor) -> TopicDescriptor:
+            wanted = change(old.configs)
+            validate_configs(wanted)
+            given = {key: value for key, value in wanted.items() if value is not None}
+            return msgspec.structs.replace(old, configs=given)
+
+        if only_check:
+            changed(self._topics.get(name).descriptor)
+        else:
+            await self._change(name, changed)
+
+    async def create_partitions(self, name: str, count: int, *, only_check: bool = False) -> None:
+        """Give a topic more partitions."""
+        self._topics.check_partitions(self._topics.get(name), count)
+
+        def changed(old: TopicDescriptor) -> TopicDescriptor:
+            grown = max(count, old.partitions)  # more: an earlier wish that was cut short
+            return msgspec.structs.replace(old, partitions=grown, logs=grown)
+
+        if not only_check:
+            await self._change(name, changed)
+
+    async def _change(
+        self, name: str, changed: Callable[[TopicDescriptor], TopicDescriptor]
+    ) -> None:
+        """Goes on when nobody waits for it any more, and takes effect at once."""
+
+        async def work() -> None:
+            topic = self._topics.get(name)
+            try:
+                await self._topics.change(name, changed)
+            finally:
+                self._appends.forget(topic)
+                self._logs.adjust(topic)
+
+        await asyncio.shield(self._tasks.spawn(work(), f"change of {name}", awaited=True))
+
+    # -- partitions --------------------------------------------------------------------------
+
+    async def delete_records(self, topic: Topic, partition: int, before: int) -> int:
+        """Delete what lies before an offset, or before the high watermark; gives the log start.
+
+        Goes on when nobody waits any more: a manifest under way is not left behind half taken up.
+        """
+        work = self._delete_records(topic, partition, before)
+        task = self._tasks.spawn(work, f"deleting records of {topic.name}", awaited=True)
+        return await asyncio.shield(task)
+
+    async def _delete_records(self, topic: Topic, partition: int, before: int) -> int:
+        log, lane = await self._logs.open(topic, partition)
+        log.require_open()
+        start = lane.high if before == HIGH_WATERMARK else before
+        if not 0 <= start <= lane.high:
+            raise OffsetOutOfRange(f"{start} is beyond the high watermark {lane.high}")
+        for _ in range(_ATTEMPTS):
+            if lane.start >= start:
+                return lane.start
+            # False: the roll-up, or somebody else's manifest, came between. Look again.
+            await history.raise_starts(log, {lane.number: start})
+            log.require_open()
+        raise OutcomeUnknown(f"the log start of {topic.name}-{partition} could not be moved")
+
+    async def epoch_end(
+        self, topic: Topic, partition: int, epoch: int, current: int
+    ) -> tuple[int, int]:
+        """The newest epoch not above `epoch`, and the offset it ends at; (-1, -1): unknown."""
+        log, lane = await self._logs.open(topic, partition)
+        log.require_open()
+        check_epoch(log, current)
+        end = lane.end if topic.settings.fetch_buffered else lane.high
+        known = list(lane.epochs)
+        if not known or known[-1][0] < log.epoch:
+            known.append((log.epoch, end))  # nothing has been written under it yet
+        if epoch == known[-1][0]:
+            return epoch, end
+        later = [first for one, first in known if one > epoch]
+        if epoch < 0 or not later:
+            return -1, -1
+        floor = max((one for one, _ in known if one <= epoch), default=epoch)
+        return floor, max(later[0], lane.start)
+
+    async def size_of(self, topic: Topic, partition: int) -> int:
+        """Bytes a partition takes in the bucket, headers of objects not counted."""
+        _, lane = await self._logs.open(topic, partition)
+        return sum(span.length for span, _ in lane.spans)
+
+    async def producers_of(self, topic: Topic, partition: int) -> list[Snapshot]:
+        """The idempotent producers a partition remembers, as of its last committed record."""
+        log, lane = await self._logs.open(topic, partition)
+        log.require_open()
+        return lane.producers.snapshot(lane.high)

@@ -1,0 +1,56 @@
+"""AlterConfigs: API 33, versions 0-2.
+
+The settings given replace all that the topic had; those not given go back to their defaults.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafscale.gateways.kafka import resources
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.model.errors import InvalidRequest, KafscaleError
+from kafscale.wire.kafka.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+API_KEY: Final = AlterConfigsRequest.api_key
+VERSIONS: Final = AlterConfigsRequest.versions
+
+
+def answer(call: Call) -> Answer:
+    """Alter every resource, each with its own result."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> AlterConfigsResponse:
+    request: AlterConfigsRequest = call.message
+    named = resources.Named(request.resources)
+    results = []
+    for one in request.resources:
+        result = AlterConfigsResourceResponse(
+            resource_type=one.resource_type, resource_name=one.resource_name
+        )
+        results.append(result)
+        try:
+            named.check(one)
+            await _alter(call, one)
+        except KafscaleError as problem:
+            resources.refuse(call, result, problem)
+    return AlterConfigsResponse(responses=results)
+
+
+async def _alter(call: Call, one: AlterConfigsResource) -> None:
+    resources.check_alterable(one)
+    resources.check_once(row.name for row in one.configs)
+    missing = sorted(row.name for row in one.configs if row.value is None)
+    if missing:
+        raise InvalidRequest(f"no value for {', '.join(missing)}")
+    wanted = {row.name: row.value for row in one.configs}
+
+    def change(_: Mapping[str, str]) -> Mapping[str, str | None]:
+        return wanted
+
+    await resources.alter(call, one.resource_name, change)

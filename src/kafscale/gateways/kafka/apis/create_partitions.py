@@ -1,0 +1,60 @@
+"""CreatePartitions: API 37, versions 0-3. A topic's partitions only ever get more."""
+
+from collections import Counter
+from typing import Final
+
+from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka.call import Answer, Call, in_time
+from kafscale.gateways.kafka.errors import code_of
+from kafscale.model.errors import InvalidReplicaAssignment, InvalidRequest, KafscaleError
+from kafscale.wire.kafka.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+API_KEY: Final = CreatePartitionsRequest.api_key
+VERSIONS: Final = CreatePartitionsRequest.versions
+
+
+def answer(call: Call) -> Answer:
+    """Extend every topic asked for, each with its own result."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> CreatePartitionsResponse:
+    request: CreatePartitionsRequest = call.message
+    names = Counter(topic.name for topic in request.topics)
+    results = []
+    for wanted in request.topics:
+        result = CreatePartitionsTopicResult(name=wanted.name)
+        results.append(result)
+        try:
+            if names[wanted.name] > 1:
+                raise InvalidRequest("named twice")
+            await _create(call, wanted)
+        except KafscaleError as problem:
+            result.error_code = code_of(problem)
+            result.error_message = str(problem)
+            blame.note(call, problem)
+    return CreatePartitionsResponse(results=results)
+
+
+async def _create(call: Call, wanted: CreatePartitionsTopic) -> None:
+    request: CreatePartitionsRequest = call.message
+    engine = call.engine
+    topic = engine.topics.get(wanted.name)
+    engine.topics.check_partitions(topic, wanted.count)
+    if wanted.assignments is not None:
+        added = wanted.count - topic.partitions
+        if len(wanted.assignments) != added or not all(
+            row.broker_ids for row in wanted.assignments
+        ):
+            raise InvalidReplicaAssignment(
+                f"each of the {added} new partitions must be assigned to a broker"
+            )
+    work = engine.admin.create_partitions(
+        wanted.name, wanted.count, only_check=request.validate_only
+    )
+    await in_time(work, request.timeout_ms / 1000)

@@ -1,0 +1,57 @@
+"""DeleteRecords: API 21, versions 0-2. Moves the log start; whole objects below it are swept."""
+
+from typing import Final
+
+from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka.call import Answer, Call, in_time
+from kafscale.gateways.kafka.errors import code_of
+from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+API_KEY: Final = DeleteRecordsRequest.api_key
+VERSIONS: Final = DeleteRecordsRequest.versions
+
+_NOWHERE: Final = -1
+
+
+def answer(call: Call) -> Answer:
+    """Delete in every partition asked for, each with its own result."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> DeleteRecordsResponse:
+    request: DeleteRecordsRequest = call.message
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                topic.name, [await _delete(call, topic.name, one) for one in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _delete(
+    call: Call, name: str, one: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(one.partition_index, _NOWHERE)
+    try:
+        topic = call.engine.topics.get(name)
+        topic.place(one.partition_index)
+        if not topic.settings.deletes:
+            # The newest record of every key is promised to stay.
+            result.error_code = ErrorCode.POLICY_VIOLATION
+            return result
+        work = call.engine.admin.delete_records(topic, one.partition_index, one.offset)
+        result.low_watermark = await in_time(work, call.message.timeout_ms / 1000)
+    except KafscaleError as problem:
+        result.error_code = code_of(problem)
+        blame.note(call, problem)
+    return result

@@ -1,0 +1,36 @@
+"""DescribeCluster: API 60, versions 0-1. v1 may ask for controllers, of which there are none."""
+
+from typing import Final
+
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+API_KEY: Final = DescribeClusterRequest.api_key
+VERSIONS: Final = DescribeClusterRequest.versions
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+
+
+def answer(call: Call) -> Answer:
+    """Tell who is there."""
+    request: DescribeClusterRequest = call.message
+    if request.endpoint_type != _BROKERS:
+        known = request.endpoint_type == _CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if known
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="this is a broker",
+            endpoint_type=_BROKERS,
+        )
+    identity, address = call.engine.identity, call.engine.address
+    broker = DescribeClusterBroker(identity.broker_id, address.host, address.port, address.rack)
+    return DescribeClusterResponse(
+        cluster_id=identity.cluster_id, controller_id=identity.broker_id, brokers=[broker]
+    )

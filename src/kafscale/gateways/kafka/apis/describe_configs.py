@@ -1,0 +1,120 @@
+"""DescribeConfigs: API 32, versions 0-4.
+
+v1  where a value comes from, and its synonyms; v3 types and documentation
+Topics have every setting Kafka knows. The broker's are those that Kafka's tools look for, to be
+read only. Loggers have no settings here, so a broker's are an empty list.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from kafscale.engine.topics import Topic
+from kafscale.gateways.kafka import resources
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.model.broker_configs import BROKER_NAME_OF, BrokerConfig
+from kafscale.model.errors import InvalidRequest, KafscaleError
+from kafscale.model.topic_configs import TOPIC_CONFIGS, TopicConfig
+from kafscale.wire.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+API_KEY: Final = DescribeConfigsRequest.api_key
+VERSIONS: Final = DescribeConfigsRequest.versions
+
+_FROM_TOPIC: Final = 1
+_FROM_BROKER: Final = 4
+_FROM_DEFAULT: Final = 5
+
+
+def answer(call: Call) -> Answer:
+    """Describe every resource asked for, each with its own result."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> DescribeConfigsResponse:
+    request: DescribeConfigsRequest = call.message
+    named = resources.Named(request.resources)
+    results = []
+    for one in request.resources:
+        result = DescribeConfigsResult(
+            resource_type=one.resource_type, resource_name=one.resource_name
+        )
+        results.append(result)
+        try:
+            named.check(one)
+            result.configs = _describe(call, one)
+        except KafscaleError as problem:
+            resources.refuse(call, result, problem)
+        await asyncio.sleep(0)  # thousands of topics must not hold up everybody else
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(call: Call, one: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+    """The rows asked for; no names given means all."""
+    request: DescribeConfigsRequest = call.message
+    rows: Iterable[DescribeConfigsResourceResult]
+    match one.resource_type:
+        case resources.TOPIC:
+            defaults = call.engine.topics.default_configs()
+            topic = call.engine.topics.get(one.resource_name)
+            rows = [_of_topic(topic, config, defaults) for config in TOPIC_CONFIGS.values()]
+        case resources.BROKER if one.resource_name == "":
+            rows = []  # what all brokers share and could be changed while they run: nothing
+        case resources.BROKER:
+            resources.check_broker(call, one.resource_name)
+            rows = [_of_broker(config) for config in call.engine.broker_configs]
+        case resources.BROKER_LOGGER:
+            resources.check_broker(call, one.resource_name)
+            rows = []
+        case other:
+            raise InvalidRequest(f"resources of type {other} have no settings here")
+    wanted = set(one.configuration_keys or ())
+    found = [row for row in rows if not wanted or row.name in wanted]
+    for row in found:
+        row.is_default = row.config_source == _FROM_DEFAULT
+        if not request.include_synonyms:
+            row.synonyms = []
+        if not request.include_documentation:
+            row.documentation = None
+    return sorted(found, key=lambda row: row.name)
+
+
+def _of_topic(
+    topic: Topic, config: TopicConfig, defaults: dict[str, str]
+) -> DescribeConfigsResourceResult:
+    """A setting with every level that has a value for it, the one that counts first."""
+    name = config.name
+    levels = []
+    if name in topic.descriptor.configs:
+        levels.append((name, topic.descriptor.configs[name], _FROM_TOPIC))
+    broker_name = BROKER_NAME_OF.get(name, name)
+    if defaults[name] != config.default:
+        levels.append((broker_name, defaults[name], _FROM_BROKER))
+    levels.append((broker_name, config.default, _FROM_DEFAULT))
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=levels[0][1],
+        config_source=levels[0][2],
+        synonyms=[DescribeConfigsSynonym(*level) for level in levels],
+        config_type=config.type.value,
+        documentation=config.doc,
+    )
+
+
+def _of_broker(config: BrokerConfig) -> DescribeConfigsResourceResult:
+    source = _FROM_DEFAULT if config.is_default else _FROM_BROKER
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=config.value,
+        read_only=True,
+        config_source=source,
+        synonyms=[DescribeConfigsSynonym(config.name, config.value, source)],
+        config_type=config.type.value,
+        documentation=config.doc,
+    )

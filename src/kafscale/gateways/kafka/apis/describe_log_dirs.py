@@ -1,0 +1,61 @@
+"""DescribeLogDirs: API 35, versions 0-4.
+
+There is one directory, the object store, and what a partition takes there is told.
+v4  sizes of the volume: a bucket has none, so they are unknown
+"""
+
+import asyncio
+from typing import Final
+
+from kafscale.engine.topics import Topic
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.errors import code_of
+from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+API_KEY: Final = DescribeLogDirsRequest.api_key
+VERSIONS: Final = DescribeLogDirsRequest.versions
+
+
+def answer(call: Call) -> Answer:
+    """Look at every partition asked for; logs may have to be opened."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> DescribeLogDirsResponse:
+    directory = DescribeLogDirsResult(log_dir=call.engine.store_name)
+    try:
+        directory.topics = [
+            await _describe(call, topic, numbers) for topic, numbers in _wanted(call)
+        ]
+    except KafscaleError as problem:
+        # Sizes that are not known must not be taken for small ones.
+        directory.error_code = code_of(problem)
+    return DescribeLogDirsResponse(results=[directory])
+
+
+def _wanted(call: Call) -> list[tuple[Topic, list[int]]]:
+    """Topics and partitions that exist; the protocol has no place to say that others do not."""
+    request: DescribeLogDirsRequest = call.message
+    if request.topics is None:
+        return [(topic, list(range(topic.partitions))) for topic in call.engine.topics.all()]
+    wanted = []
+    for row in request.topics:
+        topic = call.engine.topics.find(row.topic)
+        if topic is not None:
+            numbers = sorted(set(row.partitions) & set(range(topic.partitions)))
+            wanted.append((topic, numbers))
+    return wanted
+
+
+async def _describe(call: Call, topic: Topic, numbers: list[int]) -> DescribeLogDirsTopic:
+    admin = call.engine.admin
+    sizes = await asyncio.gather(*(admin.size_of(topic, number) for number in numbers))
+    rows = [DescribeLogDirsPartition(*row) for row in zip(numbers, sizes, strict=True)]
+    return DescribeLogDirsTopic(topic.name, rows)

@@ -1,0 +1,56 @@
+"""DescribeProducers: API 61, version 0. The idempotent producers that a partition remembers."""
+
+from typing import Final
+
+from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.errors import code_of
+from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+API_KEY: Final = DescribeProducersRequest.api_key
+VERSIONS: Final = DescribeProducersRequest.versions
+
+
+def answer(call: Call) -> Answer:
+    """Look at every partition; logs may have to be opened."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> DescribeProducersResponse:
+    request: DescribeProducersRequest = call.message
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                topic.name,
+                [await _describe(call, topic.name, number) for number in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _describe(call: Call, name: str, number: int) -> PartitionResponse:
+    result = PartitionResponse(partition_index=number)
+    try:
+        topic = call.engine.topics.get(name)
+        for one in await call.engine.admin.producers_of(topic, number):
+            state = ProducerState(
+                producer_id=one.producer_id,
+                producer_epoch=one.epoch,
+                last_sequence=one.marks[-1].last_sequence,
+                last_timestamp=one.last_ms,
+                coordinator_epoch=-1,  # no transactions
+            )
+            result.active_producers.append(state)
+    except KafscaleError as problem:
+        result.error_code = code_of(problem)
+        result.error_message = str(problem)
+        blame.note(call, problem)
+    return result

@@ -1,0 +1,96 @@
+"""IncrementalAlterConfigs: API 44, versions 0-1.
+
+Settings are set or deleted one by one; to those that are lists values can be added or taken away.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+from kafscale.gateways.kafka import resources
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.model.errors import InvalidRequest, InvalidTopicConfig, KafscaleError
+from kafscale.model.topic_configs import TOPIC_CONFIGS, ConfigType
+from kafscale.wire.kafka.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+API_KEY: Final = IncrementalAlterConfigsRequest.api_key
+VERSIONS: Final = IncrementalAlterConfigsRequest.versions
+
+
+class Operation(IntEnum):
+    """What is done to a setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def answer(call: Call) -> Answer:
+    """Alter every resource, each with its own result."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> IncrementalAlterConfigsResponse:
+    request: IncrementalAlterConfigsRequest = call.message
+    named = resources.Named(request.resources)
+    results = []
+    for one in request.resources:
+        result = AlterConfigsResourceResponse(
+            resource_type=one.resource_type, resource_name=one.resource_name
+        )
+        results.append(result)
+        try:
+            named.check(one)
+            await _alter(call, one)
+        except KafscaleError as problem:
+            resources.refuse(call, result, problem)
+    return IncrementalAlterConfigsResponse(responses=results)
+
+
+async def _alter(call: Call, one: AlterConfigsResource) -> None:
+    resources.check_alterable(one)
+    resources.check_once(row.name for row in one.configs)
+    defaults = call.engine.topics.default_configs()
+
+    def change(old: Mapping[str, str]) -> Mapping[str, str | None]:
+        new: dict[str, str | None] = dict(old)
+        for row in one.configs:
+            _apply(row, new, defaults)
+        return new
+
+    await resources.alter(call, one.resource_name, change)
+
+
+def _apply(row: AlterableConfig, configs: dict[str, str | None], defaults: dict[str, str]) -> None:
+    """One operation on a topic's own settings."""
+    if row.config_operation not in list(Operation):
+        raise InvalidRequest(f"{row.name}: no operation {row.config_operation} is known")
+    if row.config_operation == Operation.DELETE:
+        configs.pop(row.name, None)
+        return
+    if row.value is None:
+        raise InvalidRequest(f"no value for {row.name}")
+    if row.config_operation == Operation.SET:
+        configs[row.name] = row.value
+        return
+    config = TOPIC_CONFIGS.get(row.name)
+    if config is None or config.type is not ConfigType.LIST:
+        raise InvalidTopicConfig(f"{row.name}: only lists can be appended to or subtracted from")
+    present = _parts(configs.get(row.name) or defaults[row.name])
+    given = _parts(row.value)
+    if row.config_operation == Operation.APPEND:
+        present += [part for part in given if part not in present]
+    else:
+        present = [part for part in present if part not in given]
+    configs[row.name] = ",".join(present)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

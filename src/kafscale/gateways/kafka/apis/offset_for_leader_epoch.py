@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch: API 23, versions 0-4.
+
+A consumer that was cut off learns here whether what it has read is still the log's past.
+"""
+
+from typing import Final
+
+from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.errors import code_of
+from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+API_KEY: Final = OffsetForLeaderEpochRequest.api_key
+VERSIONS: Final = OffsetForLeaderEpochRequest.versions
+
+
+def answer(call: Call) -> Answer:
+    """Look up every partition; logs may have to be opened."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> OffsetForLeaderEpochResponse:
+    request: OffsetForLeaderEpochRequest = call.message
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic, [await _find(call, topic.topic, one) for one in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _find(call: Call, name: str, one: OffsetForLeaderPartition) -> EpochEndOffset:
+    row = EpochEndOffset(partition=one.partition)
+    try:
+        topic = call.engine.topics.get(name)
+        row.leader_epoch, row.end_offset = await call.engine.admin.epoch_end(
+            topic, one.partition, one.leader_epoch, one.current_leader_epoch
+        )
+    except KafscaleError as problem:
+        row.error_code = code_of(problem)
+        blame.note(call, problem)
+    return row

@@ -1,0 +1,94 @@
+"""Config resources: what a request may describe or alter.
+
+Here: what AlterConfigs, IncrementalAlterConfigs and DescribeConfigs have in common.
+Next door: the APIs themselves (apis/), what a change does (engine/administration.py).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from kafscale.engine.administration import ConfigChange
+from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka.call import Call, in_time
+from kafscale.gateways.kafka.errors import code_of
+from kafscale.model.errors import InvalidRequest, KafscaleError
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+
+_ALTERED_WITHIN_S: Final = 20.0  # the requests have no time of their own
+_MOST_RESOURCES: Final = 10_000
+
+
+class Resource(Protocol):
+    """What a request names; the messages call it differently."""
+
+    @property
+    def resource_type(self) -> int:
+        """Topic, broker, ..."""
+
+    @property
+    def resource_name(self) -> str:
+        """Its name or number."""
+
+
+class Result(Protocol):
+    """What it gets back."""
+
+    error_code: int
+    error_message: str | None
+
+
+class Named:
+    """The resources of a request, counted."""
+
+    def __init__(self, resources: Sequence[Resource]) -> None:
+        """Look for repetitions once."""
+        self._total = len(resources)
+        self._counts = Counter((one.resource_type, one.resource_name) for one in resources)
+
+    def check(self, resource: Resource) -> None:
+        """Raise if the request is out of all proportion or names this resource twice."""
+        if self._total > _MOST_RESOURCES:
+            raise InvalidRequest("too many resources in one request")
+        if self._counts[resource.resource_type, resource.resource_name] > 1:
+            raise InvalidRequest(f"{resource.resource_name!r} is named more than once")
+
+
+def check_broker(call: Call, name: str) -> None:
+    """Raise unless this is the number of the broker that is asked."""
+    if name != str(call.engine.identity.broker_id):
+        raise InvalidRequest(f"this is broker {call.engine.identity.broker_id}, not {name!r}")
+
+
+def check_alterable(resource: Resource) -> None:
+    """Raise unless settings of this resource can be changed by a request."""
+    if resource.resource_type in (BROKER, BROKER_LOGGER):
+        raise InvalidRequest(
+            "broker settings are read-only: change the broker's configuration and restart it"
+        )
+    if resource.resource_type != TOPIC:
+        raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
+
+
+def check_once(names: Iterable[str]) -> None:
+    """Raise if a setting is given twice."""
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise InvalidRequest(f"given more than once: {', '.join(twice)}")
+
+
+async def alter(call: Call, name: str, change: ConfigChange) -> None:
+    """Change a topic's settings, or only look whether that could be done."""
+    only_check: bool = call.message.validate_only
+    work = call.engine.admin.change_configs(name, change, only_check=only_check)
+    await in_time(work, _ALTERED_WITHIN_S)
+
+
+def refuse(call: Call, result: Result, problem: KafscaleError) -> None:
+    """Put an error into a result."""
+    result.error_code = code_of(problem)
+    result.error_message = str(problem)
+    blame.note(call, problem)

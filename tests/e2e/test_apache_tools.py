@@ -1,0 +1,88 @@
+"""Apache Kafka's own command line tools, unmodified."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_clients import eventually, topic_name
+from tests.support.apache_kafka import VERSION
+from tests.support.clients.base import Record
+from tests.support.clients.confluent import Confluent
+from tests.support.maven import Unavailable, classpath
+from tests.support.process import BrokerProcess
+
+CONFIGS = "kafka.admin.ConfigCommand"
+TOOLS = "org.apache.kafka.tools"
+
+
+@pytest.fixture(scope="module")
+def jars() -> str:
+    if shutil.which("java") is None:
+        pytest.skip("there is no java")
+    try:
+        return ":".join(
+            classpath(f"org.apache.kafka:{name}:{VERSION}")
+            for name in ("kafka_2.13", "kafka-tools")
+        )
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def topic(broker: BrokerProcess) -> str:
+    name = topic_name("tools")
+    client = Confluent(broker.bootstrap)
+    client.create_topic(name, 1)
+    eventually(client.list_topics, lambda topics: name in topics)
+    client.produce(name, [Record(0, b"k", b"%d" % at) for at in range(10)])
+    return name
+
+
+def run(broker: BrokerProcess, jars: str, tool: str, *words: str) -> str:
+    """What a tool prints; it must succeed."""
+    command = ["java", "-cp", jars, tool, "--bootstrap-server", broker.bootstrap, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_kafka_configs_alters_and_describes(broker: BrokerProcess, jars: str, topic: str) -> None:
+    where = ["--entity-type", "topics", "--entity-name", topic]
+    wanted = "retention.ms=5000000,cleanup.policy=[delete,compact]"
+    run(broker, jars, CONFIGS, *where, "--alter", "--add-config", wanted)
+    shown = run(broker, jars, CONFIGS, *where, "--describe")
+    assert "retention.ms=5000000" in shown
+    assert "cleanup.policy=delete,compact" in shown
+    run(broker, jars, CONFIGS, *where, "--alter", "--delete-config", "cleanup.policy")
+    assert "cleanup.policy" not in run(broker, jars, CONFIGS, *where, "--describe")
+
+
+def test_kafka_topics_adds_partitions(broker: BrokerProcess, jars: str, topic: str) -> None:
+    tool = f"{TOOLS}.TopicCommand"
+    run(broker, jars, tool, "--alter", "--topic", topic, "--partitions", "3")
+    assert "PartitionCount: 3" in run(broker, jars, tool, "--describe", "--topic", topic)
+
+
+def test_kafka_delete_records_moves_the_start(
+    broker: BrokerProcess, jars: str, topic: str, tmp_path: Path
+) -> None:
+    wish = tmp_path / "offsets.json"
+    place = {"topic": topic, "partition": 0, "offset": 4}
+    wish.write_text(json.dumps({"partitions": [place], "version": 1}))
+    tool = f"{TOOLS}.DeleteRecordsCommand"
+    said = run(broker, jars, tool, "--offset-json-file", str(wish))
+    assert f"partition: {topic}-0\tlow_watermark: 4" in said
+    assert Confluent(broker.bootstrap).earliest(topic, 0) == 4
+
+
+def test_kafka_log_dirs_tells_sizes(broker: BrokerProcess, jars: str, topic: str) -> None:
+    tool = f"{TOOLS}.LogDirsCommand"
+    last = run(broker, jars, tool, "--describe", "--topic-list", topic).splitlines()[-1]
+    (directory,) = json.loads(last)["brokers"][0]["logDirs"]
+    assert directory["error"] is None
+    (row,) = directory["partitions"]
+    assert (row["partition"], row["offsetLag"], row["isFuture"]) == (f"{topic}-0", 0, False)
+    assert row["size"] > 100

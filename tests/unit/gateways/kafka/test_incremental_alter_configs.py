@@ -1,0 +1,108 @@
+import pytest
+
+from kafscale.testing.in_process import InProcessBroker
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+)
+from tests.unit.gateways.kafka.caller import Caller
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+async def alter(
+    caller: Caller,
+    *rows: tuple[str, int, str | None],
+    name: str = "t",
+    kind: int = TOPIC,
+    version: int = 1,
+    validate_only: bool = False,
+) -> AlterConfigsResourceResponse:
+    configs = [AlterableConfig(*row) for row in rows]
+    request = IncrementalAlterConfigsRequest(
+        [AlterConfigsResource(kind, name, configs)], validate_only
+    )
+    (result,) = (await caller.ask(request, version)).responses
+    assert isinstance(result, AlterConfigsResourceResponse)
+    return result
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_every_version_changes_only_what_is_named(
+    broker: InProcessBroker, caller: Caller, version: int
+) -> None:
+    await caller.create("t", configs={"retention.ms": "5", "segment.bytes": "1000"})
+    result = await alter(
+        caller, ("retention.bytes", SET, "9"), ("segment.bytes", DELETE, None), version=version
+    )
+    assert (result.error_code, result.error_message) == (0, None)
+    assert broker.engine.topics.get("t").descriptor.configs == {
+        "retention.ms": "5",
+        "retention.bytes": "9",
+    }
+
+
+@pytest.mark.parametrize(
+    ("operations", "policy"),
+    [
+        ([(APPEND, "compact")], "delete,compact"),
+        ([(APPEND, "delete")], "delete"),
+        ([(APPEND, "compact"), (SUBTRACT, "delete")], "compact"),
+        ([(APPEND, "compact"), (SUBTRACT, "compact,delete"), (SET, "delete")], "delete"),
+    ],
+)
+async def test_lists_grow_and_shrink_from_what_counts_now(
+    broker: InProcessBroker, caller: Caller, operations: list[tuple[int, str]], policy: str
+) -> None:
+    await caller.create("t")
+    codes = [
+        (await alter(caller, ("cleanup.policy", *operation))).error_code for operation in operations
+    ]
+    emptied = [operation == (SUBTRACT, "compact,delete") for operation in operations]
+    assert codes == [ErrorCode.INVALID_CONFIG if bad else 0 for bad in emptied]
+    assert broker.engine.topics.get("t").descriptor.configs["cleanup.policy"] == policy
+
+
+async def test_validate_only_changes_nothing(broker: InProcessBroker, caller: Caller) -> None:
+    await caller.create("t")
+    assert (await alter(caller, ("retention.ms", SET, "6"), validate_only=True)).error_code == 0
+    bad = await alter(caller, ("retention.ms", SET, "six"), validate_only=True)
+    assert bad.error_code == ErrorCode.INVALID_CONFIG
+    assert broker.engine.topics.get("t").descriptor.configs == {}
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        (("retention.ms", SET, "x"), ErrorCode.INVALID_CONFIG),
+        (("no.such", SET, "x"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (("no.such", SUBTRACT, "1"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (("retention.ms", 4, "1"), ErrorCode.INVALID_REQUEST),
+        (("retention.ms", -1, "1"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_cannot_be_is_refused_with_the_reason(
+    broker: InProcessBroker, caller: Caller, row: tuple[str, int, str | None], code: int
+) -> None:
+    await caller.create("t")
+    result = await alter(caller, ("retention.bytes", SET, "9"), row)
+    assert result.error_code == code
+    assert row[0] in str(result.error_message)
+    assert broker.engine.topics.get("t").descriptor.configs == {}, "all or nothing"
+
+
+async def test_topics_nobody_knows_brokers_and_repetitions_are_refused(caller: Caller) -> None:
+    await caller.create("t")
+    row = ("retention.ms", SET, "5")
+    unknown = await alter(caller, row, name="nobody")
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker = await alter(caller, row, name="1", kind=BROKER)
+    assert broker.error_code == ErrorCode.INVALID_REQUEST
+    assert "read-only" in str(broker.error_message)
+    assert (await alter(caller, row, row)).error_code == ErrorCode.INVALID_REQUEST
