@@ -1,0 +1,504 @@
+"""One consumer group: who is a member, which generation it is, who waits for what.
+
+Here: the state machine. Events come in with the time, effects go out in the order they are to be
+carried out; a pair of state and happening that is not in the table is a mistake of ours.
+Next door: the roster (members.py), events and effects (events.py), the shell with timers and
+futures (engine/groups.py).
+Never here: what an assignment means. The leader's bytes are handed on as they are.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from kafscale.groups.events import (
+    Answer,
+    Call,
+    Commit,
+    Delete,
+    Done,
+    Effect,
+    Event,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    Outcome,
+    Persist,
+    Refused,
+    Sync,
+    Synced,
+    Tick,
+    WakeAt,
+)
+from kafscale.groups.members import Member, Roster
+from kafscale.groups.snapshot import Snapshot
+from kafscale.model.errors import (
+    FencedInstance,
+    GroupFull,
+    GroupIsGoing,
+    GroupNotEmpty,
+    IllegalGeneration,
+    InconsistentProtocol,
+    InvalidRequest,
+    InvalidSessionTimeout,
+    KafscaleError,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMember,
+)
+
+
+class State(Enum):
+    """The protocol's own names."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Turn(Enum):
+    """What moves a group from one state to another."""
+
+    REBALANCE = "somebody came, went or changed"
+    JOINED = "all have joined who will"
+    EMPTIED = "nobody is left"
+    ASSIGNED = "the leader has assigned"
+    DELETED = "the group is to be forgotten"
+
+
+NEXT: Final[dict[tuple[State, Turn], State]] = {
+    (State.EMPTY, Turn.REBALANCE): State.PREPARING,
+    (State.COMPLETING, Turn.REBALANCE): State.PREPARING,
+    (State.STABLE, Turn.REBALANCE): State.PREPARING,
+    (State.PREPARING, Turn.JOINED): State.COMPLETING,
+    (State.PREPARING, Turn.EMPTIED): State.EMPTY,
+    (State.COMPLETING, Turn.ASSIGNED): State.STABLE,
+    (State.EMPTY, Turn.DELETED): State.DEAD,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """What the configuration says about groups."""
+
+    shortest_session_s: float = 6.0
+    longest_session_s: float = 1800.0
+    initial_delay_s: float = 3.0
+    most_members: int = 1000
+    most_metadata_bytes: int = 1 << 20
+
+
+class Group:
+    """The machine. `handle` is the only way in."""
+
+    def __init__(self, rules: GroupRules) -> None:
+        """Begin empty, before the first generation."""
+        self._rules = rules
+        self._effects: list[Effect] = []
+        self.state = State.EMPTY
+        self.roster = Roster()
+        self.pending: dict[str, float] = {}  # ids given out and not yet joined with, until when
+        self.protocol_type = ""
+        self.protocol = ""
+        self.generation = 0
+        # Of the rebalance under way: how long it is held open for more members to come (first
+        # rebalance only), and when those who are not there are given up.
+        self._is_first = False
+        self._opened_s = 0.0
+        self._held_until_s = 0.0
+        self._deadline_s = math.inf
+        self._handlers: dict[type[Any], Callable[[Any, float], None]] = {
+            Join: self._join,
+            Sync: self._sync,
+            Heartbeat: self._heartbeat,
+            Commit: self._commit,
+            Leave: self._leave,
+            Delete: self._delete,
+            Tick: self._tick,
+        }
+
+    @classmethod
+    def restored(cls, rules: GroupRules, saved: Snapshot, now_s: float) -> "Group":
+        """The group as it was saved; its members have a whole session to be heard of again."""
+        group = cls(rules)
+        group.generation = saved.generation
+        group.protocol_type, group.protocol = saved.protocol_type, saved.protocol
+        for row in saved.members:
+            member = Member(
+                row.member_id,
+                row.instance_id,
+                row.client_id,
+                row.client_host,
+                row.session_timeout_s,
+                row.rebalance_timeout_s,
+                dict(row.protocols),
+                row.assignment,
+                has_synced=True,
+            )
+            member.is_alive(now_s)
+            group.roster.add(member)
+        if saved.members:
+            group.state = State.STABLE
+            group.roster.leader = saved.leader
+        return group
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing will happen here by itself."""
+        return self.state is State.EMPTY and not self.pending
+
+    def next_wake_s(self) -> float:
+        """When a Tick is due next; infinity when there is nothing to wait for."""
+        times = [*self.pending.values()]
+        times += [m.expires_s for m in self.roster.by_id.values() if not m.is_waiting]
+        if self.state is State.PREPARING:
+            times.append(self._held_until_s if self._is_first else self._deadline_s)
+        elif self.state is State.COMPLETING:
+            times.append(self._deadline_s)
+        return min(times, default=math.inf)
+
+    def handle(self, event: Event, now_s: float) -> list[Effect]:
+        """Let something happen."""
+        self._effects = []
+        call = getattr(event, "call", None)
+        if self.state is State.DEAD and call is not None:
+            self._answer(call, Refused(GroupIsGoing("the group is being deleted")))
+            return self._effects
+        self._handlers[type(event)](event, now_s)
+        self._try_to_complete(now_s)
+        if not isinstance(event, Heartbeat | Commit):  # these only move deadlines further away
+            wake_s = self.next_wake_s()
+            if wake_s < math.inf:
+                self._effects.append(WakeAt(wake_s))
+        return self._effects
+
+    # -- joining -----------------------------------------------------------------------------
+
+    def _join(self, event: Join, now_s: float) -> None:
+        problem = self._objection(event)
+        if problem is not None:
+            self._answer(event.call, Refused(problem, event.member_id))
+        elif event.member_id:
+            self._join_known(event, now_s)
+        elif event.instance_id is not None:
+            named = self.roster.with_instance(event.instance_id)
+            if named is None:
+                self._admit(event, event.fresh_id, now_s)
+            else:
+                self._replace(named, event, now_s)
+        elif event.needs_id:
+            self.pending[event.fresh_id] = now_s + event.session_timeout_s
+            why = MemberIdRequired("join again with the id given")
+            self._answer(event.call, Refused(why, event.fresh_id))
+        else:
+            self._admit(event, event.fresh_id, now_s)
+
+    def _objection(self, event: Join) -> KafscaleError | None:
+        rules = self._rules
+        if not rules.shortest_session_s <= event.session_timeout_s <= rules.longest_session_s:
+            return InvalidSessionTimeout(
+                f"a session has {rules.shortest_session_s} to {rules.longest_session_s} seconds"
+            )
+        size = sum(len(name) + len(data) for name, data in event.protocols.items())
+        if size > rules.most_metadata_bytes:
+            return InvalidRequest(f"a member's metadata has {size} bytes")
+        if not event.protocol_type or not event.protocols:
+            return InconsistentProtocol("no protocol is named")
+        if len(self.roster) and (
+            event.protocol_type != self.protocol_type or not self._shares_protocol(event)
+        ):
+            return InconsistentProtocol("the group's members speak other protocols")
+        is_known = event.member_id in self.roster.by_id or event.member_id in self.pending
+        is_known = is_known or self.roster.with_instance(event.instance_id) is not None
+        if not is_known and len(self.roster) + len(self.pending) >= rules.most_members:
+            # One with an id that nobody knows is told so, however full the group is.
+            return None if event.member_id else GroupFull("the group is full")
+        return None
+
+    def _shares_protocol(self, event: Join) -> bool:
+        return any(name in event.protocols for name in self.roster.common_protocols())
+
+    def _join_known(self, event: Join, now_s: float) -> None:
+        if event.instance_id is None and event.member_id in self.pending:
+            del self.pending[event.member_id]
+            self._admit(event, event.member_id, now_s)
+            return
+        member = self.roster.find(event.member_id, event.instance_id)
+        if isinstance(member, KafscaleError):
+            self._answer(event.call, Refused(member, event.member_id))
+            return
+        is_same = dict(member.protocols) == dict(event.protocols)
+        leads = member.member_id == self.roster.leader
+        if is_same and (
+            self.state is State.COMPLETING or (self.state is State.STABLE and not leads)
+        ):
+            # The answer was lost, or it only wants to be sure: nothing has changed.
+            member.is_alive(now_s)
+            self._answer(event.call, self._place_of(member))
+            return
+        self._wait_for_join(member, event)
+        self._rebalance(now_s)
+
+    def _admit(self, event: Join, member_id: str, now_s: float) -> None:
+        if not len(self.roster):
+            self.protocol_type = event.protocol_type
+        member = Member(
+            member_id,
+            event.instance_id,
+            event.client_id,
+            event.client_host,
+            event.session_timeout_s,
+            event.rebalance_timeout_s,
+            event.protocols,
+            joining=event.call,
+        )
+        self.roster.add(member)
+        if self.state is State.PREPARING and self._is_first:
+            latest_s = self._opened_s + self.roster.longest_rebalance_s()
+            self._held_until_s = min(now_s + self._rules.initial_delay_s, latest_s)
+        self._rebalance(now_s)
+
+    def _wait_for_join(self, member: Member, event: Join) -> None:
+        if member.joining is not None:
+            self._answer(member.joining, Refused(RebalanceInProgress("joined again")))
+        member.take_over(event)
+        member.joining = event.call
+
+    def _replace(self, member: Member, event: Join, now_s: float) -> None:
+        """A static member has come back as another process."""
+        old_leader = self.roster.leader
+        for call in (member.joining, member.syncing):
+            if call is not None:
+                self._answer(call, Refused(FencedInstance("taken over"), member.member_id))
+        member.joining = member.syncing = None
+        self.roster.rename(member, event.fresh_id)
+        member.take_over(event)
+        if self.state is State.STABLE and self.roster.vote() == self.protocol:
+            leads = self.roster.leader == member.member_id
+            member.is_alive(now_s)
+            self._persist()
+            # A leader that does not know about skipping is shown the old leader's id, so that it
+            # does not take itself for one and assign what nobody will hear of.
+            place = self._place_of(
+                member,
+                leader=self.roster.leader if event.can_skip else old_leader,
+                shows_members=leads and event.can_skip,
+            )
+            self._answer(event.call, place)
+            return
+        member.joining = event.call
+        self._rebalance(now_s)
+
+    def _place_of(
+        self, member: Member, *, leader: str | None = None, shows_members: bool | None = None
+    ) -> Joined:
+        leads = member.member_id == self.roster.leader
+        shown = self.roster.leader if leader is None else leader
+        shows = leads if shows_members is None else shows_members
+        return Joined(
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            shown,
+            self.roster.subscribers(self.protocol) if shows else (),
+            skip_assignment=bool(shows_members),
+        )
+
+    # -- rebalancing -------------------------------------------------------------------------
+
+    def _move(self, turn: Turn) -> None:
+        self.state = NEXT[self.state, turn]
+
+    def _rebalance(self, now_s: float) -> None:
+        """Begin a rebalance, unless one is being prepared already."""
+        if self.state is State.PREPARING:
+            return
+        self._is_first = self.state is State.EMPTY
+        self._move(Turn.REBALANCE)
+        for member in self.roster.by_id.values():
+            member.has_synced = False
+            if member.syncing is not None:
+                self._answer(member.syncing, Refused(RebalanceInProgress("a rebalance began")))
+                member.syncing = None
+                member.is_alive(now_s)
+        longest_s = self.roster.longest_rebalance_s()
+        self._opened_s = now_s
+        self._held_until_s = now_s + min(self._rules.initial_delay_s, longest_s)
+        self._deadline_s = now_s + longest_s
+
+    def _try_to_complete(self, now_s: float) -> None:
+        if self.state is not State.PREPARING:
+            return
+        if self._is_first:
+            is_over = now_s >= self._held_until_s
+        else:
+            all_there = all(m.joining is not None for m in self.roster.by_id.values())
+            is_over = (all_there and not self.pending) or now_s >= self._deadline_s
+        if is_over or not len(self.roster):
+            self._complete(now_s)
+
+    def _complete(self, now_s: float) -> None:
+        for member in list(self.roster.by_id.values()):
+            # A static member that is away may come back within its session.
+            if member.joining is None and member.instance_id is None:
+                self.roster.remove(member)
+        if not self.roster.elect() and len(self.roster):
+            self._deadline_s = now_s + self.roster.longest_rebalance_s()
+            self._is_first = False
+            return
+        self.generation += 1
+        if not len(self.roster):
+            self.protocol = ""
+            self._move(Turn.EMPTIED)
+            self._persist()
+            return
+        self.protocol = self.roster.vote()
+        self._move(Turn.JOINED)
+        self._deadline_s = now_s + self.roster.longest_rebalance_s()
+        for member in self.roster.by_id.values():
+            member.assignment = b""
+            if member.joining is not None:
+                call, member.joining = member.joining, None
+                member.is_alive(now_s)
+                self._answer(call, self._place_of(member))
+
+    # -- syncing -----------------------------------------------------------------------------
+
+    def _sync(self, event: Sync, now_s: float) -> None:
+        member = self._checked(event)
+        if isinstance(member, KafscaleError):
+            self._answer(event.call, Refused(member))
+        elif (event.protocol_type or self.protocol_type) != self.protocol_type or (
+            event.protocol or self.protocol
+        ) != self.protocol:
+            self._answer(event.call, Refused(InconsistentProtocol("not the group's protocol")))
+        elif self.state is State.PREPARING:
+            self._answer(event.call, Refused(RebalanceInProgress("join again")))
+        elif self.state is State.STABLE:
+            member.is_alive(now_s)
+            self._answer(event.call, self._assignment_of(member))
+        else:
+            if member.syncing is not None:
+                self._answer(member.syncing, Refused(RebalanceInProgress("asked again")))
+            member.syncing = event.call
+            member.has_synced = True
+            if member.member_id == self.roster.leader:
+                self._assign(event, now_s)
+
+    def _assign(self, event: Sync, now_s: float) -> None:
+        self._move(Turn.ASSIGNED)
+        for member in self.roster.by_id.values():
+            member.assignment = event.assignments.get(member.member_id, b"")
+        self._persist()
+        for member in self.roster.by_id.values():
+            if member.syncing is not None:
+                call, member.syncing = member.syncing, None
+                member.is_alive(now_s)
+                self._answer(call, self._assignment_of(member))
+
+    def _assignment_of(self, member: Member) -> Synced:
+        return Synced(self.protocol_type, self.protocol, member.assignment)
+
+    # -- living, committing, leaving ---------------------------------------------------------
+
+    def _checked(self, event: Sync | Heartbeat | Commit) -> Member | KafscaleError:
+        member = self.roster.find(event.member_id, event.instance_id)
+        if isinstance(member, Member) and event.generation != self.generation:
+            return IllegalGeneration(f"the group is in generation {self.generation}")
+        return member
+
+    def _heartbeat(self, event: Heartbeat, now_s: float) -> None:
+        member = self._checked(event)
+        if isinstance(member, KafscaleError):
+            self._answer(event.call, Refused(member))
+            return
+        member.is_alive(now_s)
+        if self.state is State.PREPARING:
+            self._answer(event.call, Refused(RebalanceInProgress("join again")))
+        else:
+            self._answer(event.call, Done())
+
+    def _commit(self, event: Commit, now_s: float) -> None:
+        if event.generation < 0 and self.state is State.EMPTY:
+            self._answer(event.call, Done())
+            return
+        if not self.generation and self.is_idle:
+            self._answer(event.call, Refused(IllegalGeneration("there is no such group")))
+            return
+        member = self._checked(event)
+        if isinstance(member, KafscaleError):
+            self._answer(event.call, Refused(member))
+            return
+        member.is_alive(now_s)
+        if self.state is State.COMPLETING:
+            self._answer(event.call, Refused(RebalanceInProgress("not assigned yet")))
+        else:
+            self._answer(event.call, Done())
+
+    def _leave(self, event: Leave, now_s: float) -> None:
+        problems = tuple(self._part_with(*leaver, now_s) for leaver in event.leavers)
+        self._answer(event.call, Left(problems))
+
+    def _part_with(
+        self, member_id: str, instance_id: str | None, now_s: float
+    ) -> KafscaleError | None:
+        if instance_id is None and self.pending.pop(member_id, None) is not None:
+            return None
+        named = self.roster.with_instance(instance_id)
+        if named is not None and not member_id:
+            member_id = named.member_id  # an administrator knows the name alone
+        member = self.roster.find(member_id, instance_id)
+        if isinstance(member, KafscaleError):
+            return member
+        self._remove(member, now_s)
+        return None
+
+    def _remove(self, member: Member, now_s: float) -> None:
+        for call in (member.joining, member.syncing):
+            if call is not None:
+                self._answer(call, Refused(UnknownMember("no member any more"), member.member_id))
+        self.roster.remove(member)
+        self._rebalance(now_s)
+
+    def _delete(self, event: Delete, now_s: float) -> None:
+        if self.state is not State.EMPTY or self.pending:
+            self._answer(event.call, Refused(GroupNotEmpty("the group has members")))
+        else:
+            self._move(Turn.DELETED)
+            self._answer(event.call, Done())
+
+    # -- time --------------------------------------------------------------------------------
+
+    def _tick(self, event: Tick, now_s: float) -> None:
+        for member_id in [key for key, until_s in self.pending.items() if until_s <= now_s]:
+            del self.pending[member_id]
+        silent = [m for m in self.roster.by_id.values() if not m.is_waiting]
+        for member in silent:
+            if member.expires_s <= now_s:
+                self._remove(member, now_s)
+        if self.state is State.COMPLETING and self._deadline_s <= now_s:
+            # The leader has not assigned in time: without those who never asked, once more.
+            for member in [m for m in self.roster.by_id.values() if not m.has_synced]:
+                self._remove(member, now_s)
+
+    # -- effects -----------------------------------------------------------------------------
+
+    def _answer(self, call: Call, outcome: Outcome) -> None:
+        self._effects.append(Answer(call, outcome))
+
+    def _persist(self) -> None:
+        members = tuple(member.snapshot() for member in self.roster.by_id.values())
+        self._effects.append(
+            Persist(
+                Snapshot(
+                    self.protocol_type, self.protocol, self.generation, self.roster.leader, members
+                )
+            )
+        )
