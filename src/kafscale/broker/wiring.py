@@ -28,7 +28,7 @@ from kafscale.gateways.kafka.call import Context
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener, ListenerLimits
-from kafscale.groups.machine import GroupRules
+from kafscale.groups.states import GroupRules
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, Observer
 from kafscale.log.reader import Reader

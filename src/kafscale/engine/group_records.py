@@ -8,8 +8,8 @@ can be read as the protocol of ordinary consumers.
 import struct
 from typing import Final
 
-from kafscale.groups.machine import State
 from kafscale.groups.snapshot import MemberSnapshot, Snapshot
+from kafscale.groups.states import State
 from kafscale.metadata.keys import AssignedTopic, Group, GroupMember
 
 _CONSUMER: Final = "consumer"

@@ -28,8 +28,9 @@ from kafscale.groups.events import (
     Tick,
     WakeAt,
 )
-from kafscale.groups.machine import Group, GroupRules, State
+from kafscale.groups.machine import Group
 from kafscale.groups.snapshot import Snapshot
+from kafscale.groups.states import GroupRules, State
 from kafscale.log.tasks import Tasks
 from kafscale.metadata import keys
 from kafscale.metadata.store import MAX_OPERATIONS, MetadataStore, Put, Remove

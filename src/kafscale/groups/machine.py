@@ -2,17 +2,16 @@
 
 Here: the state machine. Events come in with the time, effects go out in the order they are to be
 carried out; a pair of state and happening that is not in the table is a mistake of ours.
-Next door: the roster (members.py), events and effects (events.py), the shell with timers and
-futures (engine/groups.py).
+Next door: the table (states.py), the roster (members.py), who may join (admission.py), events and
+effects (events.py), the shell with timers and futures (engine/groups.py).
 Never here: what an assignment means. The leader's bytes are handed on as they are.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Final
+from typing import Any
 
+from kafscale.groups import admission
 from kafscale.groups.events import (
     Answer,
     Call,
@@ -36,62 +35,18 @@ from kafscale.groups.events import (
 )
 from kafscale.groups.members import Member, Roster
 from kafscale.groups.snapshot import Snapshot
+from kafscale.groups.states import NEXT, GroupRules, State, Turn
 from kafscale.model.errors import (
     FencedInstance,
-    GroupFull,
     GroupIsGoing,
     GroupNotEmpty,
     IllegalGeneration,
     InconsistentProtocol,
-    InvalidRequest,
-    InvalidSessionTimeout,
     KafscaleError,
     MemberIdRequired,
     RebalanceInProgress,
     UnknownMember,
 )
-
-
-class State(Enum):
-    """The protocol's own names."""
-
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"
-    COMPLETING = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-class Turn(Enum):
-    """What moves a group from one state to another."""
-
-    REBALANCE = "somebody came, went or changed"
-    JOINED = "all have joined who will"
-    EMPTIED = "nobody is left"
-    ASSIGNED = "the leader has assigned"
-    DELETED = "the group is to be forgotten"
-
-
-NEXT: Final[dict[tuple[State, Turn], State]] = {
-    (State.EMPTY, Turn.REBALANCE): State.PREPARING,
-    (State.COMPLETING, Turn.REBALANCE): State.PREPARING,
-    (State.STABLE, Turn.REBALANCE): State.PREPARING,
-    (State.PREPARING, Turn.JOINED): State.COMPLETING,
-    (State.PREPARING, Turn.EMPTIED): State.EMPTY,
-    (State.COMPLETING, Turn.ASSIGNED): State.STABLE,
-    (State.EMPTY, Turn.DELETED): State.DEAD,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRules:
-    """What the configuration says about groups."""
-
-    shortest_session_s: float = 6.0
-    longest_session_s: float = 1800.0
-    initial_delay_s: float = 3.0
-    most_members: int = 1000
-    most_metadata_bytes: int = 1 << 20
 
 
 class Group:
@@ -130,17 +85,7 @@ class Group:
         group.generation = saved.generation
         group.protocol_type, group.protocol = saved.protocol_type, saved.protocol
         for row in saved.members:
-            member = Member(
-                row.member_id,
-                row.instance_id,
-                row.client_id,
-                row.client_host,
-                row.session_timeout_s,
-                row.rebalance_timeout_s,
-                dict(row.protocols),
-                row.assignment,
-                has_synced=True,
-            )
+            member = Member.restored(row)
             member.is_alive(now_s)
             group.roster.add(member)
         if saved.members:
@@ -181,7 +126,9 @@ class Group:
     # -- joining -----------------------------------------------------------------------------
 
     def _join(self, event: Join, now_s: float) -> None:
-        problem = self._objection(event)
+        problem = admission.objection(
+            event, self.roster, self.pending, self.protocol_type, self._rules
+        )
         if problem is not None:
             self._answer(event.call, Refused(problem, event.member_id))
         elif event.member_id:
@@ -198,31 +145,6 @@ class Group:
             self._answer(event.call, Refused(why, event.fresh_id))
         else:
             self._admit(event, event.fresh_id, now_s)
-
-    def _objection(self, event: Join) -> KafscaleError | None:
-        rules = self._rules
-        if not rules.shortest_session_s <= event.session_timeout_s <= rules.longest_session_s:
-            return InvalidSessionTimeout(
-                f"a session has {rules.shortest_session_s} to {rules.longest_session_s} seconds"
-            )
-        size = sum(len(name) + len(data) for name, data in event.protocols.items())
-        if size > rules.most_metadata_bytes:
-            return InvalidRequest(f"a member's metadata has {size} bytes")
-        if not event.protocol_type or not event.protocols:
-            return InconsistentProtocol("no protocol is named")
-        if len(self.roster) and (
-            event.protocol_type != self.protocol_type or not self._shares_protocol(event)
-        ):
-            return InconsistentProtocol("the group's members speak other protocols")
-        is_known = event.member_id in self.roster.by_id or event.member_id in self.pending
-        is_known = is_known or self.roster.with_instance(event.instance_id) is not None
-        if not is_known and len(self.roster) + len(self.pending) >= rules.most_members:
-            # One with an id that nobody knows is told so, however full the group is.
-            return None if event.member_id else GroupFull("the group is full")
-        return None
-
-    def _shares_protocol(self, event: Join) -> bool:
-        return any(name in event.protocols for name in self.roster.common_protocols())
 
     def _join_known(self, event: Join, now_s: float) -> None:
         if event.instance_id is None and event.member_id in self.pending:

@@ -46,6 +46,21 @@ class Member:
         self.rebalance_timeout_s = event.rebalance_timeout_s
         self.protocols = event.protocols
 
+    @classmethod
+    def restored(cls, row: MemberSnapshot) -> "Member":
+        """A member of a stable group, as it was saved."""
+        return cls(
+            row.member_id,
+            row.instance_id,
+            row.client_id,
+            row.client_host,
+            row.session_timeout_s,
+            row.rebalance_timeout_s,
+            dict(row.protocols),
+            row.assignment,
+            has_synced=True,
+        )
+
     def snapshot(self) -> MemberSnapshot:
         """What outlives the process."""
         return MemberSnapshot(

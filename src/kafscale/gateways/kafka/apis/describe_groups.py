@@ -8,7 +8,8 @@ from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
-from kafscale.groups.machine import Group, State
+from kafscale.groups.machine import Group
+from kafscale.groups.states import State
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.describe_groups import (
     DescribedGroup,
