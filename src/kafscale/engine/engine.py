@@ -5,6 +5,7 @@ record batch; which protocol it came in by is nobody's business here.
 """
 
 import asyncio
+import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -145,6 +146,23 @@ class Engine:
         log.require_open()
         check_epoch(log, leader_epoch)
         return lane.start, lane.high, log
+
+    async def end_of_epoch(
+        self, topic: Topic, partition: int, leader_epoch: int, asked: int
+    ) -> tuple[int, int]:
+        """The last epoch up to the one asked for, and where it ended; (-1, -1) if not known."""
+        log, lane = await self.logs.open(topic, partition)
+        log.require_open()
+        check_epoch(log, leader_epoch)
+        epochs = list(lane.epochs)
+        if not epochs or epochs[-1][0] < log.epoch:
+            epochs.append((log.epoch, lane.high))  # nothing was written under it yet
+        if not 0 <= asked <= log.epoch:
+            return -1, -1
+        if asked == log.epoch:
+            return asked, lane.high
+        at = bisect.bisect_right(epochs, asked, key=lambda row: row[0])
+        return (epochs[at - 1][0] if at else asked), epochs[at][1]
 
     async def offset_at(
         self, topic: Topic, partition: int, timestamp_ms: int

@@ -21,6 +21,7 @@ from kafscale.gateways.kafka.apis import (
     metadata,
     offset_commit,
     offset_fetch,
+    offset_for_leader_epoch,
     produce,
     sync_group,
 )
@@ -50,6 +51,7 @@ APIS: Final[tuple[Api, ...]] = (
     create_topics,
     delete_topics,
     init_producer_id,
+    offset_for_leader_epoch,
     delete_groups,
 )
 
