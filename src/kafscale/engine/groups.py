@@ -35,13 +35,14 @@ from kafscale.log.tasks import Tasks
 from kafscale.metadata import keys
 from kafscale.metadata.store import MAX_OPERATIONS, MetadataStore, Put, Remove
 from kafscale.model.clock import Clock, Dice
-from kafscale.model.errors import GroupNotFound, KafscaleError, MetadataUnavailable
+from kafscale.model.errors import CorruptObject, GroupNotFound, KafscaleError, MetadataUnavailable
 from kafscale.model.topics import iso_time
 
 logger = structlog.get_logger()
 
 _MOST_IDLE: Final = 10_000  # groups without members kept in memory, to be spared reading them
 _SHORTEST_NAP_S: Final = 0.01
+_LONGEST_PREFIX: Final = 255  # of a member id: what clients call themselves can be very long
 
 
 @dataclass(slots=True)
@@ -104,12 +105,21 @@ class Groups:
             task.add_done_callback(lambda _: self._loading.pop(group_id, None))
         await asyncio.shield(task)
 
+    async def _get(self, group_id: str) -> _Held:
+        while (held := self._held.get(group_id)) is None:
+            await self.load(group_id)
+        return held
+
     async def _load(self, group_id: str) -> None:
         entry = await self._metadata.get(keys.group_metadata(group_id))
         machine = Group(self._rules)
         if entry is not None:
-            saved = group_records.read(keys.decode(keys.Group, entry.value))
-            machine = Group.restored(self._rules, saved, self._clock.elapsed_s())
+            try:
+                saved = group_records.read(keys.decode(keys.Group, entry.value))
+                machine = Group.restored(self._rules, saved, self._clock.elapsed_s())
+            except CorruptObject as problem:
+                # Its members are told that they are none and join again; offsets are elsewhere.
+                logger.error("group_unreadable", group=group_id, error=str(problem))
         self._forget_idle()
         held = self._held[group_id] = _Held(group_id, machine)
         self._wake_at(held, machine.next_wake_s())
@@ -129,7 +139,8 @@ class Groups:
     def fresh_member_id(self, prefix: str) -> str:
         """An id nobody has had."""
         token = self._dice.token(16).hex()
-        return f"{prefix}-{token[:8]}-{token[8:12]}-{token[12:16]}-{token[16:20]}-{token[20:]}"
+        parts = (token[:8], token[8:12], token[12:16], token[16:20], token[20:])
+        return "-".join((prefix[:_LONGEST_PREFIX], *parts))
 
     def ask(self, group_id: str, event: Event) -> "asyncio.Future[Outcome]":
         """Let an event happen now; its `call` is the future that is given back.
@@ -200,13 +211,14 @@ class Groups:
     async def _save(self, held: _Held) -> None:
         """Write the newest snapshot; many who ask at once cause one write."""
         async with held.saving:
-            snapshot = held.unsaved
-            if snapshot is None:
-                return
-            row = group_records.write(held.group_id, snapshot, iso_time(self._clock.now_ms()))
-            await self._metadata.commit([Put(keys.group_metadata(held.group_id), keys.encode(row))])
-            if held.unsaved is snapshot:
-                held.unsaved = None
+            while (snapshot := held.unsaved) is not None:
+                now = iso_time(self._clock.now_ms())
+                row = group_records.write(held.group_id, snapshot, now)
+                await self._metadata.commit(
+                    [Put(keys.group_metadata(held.group_id), keys.encode(row))]
+                )
+                if held.unsaved is snapshot:
+                    held.unsaved = None
 
     async def _save_or_warn(self, held: _Held) -> None:
         try:
@@ -219,8 +231,7 @@ class Groups:
 
     async def describe(self, group_id: str) -> Group | None:
         """The group as it is now; None if there is none."""
-        await self.load(group_id)
-        machine = self._held[group_id].machine
+        machine = (await self._get(group_id)).machine
         if machine.state is State.DEAD:
             return None
         if machine.is_idle and not await self._metadata.find(keys.group(group_id)):
@@ -249,7 +260,7 @@ class Groups:
         """Forget a group without members, and what it has committed."""
         if await self.describe(group_id) is None:
             raise GroupNotFound(f"there is no group {group_id!r}")
-        held = self._held[group_id]
+        held = await self._get(group_id)
         outcome = await self.ask(group_id, Delete(call=self.new_call()))
         if isinstance(outcome, Refused):
             raise outcome.problem

@@ -2,13 +2,15 @@
 
 Here: the state machine. Events come in with the time, effects go out in the order they are to be
 carried out; a pair of state and happening that is not in the table is a mistake of ours.
-Next door: the table (states.py), the roster (members.py), who may join (admission.py), events and
-effects (events.py), the shell with timers and futures (engine/groups.py).
+Next door: the table (states.py), the roster (members.py), who may join (admission.py), how
+long is waited (patience.py), events and effects (events.py), the shell with timers and
+futures (engine/groups.py).
 Never here: what an assignment means. The leader's bytes are handed on as they are.
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from kafscale.groups import admission
@@ -34,6 +36,7 @@ from kafscale.groups.events import (
     WakeAt,
 )
 from kafscale.groups.members import Member, Roster
+from kafscale.groups.patience import Patience
 from kafscale.groups.snapshot import Snapshot
 from kafscale.groups.states import NEXT, GroupRules, State, Turn
 from kafscale.model.errors import (
@@ -42,6 +45,7 @@ from kafscale.model.errors import (
     GroupNotEmpty,
     IllegalGeneration,
     InconsistentProtocol,
+    InvalidRequest,
     KafscaleError,
     MemberIdRequired,
     RebalanceInProgress,
@@ -62,12 +66,7 @@ class Group:
         self.protocol_type = ""
         self.protocol = ""
         self.generation = 0
-        # Of the rebalance under way: how long it is held open for more members to come (first
-        # rebalance only), and when those who are not there are given up.
-        self._is_first = False
-        self._opened_s = 0.0
-        self._held_until_s = 0.0
-        self._deadline_s = math.inf
+        self._patience = Patience()
         self._handlers: dict[type[Any], Callable[[Any, float], None]] = {
             Join: self._join,
             Sync: self._sync,
@@ -102,10 +101,8 @@ class Group:
         """When a Tick is due next; infinity when there is nothing to wait for."""
         times = [*self.pending.values()]
         times += [m.expires_s for m in self.roster.by_id.values() if not m.is_waiting]
-        if self.state is State.PREPARING:
-            times.append(self._held_until_s if self._is_first else self._deadline_s)
-        elif self.state is State.COMPLETING:
-            times.append(self._deadline_s)
+        if self.state in (State.PREPARING, State.COMPLETING):
+            times.append(self._patience.ends_s)
         return min(times, default=math.inf)
 
     def handle(self, event: Event, now_s: float) -> list[Effect]:
@@ -116,10 +113,9 @@ class Group:
             self._answer(call, Refused(GroupIsGoing("the group is being deleted")))
             return self._effects
         self._handlers[type(event)](event, now_s)
-        self._try_to_complete(now_s)
         if not isinstance(event, Heartbeat | Commit):  # these only move deadlines further away
-            wake_s = self.next_wake_s()
-            if wake_s < math.inf:
+            self._try_to_complete(now_s)
+            if (wake_s := self.next_wake_s()) < math.inf:
                 self._effects.append(WakeAt(wake_s))
         return self._effects
 
@@ -155,11 +151,10 @@ class Group:
         if isinstance(member, KafscaleError):
             self._answer(event.call, Refused(member, event.member_id))
             return
-        is_same = dict(member.protocols) == dict(event.protocols)
+        is_same = list(member.protocols.items()) == list(event.protocols.items())
         leads = member.member_id == self.roster.leader
-        if is_same and (
-            self.state is State.COMPLETING or (self.state is State.STABLE and not leads)
-        ):
+        settled = (State.COMPLETING,) if leads else (State.COMPLETING, State.STABLE)
+        if is_same and self.state in settled:
             # The answer was lost, or it only wants to be sure: nothing has changed.
             member.is_alive(now_s)
             self._answer(event.call, self._place_of(member))
@@ -181,9 +176,8 @@ class Group:
             joining=event.call,
         )
         self.roster.add(member)
-        if self.state is State.PREPARING and self._is_first:
-            latest_s = self._opened_s + self.roster.longest_rebalance_s()
-            self._held_until_s = min(now_s + self._rules.initial_delay_s, latest_s)
+        if self.state is State.PREPARING:
+            self._patience.extend(now_s, self.roster.longest_rebalance_s())
         self._rebalance(now_s)
 
     def _wait_for_join(self, member: Member, event: Join) -> None:
@@ -205,32 +199,26 @@ class Group:
             leads = self.roster.leader == member.member_id
             member.is_alive(now_s)
             self._persist()
-            # A leader that does not know about skipping is shown the old leader's id, so that it
-            # does not take itself for one and assign what nobody will hear of.
-            place = self._place_of(
-                member,
-                leader=self.roster.leader if event.can_skip else old_leader,
-                shows_members=leads and event.can_skip,
-            )
+            if leads and not event.can_skip:
+                # Shown the old id as the leader's, it does not take itself for the leader and
+                # assign what nobody would hear of.
+                place = replace(self._place_of(member), leader=old_leader, members=())
+            else:
+                place = replace(self._place_of(member), skip_assignment=leads)
             self._answer(event.call, place)
             return
         member.joining = event.call
         self._rebalance(now_s)
 
-    def _place_of(
-        self, member: Member, *, leader: str | None = None, shows_members: bool | None = None
-    ) -> Joined:
+    def _place_of(self, member: Member) -> Joined:
         leads = member.member_id == self.roster.leader
-        shown = self.roster.leader if leader is None else leader
-        shows = leads if shows_members is None else shows_members
         return Joined(
             member.member_id,
             self.generation,
             self.protocol_type,
             self.protocol,
-            shown,
-            self.roster.subscribers(self.protocol) if shows else (),
-            skip_assignment=bool(shows_members),
+            self.roster.leader,
+            self.roster.subscribers(self.protocol) if leads else (),
         )
 
     # -- rebalancing -------------------------------------------------------------------------
@@ -242,7 +230,7 @@ class Group:
         """Begin a rebalance, unless one is being prepared already."""
         if self.state is State.PREPARING:
             return
-        self._is_first = self.state is State.EMPTY
+        delay_s = self._rules.initial_delay_s if self.state is State.EMPTY else None
         self._move(Turn.REBALANCE)
         for member in self.roster.by_id.values():
             member.has_synced = False
@@ -250,19 +238,14 @@ class Group:
                 self._answer(member.syncing, Refused(RebalanceInProgress("a rebalance began")))
                 member.syncing = None
                 member.is_alive(now_s)
-        longest_s = self.roster.longest_rebalance_s()
-        self._opened_s = now_s
-        self._held_until_s = now_s + min(self._rules.initial_delay_s, longest_s)
-        self._deadline_s = now_s + longest_s
+        self._patience = Patience.begun(now_s, self.roster.longest_rebalance_s(), delay_s)
 
     def _try_to_complete(self, now_s: float) -> None:
         if self.state is not State.PREPARING:
             return
-        if self._is_first:
-            is_over = now_s >= self._held_until_s
-        else:
-            all_there = all(m.joining is not None for m in self.roster.by_id.values())
-            is_over = (all_there and not self.pending) or now_s >= self._deadline_s
+        all_there = all(m.joining is not None for m in self.roster.by_id.values())
+        is_over = all_there and not self.pending and not self._patience.is_for_more
+        is_over = is_over or now_s >= self._patience.ends_s
         if is_over or not len(self.roster):
             self._complete(now_s)
 
@@ -272,8 +255,7 @@ class Group:
             if member.joining is None and member.instance_id is None:
                 self.roster.remove(member)
         if not self.roster.elect() and len(self.roster):
-            self._deadline_s = now_s + self.roster.longest_rebalance_s()
-            self._is_first = False
+            self._patience = Patience.begun(now_s, self.roster.longest_rebalance_s())
             return
         self.generation += 1
         if not len(self.roster):
@@ -283,7 +265,7 @@ class Group:
             return
         self.protocol = self.roster.vote()
         self._move(Turn.JOINED)
-        self._deadline_s = now_s + self.roster.longest_rebalance_s()
+        self._patience = Patience.begun(now_s, self.roster.longest_rebalance_s())
         for member in self.roster.by_id.values():
             member.assignment = b""
             if member.joining is not None:
@@ -301,11 +283,12 @@ class Group:
             event.protocol or self.protocol
         ) != self.protocol:
             self._answer(event.call, Refused(InconsistentProtocol("not the group's protocol")))
+        elif max(map(len, event.assignments.values()), default=0) > self._rules.most_metadata_bytes:
+            self._answer(event.call, Refused(InvalidRequest("an assignment is too large")))
         elif self.state is State.PREPARING:
             self._answer(event.call, Refused(RebalanceInProgress("join again")))
         elif self.state is State.STABLE:
-            member.is_alive(now_s)
-            self._answer(event.call, self._assignment_of(member))
+            self._hand_out(event.call, member, now_s)
         else:
             if member.syncing is not None:
                 self._answer(member.syncing, Refused(RebalanceInProgress("asked again")))
@@ -322,11 +305,11 @@ class Group:
         for member in self.roster.by_id.values():
             if member.syncing is not None:
                 call, member.syncing = member.syncing, None
-                member.is_alive(now_s)
-                self._answer(call, self._assignment_of(member))
+                self._hand_out(call, member, now_s)
 
-    def _assignment_of(self, member: Member) -> Synced:
-        return Synced(self.protocol_type, self.protocol, member.assignment)
+    def _hand_out(self, call: Call, member: Member, now_s: float) -> None:
+        member.is_alive(now_s)
+        self._answer(call, Synced(self.protocol_type, self.protocol, member.assignment))
 
     # -- living, committing, leaving ---------------------------------------------------------
 
@@ -337,36 +320,31 @@ class Group:
         return member
 
     def _heartbeat(self, event: Heartbeat, now_s: float) -> None:
-        member = self._checked(event)
-        if isinstance(member, KafscaleError):
-            self._answer(event.call, Refused(member))
-            return
-        member.is_alive(now_s)
-        if self.state is State.PREPARING:
-            self._answer(event.call, Refused(RebalanceInProgress("join again")))
-        else:
-            self._answer(event.call, Done())
+        self._vouch_for(event, State.PREPARING, now_s)
 
     def _commit(self, event: Commit, now_s: float) -> None:
         if event.generation < 0 and self.state is State.EMPTY:
             self._answer(event.call, Done())
-            return
-        if not self.generation and self.is_idle:
+        elif not self.generation and self.is_idle:
             self._answer(event.call, Refused(IllegalGeneration("there is no such group")))
-            return
+        else:
+            # While others join, a member may still commit what it was assigned before.
+            self._vouch_for(event, State.COMPLETING, now_s)
+
+    def _vouch_for(self, event: Heartbeat | Commit, closed: State, now_s: float) -> None:
         member = self._checked(event)
         if isinstance(member, KafscaleError):
             self._answer(event.call, Refused(member))
             return
         member.is_alive(now_s)
-        if self.state is State.COMPLETING:
-            self._answer(event.call, Refused(RebalanceInProgress("not assigned yet")))
+        if self.state is closed:
+            self._answer(event.call, Refused(RebalanceInProgress("a rebalance is under way")))
         else:
             self._answer(event.call, Done())
 
     def _leave(self, event: Leave, now_s: float) -> None:
-        problems = tuple(self._part_with(*leaver, now_s) for leaver in event.leavers)
-        self._answer(event.call, Left(problems))
+        gone = [self._part_with(*leaver, now_s) for leaver in event.leavers]
+        self._answer(event.call, Left(tuple(gone)))
 
     def _part_with(
         self, member_id: str, instance_id: str | None, now_s: float
@@ -377,10 +355,10 @@ class Group:
         if named is not None and not member_id:
             member_id = named.member_id  # an administrator knows the name alone
         member = self.roster.find(member_id, instance_id)
-        if isinstance(member, KafscaleError):
-            return member
-        self._remove(member, now_s)
-        return None
+        if isinstance(member, Member):
+            self._remove(member, now_s)
+            return None
+        return member
 
     def _remove(self, member: Member, now_s: float) -> None:
         for call in (member.joining, member.syncing):
@@ -405,7 +383,7 @@ class Group:
         for member in silent:
             if member.expires_s <= now_s:
                 self._remove(member, now_s)
-        if self.state is State.COMPLETING and self._deadline_s <= now_s:
+        if self.state is State.COMPLETING and self._patience.ends_s <= now_s:
             # The leader has not assigned in time: without those who never asked, once more.
             for member in [m for m in self.roster.by_id.values() if not m.has_synced]:
                 self._remove(member, now_s)
@@ -417,10 +395,6 @@ class Group:
 
     def _persist(self) -> None:
         members = tuple(member.snapshot() for member in self.roster.by_id.values())
-        self._effects.append(
-            Persist(
-                Snapshot(
-                    self.protocol_type, self.protocol, self.generation, self.roster.leader, members
-                )
-            )
-        )
+        leader = self.roster.leader
+        saved = Snapshot(self.protocol_type, self.protocol, self.generation, leader, members)
+        self._effects.append(Persist(saved))
