@@ -159,7 +159,10 @@ class AioKafka(Client):
 
     @asynccontextmanager
     async def _consumer(self, group: str | None = None) -> AsyncIterator[Any]:
-        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, group_id=group)
+        # Else it commits once more when it stops: the position it began at, over what was asked.
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap, group_id=group, enable_auto_commit=False
+        )
         await consumer.start()
         try:
             yield consumer
