@@ -286,19 +286,6 @@ def test_a_consumer_at_default_settings_commits_when_it_closes_and_the_next_goes
     assert admin.committed(topic, topic, 0) == 10
 
 
-@pytest.mark.skipif(AGAINST == "apache", reason="Apache Kafka has groups with members")
-def test_subscribing_is_refused_in_so_many_words(broker: BrokerProcess, admin: Client) -> None:
-    topic = make_topic(admin, admin, "subscribed", 1)
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
-    consumer.subscribe([topic])
-    refused = consumer.poll(30)
-    consumer.close()
-    assert refused is not None
-    error = refused.error()
-    assert error is not None
-    assert error.name() == "_UNSUPPORTED_FEATURE"
-
-
 @pytest.mark.skipif(AGAINST == "apache", reason="Apache Kafka has transactions")
 def test_transactions_are_refused_and_do_not_hang(client: Client) -> None:
     with pytest.raises(ClientError) as refused:

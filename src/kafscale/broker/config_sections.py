@@ -144,6 +144,10 @@ class ConsumerSection(Section, frozen=True):
     heartbeat_interval_ms: Milliseconds = 3000
     rebalance_timeout_ms: Milliseconds = 60000
     max_poll_interval_ms: Milliseconds = 300000
+    min_session_timeout_ms: Milliseconds = 6000
+    max_session_timeout_ms: Milliseconds = 1800000
+    initial_rebalance_delay_ms: Milliseconds = 3000
+    max_group_size: AtLeastOne = 1000
 
 
 class CompressionSection(Section, frozen=True):

@@ -13,6 +13,7 @@ from kafscale.broker.config import Config
 from kafscale.engine import ownership
 from kafscale.engine.appends import Appends
 from kafscale.engine.engine import Engine
+from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
 from kafscale.engine.logs import Logs
@@ -27,6 +28,7 @@ from kafscale.gateways.kafka.call import Context
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener, ListenerLimits
+from kafscale.groups.states import GroupRules
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, Observer
 from kafscale.log.reader import Reader
@@ -169,6 +171,7 @@ async def build(
         reader,
         ProducerIds(metadata),
         offsets,
+        Groups(metadata, _group_rules(config), clock, dice, tasks),
         Housekeeping(
             logs,
             offsets,
@@ -236,6 +239,16 @@ def _log_settings(config: Config, topic: Topic) -> LogSettings:
         rollup_objects=storage.rollup_objects,
         grace_s=config.grace_period_s,
         wake_on_append=topic.settings.fetch_buffered,
+    )
+
+
+def _group_rules(config: Config) -> GroupRules:
+    consumer = config.consumer
+    return GroupRules(
+        shortest_session_s=consumer.min_session_timeout_ms / 1000,
+        longest_session_s=consumer.max_session_timeout_ms / 1000,
+        initial_delay_s=consumer.initial_rebalance_delay_ms / 1000,
+        most_members=consumer.max_group_size,
     )
 
 

@@ -12,6 +12,7 @@ import structlog
 
 from kafscale.engine.administration import Administration
 from kafscale.engine.appends import Appends
+from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
 from kafscale.engine.logs import Logs
@@ -53,6 +54,7 @@ class Engine:
         reader: Reader,
         producer_ids: ProducerIds,
         offsets: Offsets,
+        groups: Groups,
         housekeeping: Housekeeping,
         health: StoreHealth,
         tasks: Tasks,
@@ -72,6 +74,7 @@ class Engine:
         self.reader = reader
         self.producer_ids = producer_ids
         self.offsets = offsets
+        self.groups = groups
         self.housekeeping = housekeeping
         self.health = health
         self.probe = probe
@@ -99,6 +102,7 @@ class Engine:
 
     async def aclose(self, deadline_s: float) -> None:
         """Flush every log and stop."""
+        await self.groups.aclose()
         await self.logs.aclose(deadline_s)
         await asyncio.sleep(0)  # whoever waited for a commit is told in the loop's next round
         await self._tasks.aclose()

@@ -111,6 +111,13 @@ def group_offset(group_id: str, name: str, partition: int) -> str:
     return f"{group_offsets(group_id)}{segment(name)}/{partition}"
 
 
+def group_named_by(key: str) -> str | None:
+    """The group that this key is about, None for any other key."""
+    if not key.startswith(CONSUMERS):
+        return None
+    return text_of(key.removeprefix(CONSUMERS).split("/")[0])
+
+
 def place_committed_by(key: str) -> tuple[str, int] | None:
     """The topic and partition whose committed offset this key holds, None for any other key."""
     parts = key.removeprefix(CONSUMERS).split("/")
@@ -173,6 +180,40 @@ class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
     committed_at: str
     leader_epoch: int = -1
     topic_id: str = ""
+
+
+class AssignedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """Partitions of one topic, for people to look at."""
+
+    topic: str
+    partitions: list[int]
+
+
+class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member as the seed of the schema names it, and its own bytes, which are what counts."""
+
+    client_id: str
+    client_host: str
+    heartbeat_at: str  # when this was written: heartbeats themselves are not
+    assignment: list[AssignedTopic] = []
+    subscriptions: list[str] = []
+    instance_id: str | None = None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: list[tuple[str, bytes]] = []
+    assignment_bytes: bytes = b""
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumer group as its last complete rebalance left it."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    leader: str
+    generation_id: int
+    members: dict[str, GroupMember] = {}
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):

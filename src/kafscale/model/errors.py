@@ -19,7 +19,9 @@ codes in one table each (gateways/kafka/errors.py), and a test counts that none 
         InvalidPartitionCount  InvalidReplication  InvalidReplicaAssignment
         InvalidTopicConfig
       GroupError            consumer groups
-        InvalidGroupId  UnknownMember  OffsetMetadataTooLarge
+        InvalidGroupId  UnknownMember  OffsetMetadataTooLarge  IllegalGeneration
+        InconsistentProtocol  InvalidSessionTimeout  RebalanceInProgress  MemberIdRequired
+        GroupFull  FencedInstance  GroupNotEmpty  GroupNotFound  GroupIsGoing
       InvalidRequest
       MetadataConflict  MetadataUnavailable
 """
@@ -178,7 +180,47 @@ class InvalidGroupId(GroupError):
 
 
 class UnknownMember(GroupError):
-    """The group has no such member, or not in this generation."""
+    """The group has no such member."""
+
+
+class IllegalGeneration(GroupError):
+    """The group is in another generation than its member believes."""
+
+
+class InconsistentProtocol(GroupError):
+    """A way of assigning partitions that the group's members do not share."""
+
+
+class InvalidSessionTimeout(GroupError):
+    """Shorter or longer than a member's session may be."""
+
+
+class RebalanceInProgress(GroupError):
+    """Partitions are being given out anew: the member must join again."""
+
+
+class MemberIdRequired(GroupError):
+    """A new member was given an id and must join with it."""
+
+
+class GroupFull(GroupError):
+    """The group has as many members as it may have."""
+
+
+class FencedInstance(GroupError):
+    """Another process has taken over this static member."""
+
+
+class GroupNotEmpty(GroupError):
+    """The group has members and cannot be deleted."""
+
+
+class GroupNotFound(GroupError):
+    """There is no such group."""
+
+
+class GroupIsGoing(GroupError):
+    """The group is being deleted: come back when it is gone."""
 
 
 class OffsetMetadataTooLarge(GroupError):

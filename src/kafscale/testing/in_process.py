@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from kafscale.broker.clock import SystemClock, SystemDice
 from kafscale.broker.config import Config
-from kafscale.broker.config_sections import BrokerSection
+from kafscale.broker.config_sections import BrokerSection, ConsumerSection
 from kafscale.broker.wiring import Broker, build
 from kafscale.engine.engine import Address, Engine
 from kafscale.gateways.listener import Listener
@@ -25,8 +25,12 @@ from kafscale.objects.store import ObjectStore
 
 _HOST: Final = "127.0.0.1"
 _FLUSH_DEADLINE_S: Final = 5.0
-# Objects in memory: flushed at once, as on local files.
-FOR_TESTS: Final = Config(broker=BrokerSection(port=0), use_memory_s3=True)
+# Objects in memory: flushed at once, as on local files. Groups do not wait for more members.
+FOR_TESTS: Final = Config(
+    broker=BrokerSection(port=0),
+    consumer=ConsumerSection(initial_rebalance_delay_ms=0),
+    use_memory_s3=True,
+)
 
 
 class InProcessBroker:

@@ -1,6 +1,7 @@
 """aiokafka: asyncio, acks=1 and no idempotence by default."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from tests.support.clients.base import (
     Client,
     ClientError,
     Cluster,
+    Member,
     Record,
     Stored,
 )
@@ -50,6 +52,9 @@ class AioKafka(Client):
                 return None if found is None else int(found)
 
         return _run(committed())
+
+    def subscribe(self, group: str, topic: str) -> Member:
+        return _AioMember(self.bootstrap, group, topic)
 
     def create_topic(self, topic: str, partitions: int) -> None:
         async def create() -> None:
@@ -154,7 +159,10 @@ class AioKafka(Client):
 
     @asynccontextmanager
     async def _consumer(self, group: str | None = None) -> AsyncIterator[Any]:
-        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, group_id=group)
+        # Else it commits once more when it stops: the position it began at, over what was asked.
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap, group_id=group, enable_auto_commit=False
+        )
         await consumer.start()
         try:
             yield consumer
@@ -169,6 +177,39 @@ class AioKafka(Client):
             yield admin
         finally:
             await admin.close()
+
+
+class _AioMember(Member):
+    """Its loop runs in a thread of its own, as it would in a program of its own."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._consumer = self._do(self._start(bootstrap, group, topic))
+
+    async def _start(self, bootstrap: str, group: str, topic: str) -> Any:
+        consumer = AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest"
+        )
+        await consumer.start()
+        return consumer
+
+    def poll(self) -> list[Stored]:
+        found = self._do(self._consumer.getmany(timeout_ms=200))
+        return [_stored(message) for messages in found.values() for message in messages]
+
+    def partitions(self) -> set[int]:
+        return {place.partition for place in self._consumer.assignment()}
+
+    def leave(self) -> None:
+        self._do(self._consumer.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(ANSWER_WITHIN_S)
+        self._loop.close()
+
+    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(ANSWER_WITHIN_S)
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

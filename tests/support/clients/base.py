@@ -48,6 +48,22 @@ class ClientError(Exception):
     """The client refused or failed, in its own words."""
 
 
+class Member:
+    """A member of a group: it does what it must while it is polled, and commits by itself."""
+
+    def poll(self) -> list[Stored]:
+        """What has come within a fraction of a second."""
+        raise NotImplementedError
+
+    def partitions(self) -> set[int]:
+        """What it is assigned of its topic."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Commit, leave, close."""
+        raise NotImplementedError
+
+
 class Client:
     """A client under test. What it cannot do by nature stands in `lacks`."""
 
@@ -74,6 +90,10 @@ class Client:
 
     def committed(self, group: str, topic: str, partition: int) -> int | None:
         """What the group has committed; None when it has not."""
+        raise NotImplementedError
+
+    def subscribe(self, group: str, topic: str) -> Member:
+        """Become a member that reads from the beginning what nobody has committed."""
         raise NotImplementedError
 
     def create_topic(self, topic: str, partitions: int) -> None:

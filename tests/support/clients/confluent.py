@@ -30,6 +30,7 @@ from tests.support.clients.base import (
     Client,
     ClientError,
     Cluster,
+    Member,
     Record,
     Stored,
 )
@@ -104,6 +105,9 @@ class Confluent(Client):
         if place.error is not None:
             raise ClientError(str(place.error))
         return None if place.offset < 0 else int(place.offset)
+
+    def subscribe(self, group: str, topic: str) -> Member:
+        return ConfluentMember(self.bootstrap, group, topic)
 
     def create_topic(self, topic: str, partitions: int) -> None:
         new = NewTopic(topic, num_partitions=partitions)
@@ -192,6 +196,32 @@ class Confluent(Client):
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
         place = TopicPartition(topic, partition)
         return int(_done(self._admin.list_offsets({place: spec})[place]).offset)
+
+
+class ConfluentMember(Member):
+    """With settings beyond the default ones where a test is about them."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, **settings: object) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
+        self._consumer.subscribe([topic])
+
+    def poll(self) -> list[Stored]:
+        found = self._consumer.consume(500, timeout=0.2)
+        # Troubles of a connection are told as messages; the client goes on by itself.
+        return [_stored(message) for message in found if message.error() is None]
+
+    def partitions(self) -> set[int]:
+        return {place.partition for place in self._consumer.assignment()}
+
+    def leave(self) -> None:
+        self._consumer.close()
 
 
 def _done(future: Any) -> Any:

@@ -1,6 +1,7 @@
 """The Java client, driven through one long-lived process (../java/Driver.java)."""
 
 import base64
+import itertools
 import queue
 import subprocess
 import threading
@@ -13,6 +14,7 @@ from tests.support.clients.base import (
     ClientError,
     Cluster,
     Headers,
+    Member,
     Record,
     Stored,
 )
@@ -32,6 +34,7 @@ class JavaClient(Client):
         self._process = subprocess.Popen(
             [*command, bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self._names = itertools.count()
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -43,28 +46,33 @@ class JavaClient(Client):
 
     def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
         lines = [f"PRODUCE {topic} {codec} {len(records)}", *map(_written, records)]
-        return [int(line) for line in self._ask("\n".join(lines))]
+        return [int(line) for line in self.ask("\n".join(lines))]
 
     def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
         where = ",".join(map(str, partitions))
-        return [_stored(line) for line in self._ask(f"CONSUME {topic} {where} {count}")]
+        return [_stored(line) for line in self.ask(f"CONSUME {topic} {where} {count}")]
 
     def commit(self, group: str, topic: str, offsets: dict[int, int]) -> None:
         where = ",".join(f"{partition}={offset}" for partition, offset in offsets.items())
-        self._ask(f"COMMIT {group} {topic} {where}")
+        self.ask(f"COMMIT {group} {topic} {where}")
 
     def committed(self, group: str, topic: str, partition: int) -> int | None:
-        (answer,) = self._ask(f"COMMITTED {group} {topic} {partition}")
+        (answer,) = self.ask(f"COMMITTED {group} {topic} {partition}")
         return None if answer == "~" else int(answer)
 
+    def subscribe(self, group: str, topic: str) -> Member:
+        name = f"member-{next(self._names)}"
+        self.ask(f"SUBSCRIBE {name} {group} {topic}")
+        return _JavaMember(self, name)
+
     def create_topic(self, topic: str, partitions: int) -> None:
-        self._ask(f"CREATE {topic} {partitions}")
+        self.ask(f"CREATE {topic} {partitions}")
 
     def delete_topic(self, topic: str) -> None:
-        self._ask(f"DELETE {topic}")
+        self.ask(f"DELETE {topic}")
 
     def list_topics(self) -> dict[str, int]:
-        topics = (line.split(" ") for line in self._ask("LIST"))
+        topics = (line.split(" ") for line in self.ask("LIST"))
         return {name: int(partitions) for name, partitions in topics}
 
     def create_partitions(self, topic: str, total: int) -> None:
@@ -102,16 +110,16 @@ class JavaClient(Client):
         return self._offset(topic, partition, "max")
 
     def cluster(self) -> Cluster:
-        cluster_id, controller, brokers = self._ask("CLUSTER")[0].split(" ")
+        cluster_id, controller, brokers = self.ask("CLUSTER")[0].split(" ")
         return Cluster(cluster_id, int(controller), tuple(map(int, brokers.split(","))))
 
     def begin_transaction(self, transactional_id: str) -> None:
-        self._ask(f"TRANSACTION {transactional_id}")
+        self.ask(f"TRANSACTION {transactional_id}")
 
     def _offset(self, topic: str, partition: int, at: str) -> int:
-        return int(self._ask(f"OFFSET {topic} {partition} {at}")[0])
+        return int(self.ask(f"OFFSET {topic} {partition} {at}")[0])
 
-    def _ask(self, command: str) -> list[str]:
+    def ask(self, command: str) -> list[str]:
         assert self._process.stdin is not None
         self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
@@ -138,6 +146,21 @@ class JavaClient(Client):
             for line in lines:
                 self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
+
+
+class _JavaMember(Member):
+    def __init__(self, client: JavaClient, name: str) -> None:
+        self._client = client
+        self._name = name
+
+    def poll(self) -> list[Stored]:
+        return [_stored(line) for line in self._client.ask(f"POLL {self._name}")]
+
+    def partitions(self) -> set[int]:
+        return {int(line) for line in self._client.ask(f"ASSIGNMENT {self._name}")}
+
+    def leave(self) -> None:
+        self._client.ask(f"LEAVE {self._name}")
 
 
 class Java4(JavaClient):

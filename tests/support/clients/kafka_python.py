@@ -10,6 +10,7 @@ from tests.support.clients.base import (
     Client,
     ClientError,
     Cluster,
+    Member,
     Record,
     Stored,
 )
@@ -26,6 +27,23 @@ with warnings.catch_warnings():
     )
     from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, OffsetSpec
     from kafka.errors import KafkaError
+
+
+class _KafkaPythonMember(Member):
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self._consumer = KafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest"
+        )
+
+    def poll(self) -> list[Stored]:
+        found = self._consumer.poll(timeout_ms=200)
+        return [_stored(message) for messages in found.values() for message in messages]
+
+    def partitions(self) -> set[int]:
+        return {place.partition for place in self._consumer.assignment()}
+
+    def leave(self) -> None:
+        self._consumer.close()
 
 
 class KafkaPython(Client):
@@ -83,6 +101,9 @@ class KafkaPython(Client):
         with self._member(group) as consumer:
             offset = consumer.committed(TopicPartition(topic, partition))
         return None if offset is None else int(offset)
+
+    def subscribe(self, group: str, topic: str) -> Member:
+        return _KafkaPythonMember(self.bootstrap, group, topic)
 
     def create_topic(self, topic: str, partitions: int) -> None:
         with self._admin() as admin:

@@ -49,6 +49,7 @@ public final class Driver {
     private final BufferedReader in =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     private final PrintStream out;
+    private final Map<String, KafkaConsumer<byte[], byte[]>> members = new HashMap<>();
 
     private Driver(String bootstrap, PrintStream out) {
         this.bootstrap = bootstrap;
@@ -89,6 +90,10 @@ public final class Driver {
             case "DELETERECORDS" ->
                 deleteRecords(words[1], Integer.parseInt(words[2]), Long.parseLong(words[3]));
             case "CLUSTER" -> cluster();
+            case "SUBSCRIBE" -> subscribe(words[1], words[2], words[3]);
+            case "POLL" -> poll(words[1]);
+            case "ASSIGNMENT" -> assignment(words[1]);
+            case "LEAVE" -> members.remove(words[1]).close();
             case "TRANSACTION" -> transaction(words[1]);
             default -> throw new IllegalArgumentException(words[0]);
         }
@@ -170,6 +175,26 @@ public final class Driver {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(group)) {
             OffsetAndMetadata found = consumer.committed(Collections.singleton(place)).get(place);
             out.println(found == null ? "~" : Long.toString(found.offset()));
+        }
+    }
+
+    private void subscribe(String name, String group, String topic) {
+        Properties properties = consumerProperties(group);
+        properties.put("auto.offset.reset", "earliest");
+        KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties);
+        consumer.subscribe(Collections.singleton(topic));
+        members.put(name, consumer);
+    }
+
+    private void poll(String name) {
+        for (ConsumerRecord<byte[], byte[]> record : members.get(name).poll(Duration.ofMillis(200))) {
+            print(record);
+        }
+    }
+
+    private void assignment(String name) {
+        for (TopicPartition place : members.get(name).assignment()) {
+            out.println(place.partition());
         }
     }
 
@@ -295,13 +320,17 @@ public final class Driver {
     }
 
     private KafkaConsumer<byte[], byte[]> consumer(String group) {
+        return new KafkaConsumer<>(consumerProperties(group));
+    }
+
+    private Properties consumerProperties(String group) {
         Properties properties = properties();
         if (group != null) {
             properties.put("group.id", group);
         }
         properties.put("key.deserializer", BYTES + "Deserializer");
         properties.put("value.deserializer", BYTES + "Deserializer");
-        return new KafkaConsumer<>(properties);
+        return properties;
     }
 
     private static String oneLine(Throwable failed) {

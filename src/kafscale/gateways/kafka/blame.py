@@ -16,7 +16,9 @@ from kafscale.model.errors import (
     BadBatch,
     BadSequence,
     FencedLeaderEpoch,
+    InconsistentProtocol,
     InvalidRequest,
+    InvalidSessionTimeout,
     KafscaleError,
     OffsetOutOfRange,
     TopicError,
@@ -37,7 +39,7 @@ _ORDINARY: Final = (
     UnknownTopic,
     UnknownTopicId,
 )
-_BAD: Final = (BadBatch, InvalidRequest, TopicError)
+_BAD: Final = (BadBatch, InconsistentProtocol, InvalidRequest, InvalidSessionTimeout, TopicError)
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 

@@ -39,6 +39,7 @@ class Call:
     version: int
     began_s: float  # by the engine's clock
     peer: str = ""  # the client's address, for the log
+    client_id: str = ""  # what the client calls itself
 
     @property
     def engine(self) -> Engine:

@@ -1,6 +1,6 @@
 """Which APIs this broker offers, written once: ApiVersions and the documents are read off here."""
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from kafscale.gateways.kafka import blame
@@ -9,22 +9,29 @@ from kafscale.gateways.kafka.apis import (
     api_versions,
     create_partitions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     describe_log_dirs,
     describe_producers,
     fetch,
     find_coordinator,
+    heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
     list_offsets,
     metadata,
     offset_commit,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sync_group,
 )
 from kafscale.gateways.kafka.call import Answer, Api, Call, CloseConnection
 from kafscale.wire import buffer
@@ -42,22 +49,34 @@ APIS: Final[tuple[Api, ...]] = (
     offset_commit,
     offset_fetch,
     find_coordinator,
+    join_group,
+    heartbeat,
+    leave_group,
+    sync_group,
+    describe_groups,
+    list_groups,
     api_versions,
     create_topics,
     delete_topics,
     delete_records,
     init_producer_id,
     offset_for_leader_epoch,
-    describe_configs,
     alter_configs,
-    describe_log_dirs,
     create_partitions,
-    incremental_alter_configs,
+    delete_groups,
     describe_cluster,
+    describe_configs,
+    describe_log_dirs,
     describe_producers,
+    incremental_alter_configs,
 )
 
 _BY_KEY: Final[dict[int, Api]] = {api.API_KEY: api for api in APIS}
+
+_PREPARE: Final[dict[int, Callable[[Call], Coroutine[Any, Any, None] | None]]] = {
+    api.API_KEY: api.prepare
+    for api in (produce, offset_commit, join_group, heartbeat, leave_group, sync_group)
+}
 
 OFFERED: Final = tuple((api.API_KEY, api.VERSIONS) for api in APIS)
 
@@ -122,7 +141,8 @@ def writes(request: Request) -> bool:
 
 def prepare(request: Request, call: Call) -> Coroutine[Any, Any, None] | None:
     """What must be done before the request may begin, if anything."""
-    return produce.prepare(call) if writes(request) else None
+    preparation = _PREPARE.get(request.api_key)
+    return preparation(call) if preparation is not None else None
 
 
 def answer(request: Request, call: Call) -> Answer:

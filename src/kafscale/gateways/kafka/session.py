@@ -105,7 +105,8 @@ class KafkaSession:
             if slot.is_read and not self._is_open:
                 return
             began_s = self._context.engine.clock.elapsed_s()
-            call = Call(self._context, None, request.version, began_s, self._connection.peer)
+            name = request.client_id or ""
+            call = Call(self._context, None, request.version, began_s, self._connection.peer, name)
             refusal = router.refuse(request, call)
             if refusal is not None:
                 self._queue(slot)

@@ -1,8 +1,8 @@
 """OffsetCommit: API 8, versions 0-8.
 
 v1  generation and member; v6 leader epochs
-Only commits from outside a group's membership are taken: there are no members yet. Retention
-times and timestamps are passed over: an offset is kept until its topic is deleted.
+Members commit in their generation; others only while the group has no members. Retention times
+and timestamps are passed over: an offset is kept until its topic is deleted.
 """
 
 from typing import Final
@@ -11,7 +11,9 @@ from kafscale.engine.offsets import Wish
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
-from kafscale.model.errors import KafscaleError, UnknownMember
+from kafscale.gateways.kafka.membership import ask_now, in_memory
+from kafscale.groups.events import Commit, Refused
+from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -22,13 +24,28 @@ from kafscale.wire.kafka.messages.offset_commit import (
 API_KEY: Final = OffsetCommitRequest.api_key
 VERSIONS: Final = OffsetCommitRequest.versions
 
+prepare = in_memory
+
 
 def answer(call: Call) -> Answer:
     """Remember offsets; the store must have them before the client hears of it."""
-    return _answer(call)
+    return _answer(call, _objection(call))
 
 
-async def _answer(call: Call) -> OffsetCommitResponse:
+def _objection(call: Call) -> KafscaleError | None:
+    """What the group has against this commit."""
+    request: OffsetCommitRequest = call.message
+    event = Commit(
+        call=call.engine.groups.new_call(),
+        generation=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+    )
+    outcome = ask_now(call, event)
+    return outcome.problem if isinstance(outcome, Refused) else None
+
+
+async def _answer(call: Call, objection: KafscaleError | None) -> OffsetCommitResponse:
     request: OffsetCommitRequest = call.message
     wishes = [
         Wish(
@@ -43,7 +60,8 @@ async def _answer(call: Call) -> OffsetCommitResponse:
     ]
     problems: list[KafscaleError | None]
     try:
-        _check_membership(request)
+        if objection is not None:
+            raise objection
         problems = await call.engine.offsets.commit(request.group_id, wishes)
     except KafscaleError as problem:
         blame.note(call, problem)
@@ -60,8 +78,3 @@ async def _answer(call: Call) -> OffsetCommitResponse:
         for topic in request.topics
     ]
     return OffsetCommitResponse(topics=topics)
-
-
-def _check_membership(request: OffsetCommitRequest) -> None:
-    if request.member_id or request.generation_id_or_member_epoch >= 0:
-        raise UnknownMember(f"no group has a member {request.member_id!r}")

@@ -1,0 +1,112 @@
+"""A group's snapshot as the metadata store keeps it, and back.
+
+What members say about themselves and what they are assigned is kept as bytes, because only the
+members know what it means. For people, and for those who only look, it is shown in words where it
+can be read as the protocol of ordinary consumers.
+"""
+
+import struct
+from typing import Final
+
+from kafscale.groups.snapshot import MemberSnapshot, Snapshot
+from kafscale.groups.states import State
+from kafscale.metadata.keys import AssignedTopic, Group, GroupMember
+
+_CONSUMER: Final = "consumer"
+_MOST_SHOWN: Final = 10_000
+
+
+def write(group_id: str, saved: Snapshot, now: str) -> Group:
+    """In the store's words."""
+    return Group(
+        group_id=group_id,
+        state=(State.STABLE if saved.members else State.EMPTY).value,
+        protocol_type=saved.protocol_type,
+        protocol=saved.protocol,
+        leader=saved.leader,
+        generation_id=saved.generation,
+        members={row.member_id: _member(row, saved, now) for row in saved.members},
+    )
+
+
+def _member(row: MemberSnapshot, saved: Snapshot, now: str) -> GroupMember:
+    is_consumer = saved.protocol_type == _CONSUMER
+    metadata = dict(row.protocols).get(saved.protocol, b"")
+    return GroupMember(
+        client_id=row.client_id,
+        client_host=row.client_host,
+        heartbeat_at=now,
+        assignment=_assigned(row.assignment) if is_consumer else [],
+        subscriptions=_subscribed(metadata) if is_consumer else [],
+        instance_id=row.instance_id,
+        session_timeout_ms=round(row.session_timeout_s * 1000),
+        rebalance_timeout_ms=round(row.rebalance_timeout_s * 1000),
+        protocols=list(row.protocols),
+        assignment_bytes=row.assignment,
+    )
+
+
+def read(row: Group) -> Snapshot:
+    """The way back."""
+    members = tuple(
+        MemberSnapshot(
+            member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.session_timeout_ms / 1000,
+            member.rebalance_timeout_ms / 1000,
+            tuple(member.protocols),
+            member.assignment_bytes,
+        )
+        for member_id, member in row.members.items()
+    )
+    return Snapshot(row.protocol_type, row.protocol, row.generation_id, row.leader, members)
+
+
+class _Words:
+    """Reads the consumers' own protocol, as far as it is what it should be."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._at = 2  # after the version
+
+    def number(self) -> int:
+        (found,) = struct.unpack_from(">i", self._raw, self._at)
+        self._at += 4
+        return int(found)
+
+    def count(self) -> int:
+        found = self.number()
+        if not 0 <= found <= _MOST_SHOWN:
+            raise ValueError(found)
+        return found
+
+    def text(self) -> str:
+        (size,) = struct.unpack_from(">h", self._raw, self._at)
+        start = self._at + 2
+        self._at = start + max(size, 0)
+        if self._at > len(self._raw):
+            raise ValueError(size)
+        return self._raw[start : self._at].decode()
+
+
+def _subscribed(raw: bytes) -> list[str]:
+    words = _Words(raw)
+    try:
+        return [words.text() for _ in range(words.count())]
+    except (struct.error, ValueError):
+        return []
+
+
+def _assigned(raw: bytes) -> list[AssignedTopic]:
+    words = _Words(raw)
+    try:
+        return [
+            AssignedTopic(
+                topic=words.text(), partitions=[words.number() for _ in range(words.count())]
+            )
+            for _ in range(words.count())
+        ]
+    except (struct.error, ValueError):
+        return []

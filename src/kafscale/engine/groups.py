@@ -1,0 +1,282 @@
+"""Consumer groups as they live in a broker: one machine per group, timers, waiting calls.
+
+Here: the shell around the state machine. A group is read from the metadata store when it is first
+asked for, and written when a rebalance is complete, before those who were assigned something hear
+of it: a broker that was restarted goes on with the same generation. Heartbeats are never written.
+Next door: the rules (groups/machine.py), the JSON (group_records.py), offsets (offsets.py).
+"""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import structlog
+
+from kafscale.engine import group_records
+from kafscale.engine.offsets import check_group_id
+from kafscale.groups.events import (
+    Answer,
+    Delete,
+    Event,
+    Join,
+    Outcome,
+    Persist,
+    Refused,
+    Sync,
+    Tick,
+    WakeAt,
+)
+from kafscale.groups.machine import Group
+from kafscale.groups.snapshot import Snapshot
+from kafscale.groups.states import GroupRules, State
+from kafscale.log.tasks import Tasks
+from kafscale.metadata import keys
+from kafscale.metadata.store import MAX_OPERATIONS, MetadataStore, Put, Remove
+from kafscale.model.clock import Clock, Dice
+from kafscale.model.errors import CorruptObject, GroupNotFound, KafscaleError, MetadataUnavailable
+from kafscale.model.topics import iso_time
+
+logger = structlog.get_logger()
+
+_MOST_IDLE: Final = 10_000  # groups without members kept in memory, to be spared reading them
+_SHORTEST_NAP_S: Final = 0.01
+_LONGEST_PREFIX: Final = 255  # of a member id: what clients call themselves can be very long
+
+
+@dataclass(slots=True)
+class _Held:
+    """A group in memory."""
+
+    group_id: str
+    machine: Group
+    unsaved: Snapshot | None = None
+    saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    timer: asyncio.TimerHandle | None = None
+    wakes_s: float = math.inf
+
+
+class Listed(NamedTuple):
+    """A group in one line."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+
+
+class Groups:
+    """All groups this broker coordinates."""
+
+    def __init__(
+        self, metadata: MetadataStore, rules: GroupRules, clock: Clock, dice: Dice, tasks: Tasks
+    ) -> None:
+        """Know none yet: each is read when it is first asked for."""
+        self._metadata = metadata
+        self._rules = rules
+        self._clock = clock
+        self._dice = dice
+        self._tasks = tasks
+        self._held: dict[str, _Held] = {}
+        self._loading: dict[str, asyncio.Task[None]] = {}
+
+    async def aclose(self) -> None:
+        """Stop the timers and write what is not written yet."""
+        for held in list(self._held.values()):
+            if held.timer is not None:
+                held.timer.cancel()
+            await self._save_or_warn(held)
+
+    # -- asking ------------------------------------------------------------------------------
+
+    def is_loaded(self, group_id: str) -> bool:
+        """Whether `ask` can be answered without the store."""
+        return group_id in self._held
+
+    async def load(self, group_id: str) -> None:
+        """Read a group, once for all who want it; one that was never saved begins empty."""
+        check_group_id(group_id)
+        if group_id in self._held:
+            return
+        task = self._loading.get(group_id)
+        if task is None:
+            task = self._tasks.spawn(self._load(group_id), f"group {group_id}", awaited=True)
+            self._loading[group_id] = task
+            task.add_done_callback(lambda _: self._loading.pop(group_id, None))
+        await asyncio.shield(task)
+
+    async def _get(self, group_id: str) -> _Held:
+        while (held := self._held.get(group_id)) is None:
+            await self.load(group_id)
+        return held
+
+    async def _load(self, group_id: str) -> None:
+        entry = await self._metadata.get(keys.group_metadata(group_id))
+        machine = Group(self._rules)
+        if entry is not None:
+            try:
+                saved = group_records.read(keys.decode(keys.Group, entry.value))
+                machine = Group.restored(self._rules, saved, self._clock.elapsed_s())
+            except CorruptObject as problem:
+                # Its members are told that they are none and join again; offsets are elsewhere.
+                logger.error("group_unreadable", group=group_id, error=str(problem))
+        self._forget_idle()
+        held = self._held[group_id] = _Held(group_id, machine)
+        self._wake_at(held, machine.next_wake_s())
+
+    def _forget_idle(self) -> None:
+        """Make room: what is empty and saved can be read again."""
+        if len(self._held) < _MOST_IDLE:
+            return
+        idle = [
+            group_id
+            for group_id, held in self._held.items()
+            if held.machine.is_idle and held.unsaved is None and not held.saving.locked()
+        ]
+        for group_id in idle[: _MOST_IDLE // 2]:
+            del self._held[group_id]
+
+    def fresh_member_id(self, prefix: str) -> str:
+        """An id nobody has had."""
+        token = self._dice.token(16).hex()
+        parts = (token[:8], token[8:12], token[12:16], token[16:20], token[20:])
+        return "-".join((prefix[:_LONGEST_PREFIX], *parts))
+
+    def ask(self, group_id: str, event: Event) -> "asyncio.Future[Outcome]":
+        """Let an event happen now; its `call` is the future that is given back.
+
+        The group must be loaded: requests of a connection count in their order, so nothing may
+        be waited for in between.
+        """
+        check_group_id(group_id)
+        held = self._held.get(group_id)
+        if held is None:
+            raise MetadataUnavailable(f"group {group_id!r} could not be read")
+        call = getattr(event, "call", None)
+        assert isinstance(call, asyncio.Future)
+        self._handle(held, event)
+        return call
+
+    def new_call(self) -> "asyncio.Future[Outcome]":
+        """What an event names as its call."""
+        return asyncio.get_running_loop().create_future()
+
+    async def settled(
+        self, group_id: str, waiting: "asyncio.Future[Outcome]", event: Join | Sync
+    ) -> Outcome:
+        """Wait for the outcome, and until what it says is saved."""
+        outcome = await waiting
+        held = self._held.get(group_id)
+        if held is not None and not isinstance(outcome, Refused):
+            try:
+                await self._save(held)
+            except KafscaleError as problem:
+                return Refused(problem, event.member_id)
+        return outcome
+
+    def _handle(self, held: _Held, event: Event) -> None:
+        for effect in held.machine.handle(event, self._clock.elapsed_s()):
+            if isinstance(effect, Persist):
+                held.unsaved = effect.snapshot
+            elif isinstance(effect, WakeAt):
+                self._wake_at(held, effect.at_s)
+            else:
+                _give(effect)
+        if held.unsaved is not None and not held.saving.locked():
+            self._tasks.spawn(self._save_or_warn(held), f"saving group {held.group_id}")
+
+    # -- time --------------------------------------------------------------------------------
+
+    def _wake_at(self, held: _Held, at_s: float) -> None:
+        """Have a timer that is early enough; one that is too early does no harm."""
+        if at_s == math.inf or held.wakes_s <= at_s:
+            return
+        if held.timer is not None:
+            held.timer.cancel()
+        held.wakes_s = at_s
+        delay_s = max(at_s - self._clock.elapsed_s(), _SHORTEST_NAP_S)
+        held.timer = asyncio.get_running_loop().call_later(delay_s, self._wake, held)
+
+    def _wake(self, held: _Held) -> None:
+        held.timer, held.wakes_s = None, math.inf
+        self._handle(held, Tick())
+
+    def tick(self) -> None:
+        """Let every group see what time it is."""
+        for held in list(self._held.values()):
+            self._handle(held, Tick())
+
+    # -- saving ------------------------------------------------------------------------------
+
+    async def _save(self, held: _Held) -> None:
+        """Write the newest snapshot; many who ask at once cause one write."""
+        async with held.saving:
+            while (snapshot := held.unsaved) is not None:
+                now = iso_time(self._clock.now_ms())
+                row = group_records.write(held.group_id, snapshot, now)
+                await self._metadata.commit(
+                    [Put(keys.group_metadata(held.group_id), keys.encode(row))]
+                )
+                if held.unsaved is snapshot:
+                    held.unsaved = None
+
+    async def _save_or_warn(self, held: _Held) -> None:
+        try:
+            await self._save(held)
+        except KafscaleError as problem:
+            # Tried again with the next thing that happens to the group.
+            logger.warning("group_not_saved", group=held.group_id, error=str(problem))
+
+    # -- looking and deleting ----------------------------------------------------------------
+
+    async def describe(self, group_id: str) -> Group | None:
+        """The group as it is now; None if there is none."""
+        machine = (await self._get(group_id)).machine
+        if machine.state is State.DEAD:
+            return None
+        if machine.is_idle and not await self._metadata.find(keys.group(group_id)):
+            return None
+        return machine
+
+    async def list(self) -> Sequence[Listed]:
+        """Every group that has members, has had some, or has committed offsets."""
+        found: dict[str, Listed] = {}
+        for entry in await self._metadata.find(keys.CONSUMERS):
+            group_id = keys.group_named_by(entry.key)
+            if group_id is None:
+                continue
+            if entry.key == keys.group_metadata(group_id):
+                row = keys.decode(keys.Group, entry.value)
+                found[group_id] = Listed(group_id, row.protocol_type, row.state)
+            else:
+                found.setdefault(group_id, Listed(group_id, "", State.EMPTY.value))
+        for group_id, held in self._held.items():
+            machine = held.machine
+            if group_id in found or not machine.is_idle:
+                found[group_id] = Listed(group_id, machine.protocol_type, machine.state.value)
+        return [found[group_id] for group_id in sorted(found)]
+
+    async def delete(self, group_id: str) -> None:
+        """Forget a group without members, and what it has committed."""
+        if await self.describe(group_id) is None:
+            raise GroupNotFound(f"there is no group {group_id!r}")
+        held = await self._get(group_id)
+        outcome = await self.ask(group_id, Delete(call=self.new_call()))
+        if isinstance(outcome, Refused):
+            raise outcome.problem
+        try:
+            async with held.saving:
+                held.unsaved = None
+                rows = await self._metadata.find(keys.group(group_id))
+                for at in range(0, len(rows), MAX_OPERATIONS):
+                    some = rows[at : at + MAX_OPERATIONS]
+                    await self._metadata.commit([Remove(row.key) for row in some])
+        finally:
+            del self._held[group_id]  # read again when it is next asked for
+
+
+def _give(answer: Answer) -> None:
+    call = answer.call
+    assert isinstance(call, asyncio.Future)
+    if not call.done():  # whoever waited may have been cancelled
+        call.set_result(answer.outcome)

@@ -1,0 +1,61 @@
+"""DescribeGroups: API 15, versions 0-5.
+
+v4  static members show their name
+A group nobody knows is Dead, without an error. Who may do what is not said: everybody may.
+"""
+
+from typing import Final
+
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.errors import coordinator_code_of
+from kafscale.groups.machine import Group
+from kafscale.groups.states import State
+from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+API_KEY: Final = DescribeGroupsRequest.api_key
+VERSIONS: Final = DescribeGroupsRequest.versions
+
+
+def answer(call: Call) -> Answer:
+    """Show groups as they are."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> DescribeGroupsResponse:
+    request: DescribeGroupsRequest = call.message
+    return DescribeGroupsResponse(groups=[await _row(call, name) for name in request.groups])
+
+
+async def _row(call: Call, group_id: str) -> DescribedGroup:
+    try:
+        group = await call.engine.groups.describe(group_id)
+    except KafscaleError as problem:
+        code = coordinator_code_of(problem)
+        return DescribedGroup(code, group_id, State.DEAD.value)
+    if group is None:
+        return DescribedGroup(0, group_id, State.DEAD.value)
+    # In the middle of a rebalance there is nothing to show of protocol and assignments.
+    protocol = group.protocol if group.state is State.STABLE else ""
+    return DescribedGroup(
+        0, group_id, group.state.value, group.protocol_type, protocol, _members(group, protocol)
+    )
+
+
+def _members(group: Group, protocol: str) -> list[DescribedGroupMember]:
+    return [
+        DescribedGroupMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.protocols.get(protocol, b"") if protocol else b"",
+            member.assignment if protocol else b"",
+        )
+        for member in group.roster.by_id.values()
+    ]

@@ -1,0 +1,28 @@
+"""Heartbeat: API 12, versions 0-4.
+
+v3  static members
+"""
+
+from typing import Final
+
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.membership import ask_now, in_memory, noted
+from kafscale.groups.events import Heartbeat
+from kafscale.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+API_KEY: Final = HeartbeatRequest.api_key
+VERSIONS: Final = HeartbeatRequest.versions
+
+prepare = in_memory
+
+
+def answer(call: Call) -> Answer:
+    """The member is alive; it learns whether it must join again."""
+    request: HeartbeatRequest = call.message
+    event = Heartbeat(
+        call=call.engine.groups.new_call(),
+        generation=request.generation_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+    )
+    return HeartbeatResponse(error_code=noted(call, ask_now(call, event)))

@@ -1,0 +1,53 @@
+"""SyncGroup: API 14, versions 0-5.
+
+v3  static members; v5 the protocol is named and checked
+The answer waits for the leader's assignment, and until it is saved.
+"""
+
+import asyncio
+from typing import Final
+
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.membership import in_memory, noted
+from kafscale.groups.events import Outcome, Refused, Sync, Synced
+from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+API_KEY: Final = SyncGroupRequest.api_key
+VERSIONS: Final = SyncGroupRequest.versions
+
+prepare = in_memory
+
+
+def answer(call: Call) -> Answer:
+    """Ask now; the answer comes when the leader has assigned."""
+    request: SyncGroupRequest = call.message
+    groups = call.engine.groups
+    event = Sync(
+        call=groups.new_call(),
+        generation=request.generation_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+        assignments={row.member_id: bytes(row.assignment) for row in request.assignments},
+    )
+    try:
+        waiting = groups.ask(request.group_id, event)
+    except KafscaleError as problem:
+        return _response(call, Refused(problem))
+    return _answer(call, event, waiting)
+
+
+async def _answer(call: Call, event: Sync, waiting: asyncio.Future[Outcome]) -> SyncGroupResponse:
+    return _response(call, await call.engine.groups.settled(call.message.group_id, waiting, event))
+
+
+def _response(call: Call, outcome: Outcome) -> SyncGroupResponse:
+    if isinstance(outcome, Synced):
+        return SyncGroupResponse(
+            protocol_type=outcome.protocol_type,
+            protocol_name=outcome.protocol,
+            assignment=outcome.assignment,
+        )
+    return SyncGroupResponse(error_code=noted(call, outcome))

@@ -1,0 +1,42 @@
+"""Who may join: what a group has against somebody before it looks at its own state.
+
+Next door: what becomes of those who may (machine.py).
+"""
+
+from collections.abc import Collection
+
+from kafscale.groups.events import Join
+from kafscale.groups.members import Roster
+from kafscale.groups.states import GroupRules
+from kafscale.model.errors import (
+    GroupFull,
+    InconsistentProtocol,
+    InvalidRequest,
+    InvalidSessionTimeout,
+    KafscaleError,
+)
+
+
+def objection(
+    event: Join, roster: Roster, pending: Collection[str], protocol_type: str, rules: GroupRules
+) -> KafscaleError | None:
+    """Why this one may not join, if there is a reason."""
+    if not rules.shortest_session_s <= event.session_timeout_s <= rules.longest_session_s:
+        return InvalidSessionTimeout(
+            f"a session has {rules.shortest_session_s} to {rules.longest_session_s} seconds"
+        )
+    size = sum(len(name) + len(data) for name, data in event.protocols.items())
+    if size > rules.most_metadata_bytes:
+        return InvalidRequest(f"a member's metadata has {size} bytes")
+    if not event.protocol_type or not event.protocols:
+        return InconsistentProtocol("no protocol is named")
+    if len(roster) and not (event.protocol_type == protocol_type and _shares(event, roster)):
+        return InconsistentProtocol("the group's members speak other protocols")
+    is_new = not event.member_id and roster.with_instance(event.instance_id) is None
+    if is_new and len(roster) + len(pending) >= rules.most_members:
+        return GroupFull(f"the group has {rules.most_members} members")
+    return None
+
+
+def _shares(event: Join, roster: Roster) -> bool:
+    return any(name in event.protocols for name in roster.common_protocols())

@@ -1,0 +1,400 @@
+"""One consumer group: who is a member, which generation it is, who waits for what.
+
+Here: the state machine. Events come in with the time, effects go out in the order they are to be
+carried out; a pair of state and happening that is not in the table is a mistake of ours.
+Next door: the table (states.py), the roster (members.py), who may join (admission.py), how
+long is waited (patience.py), events and effects (events.py), the shell with timers and
+futures (engine/groups.py).
+Never here: what an assignment means. The leader's bytes are handed on as they are.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from kafscale.groups import admission
+from kafscale.groups.events import (
+    Answer,
+    Call,
+    Commit,
+    Delete,
+    Done,
+    Effect,
+    Event,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    Outcome,
+    Persist,
+    Refused,
+    Sync,
+    Synced,
+    Tick,
+    WakeAt,
+)
+from kafscale.groups.members import Member, Roster
+from kafscale.groups.patience import Patience
+from kafscale.groups.snapshot import Snapshot
+from kafscale.groups.states import NEXT, GroupRules, State, Turn
+from kafscale.model.errors import (
+    FencedInstance,
+    GroupIsGoing,
+    GroupNotEmpty,
+    IllegalGeneration,
+    InconsistentProtocol,
+    InvalidRequest,
+    KafscaleError,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMember,
+)
+
+
+class Group:
+    """The machine. `handle` is the only way in."""
+
+    def __init__(self, rules: GroupRules) -> None:
+        """Begin empty, before the first generation."""
+        self._rules = rules
+        self._effects: list[Effect] = []
+        self.state = State.EMPTY
+        self.roster = Roster()
+        self.pending: dict[str, float] = {}  # ids given out and not yet joined with, until when
+        self.protocol_type = ""
+        self.protocol = ""
+        self.generation = 0
+        self._patience = Patience()
+        self._handlers: dict[type[Any], Callable[[Any, float], None]] = {
+            Join: self._join,
+            Sync: self._sync,
+            Heartbeat: self._heartbeat,
+            Commit: self._commit,
+            Leave: self._leave,
+            Delete: self._delete,
+            Tick: self._tick,
+        }
+
+    @classmethod
+    def restored(cls, rules: GroupRules, saved: Snapshot, now_s: float) -> "Group":
+        """The group as it was saved; its members have a whole session to be heard of again."""
+        group = cls(rules)
+        group.generation = saved.generation
+        group.protocol_type, group.protocol = saved.protocol_type, saved.protocol
+        for row in saved.members:
+            member = Member.restored(row)
+            member.is_alive(now_s)
+            group.roster.add(member)
+        if saved.members:
+            group.state = State.STABLE
+            group.roster.leader = saved.leader
+        return group
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing will happen here by itself."""
+        return self.state is State.EMPTY and not self.pending
+
+    def next_wake_s(self) -> float:
+        """When a Tick is due next; infinity when there is nothing to wait for."""
+        times = [*self.pending.values()]
+        times += [m.expires_s for m in self.roster.by_id.values() if not m.is_waiting]
+        if self.state in (State.PREPARING, State.COMPLETING):
+            times.append(self._patience.ends_s)
+        return min(times, default=math.inf)
+
+    def handle(self, event: Event, now_s: float) -> list[Effect]:
+        """Let something happen."""
+        self._effects = []
+        call = getattr(event, "call", None)
+        if self.state is State.DEAD and call is not None:
+            self._answer(call, Refused(GroupIsGoing("the group is being deleted")))
+            return self._effects
+        self._handlers[type(event)](event, now_s)
+        if not isinstance(event, Heartbeat | Commit):  # these only move deadlines further away
+            self._try_to_complete(now_s)
+            if (wake_s := self.next_wake_s()) < math.inf:
+                self._effects.append(WakeAt(wake_s))
+        return self._effects
+
+    # -- joining -----------------------------------------------------------------------------
+
+    def _join(self, event: Join, now_s: float) -> None:
+        problem = admission.objection(
+            event, self.roster, self.pending, self.protocol_type, self._rules
+        )
+        if problem is not None:
+            self._answer(event.call, Refused(problem, event.member_id))
+        elif event.member_id:
+            self._join_known(event, now_s)
+        elif event.instance_id is not None:
+            named = self.roster.with_instance(event.instance_id)
+            if named is None:
+                self._admit(event, event.fresh_id, now_s)
+            else:
+                self._replace(named, event, now_s)
+        elif event.needs_id:
+            self.pending[event.fresh_id] = now_s + event.session_timeout_s
+            why = MemberIdRequired("join again with the id given")
+            self._answer(event.call, Refused(why, event.fresh_id))
+        else:
+            self._admit(event, event.fresh_id, now_s)
+
+    def _join_known(self, event: Join, now_s: float) -> None:
+        if event.instance_id is None and event.member_id in self.pending:
+            del self.pending[event.member_id]
+            self._admit(event, event.member_id, now_s)
+            return
+        member = self.roster.find(event.member_id, event.instance_id)
+        if isinstance(member, KafscaleError):
+            self._answer(event.call, Refused(member, event.member_id))
+            return
+        is_same = list(member.protocols.items()) == list(event.protocols.items())
+        leads = member.member_id == self.roster.leader
+        settled = (State.COMPLETING,) if leads else (State.COMPLETING, State.STABLE)
+        if is_same and self.state in settled:
+            # The answer was lost, or it only wants to be sure: nothing has changed.
+            member.is_alive(now_s)
+            self._answer(event.call, self._place_of(member))
+            return
+        self._wait_for_join(member, event)
+        self._rebalance(now_s)
+
+    def _admit(self, event: Join, member_id: str, now_s: float) -> None:
+        if not len(self.roster):
+            self.protocol_type = event.protocol_type
+        member = Member(
+            member_id,
+            event.instance_id,
+            event.client_id,
+            event.client_host,
+            event.session_timeout_s,
+            event.rebalance_timeout_s,
+            event.protocols,
+            joining=event.call,
+        )
+        self.roster.add(member)
+        if self.state is State.PREPARING:
+            self._patience.extend(now_s, self.roster.longest_rebalance_s())
+        self._rebalance(now_s)
+
+    def _wait_for_join(self, member: Member, event: Join) -> None:
+        if member.joining is not None:
+            self._answer(member.joining, Refused(RebalanceInProgress("joined again")))
+        member.take_over(event)
+        member.joining = event.call
+
+    def _replace(self, member: Member, event: Join, now_s: float) -> None:
+        """A static member has come back as another process."""
+        old_leader = self.roster.leader
+        for call in (member.joining, member.syncing):
+            if call is not None:
+                self._answer(call, Refused(FencedInstance("taken over"), member.member_id))
+        member.joining = member.syncing = None
+        self.roster.rename(member, event.fresh_id)
+        member.take_over(event)
+        if self.state is State.STABLE and self.roster.vote() == self.protocol:
+            leads = self.roster.leader == member.member_id
+            member.is_alive(now_s)
+            self._persist()
+            if leads and not event.can_skip:
+                # Shown the old id as the leader's, it does not take itself for the leader and
+                # assign what nobody would hear of.
+                place = replace(self._place_of(member), leader=old_leader, members=())
+            else:
+                place = replace(self._place_of(member), skip_assignment=leads)
+            self._answer(event.call, place)
+            return
+        member.joining = event.call
+        self._rebalance(now_s)
+
+    def _place_of(self, member: Member) -> Joined:
+        leads = member.member_id == self.roster.leader
+        return Joined(
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.roster.leader,
+            self.roster.subscribers(self.protocol) if leads else (),
+        )
+
+    # -- rebalancing -------------------------------------------------------------------------
+
+    def _move(self, turn: Turn) -> None:
+        self.state = NEXT[self.state, turn]
+
+    def _rebalance(self, now_s: float) -> None:
+        """Begin a rebalance, unless one is being prepared already."""
+        if self.state is State.PREPARING:
+            return
+        delay_s = self._rules.initial_delay_s if self.state is State.EMPTY else None
+        self._move(Turn.REBALANCE)
+        for member in self.roster.by_id.values():
+            member.has_synced = False
+            if member.syncing is not None:
+                self._answer(member.syncing, Refused(RebalanceInProgress("a rebalance began")))
+                member.syncing = None
+                member.is_alive(now_s)
+        self._patience = Patience.begun(now_s, self.roster.longest_rebalance_s(), delay_s)
+
+    def _try_to_complete(self, now_s: float) -> None:
+        if self.state is not State.PREPARING:
+            return
+        all_there = all(m.joining is not None for m in self.roster.by_id.values())
+        is_over = all_there and not self.pending and not self._patience.is_for_more
+        is_over = is_over or now_s >= self._patience.ends_s
+        if is_over or not len(self.roster):
+            self._complete(now_s)
+
+    def _complete(self, now_s: float) -> None:
+        for member in list(self.roster.by_id.values()):
+            # A static member that is away may come back within its session.
+            if member.joining is None and member.instance_id is None:
+                self.roster.remove(member)
+        if not self.roster.elect() and len(self.roster):
+            self._patience = Patience.begun(now_s, self.roster.longest_rebalance_s())
+            return
+        self.generation += 1
+        if not len(self.roster):
+            self.protocol = ""
+            self._move(Turn.EMPTIED)
+            self._persist()
+            return
+        self.protocol = self.roster.vote()
+        self._move(Turn.JOINED)
+        self._patience = Patience.begun(now_s, self.roster.longest_rebalance_s())
+        for member in self.roster.by_id.values():
+            member.assignment = b""
+            if member.joining is not None:
+                call, member.joining = member.joining, None
+                member.is_alive(now_s)
+                self._answer(call, self._place_of(member))
+
+    # -- syncing -----------------------------------------------------------------------------
+
+    def _sync(self, event: Sync, now_s: float) -> None:
+        member = self._checked(event)
+        if isinstance(member, KafscaleError):
+            self._answer(event.call, Refused(member))
+        elif (event.protocol_type or self.protocol_type) != self.protocol_type or (
+            event.protocol or self.protocol
+        ) != self.protocol:
+            self._answer(event.call, Refused(InconsistentProtocol("not the group's protocol")))
+        elif max(map(len, event.assignments.values()), default=0) > self._rules.most_metadata_bytes:
+            self._answer(event.call, Refused(InvalidRequest("an assignment is too large")))
+        elif self.state is State.PREPARING:
+            self._answer(event.call, Refused(RebalanceInProgress("join again")))
+        elif self.state is State.STABLE:
+            self._hand_out(event.call, member, now_s)
+        else:
+            if member.syncing is not None:
+                self._answer(member.syncing, Refused(RebalanceInProgress("asked again")))
+            member.syncing = event.call
+            member.has_synced = True
+            if member.member_id == self.roster.leader:
+                self._assign(event, now_s)
+
+    def _assign(self, event: Sync, now_s: float) -> None:
+        self._move(Turn.ASSIGNED)
+        for member in self.roster.by_id.values():
+            member.assignment = event.assignments.get(member.member_id, b"")
+        self._persist()
+        for member in self.roster.by_id.values():
+            if member.syncing is not None:
+                call, member.syncing = member.syncing, None
+                self._hand_out(call, member, now_s)
+
+    def _hand_out(self, call: Call, member: Member, now_s: float) -> None:
+        member.is_alive(now_s)
+        self._answer(call, Synced(self.protocol_type, self.protocol, member.assignment))
+
+    # -- living, committing, leaving ---------------------------------------------------------
+
+    def _checked(self, event: Sync | Heartbeat | Commit) -> Member | KafscaleError:
+        member = self.roster.find(event.member_id, event.instance_id)
+        if isinstance(member, Member) and event.generation != self.generation:
+            return IllegalGeneration(f"the group is in generation {self.generation}")
+        return member
+
+    def _heartbeat(self, event: Heartbeat, now_s: float) -> None:
+        self._vouch_for(event, State.PREPARING, now_s)
+
+    def _commit(self, event: Commit, now_s: float) -> None:
+        if event.generation < 0 and self.state is State.EMPTY:
+            self._answer(event.call, Done())
+        elif not self.generation and self.is_idle:
+            self._answer(event.call, Refused(IllegalGeneration("there is no such group")))
+        else:
+            # While others join, a member may still commit what it was assigned before.
+            self._vouch_for(event, State.COMPLETING, now_s)
+
+    def _vouch_for(self, event: Heartbeat | Commit, closed: State, now_s: float) -> None:
+        member = self._checked(event)
+        if isinstance(member, KafscaleError):
+            self._answer(event.call, Refused(member))
+            return
+        member.is_alive(now_s)
+        if self.state is closed:
+            self._answer(event.call, Refused(RebalanceInProgress("a rebalance is under way")))
+        else:
+            self._answer(event.call, Done())
+
+    def _leave(self, event: Leave, now_s: float) -> None:
+        gone = [self._part_with(*leaver, now_s) for leaver in event.leavers]
+        self._answer(event.call, Left(tuple(gone)))
+
+    def _part_with(
+        self, member_id: str, instance_id: str | None, now_s: float
+    ) -> KafscaleError | None:
+        if instance_id is None and self.pending.pop(member_id, None) is not None:
+            return None
+        named = self.roster.with_instance(instance_id)
+        if named is not None and not member_id:
+            member_id = named.member_id  # an administrator knows the name alone
+        member = self.roster.find(member_id, instance_id)
+        if isinstance(member, Member):
+            self._remove(member, now_s)
+            return None
+        return member
+
+    def _remove(self, member: Member, now_s: float) -> None:
+        for call in (member.joining, member.syncing):
+            if call is not None:
+                self._answer(call, Refused(UnknownMember("no member any more"), member.member_id))
+        self.roster.remove(member)
+        self._rebalance(now_s)
+
+    def _delete(self, event: Delete, now_s: float) -> None:
+        if self.state is not State.EMPTY or self.pending:
+            self._answer(event.call, Refused(GroupNotEmpty("the group has members")))
+        else:
+            self._move(Turn.DELETED)
+            self._answer(event.call, Done())
+
+    # -- time --------------------------------------------------------------------------------
+
+    def _tick(self, event: Tick, now_s: float) -> None:
+        for member_id in [key for key, until_s in self.pending.items() if until_s <= now_s]:
+            del self.pending[member_id]
+        silent = [m for m in self.roster.by_id.values() if not m.is_waiting]
+        for member in silent:
+            if member.expires_s <= now_s:
+                self._remove(member, now_s)
+        if self.state is State.COMPLETING and self._patience.ends_s <= now_s:
+            # The leader has not assigned in time: without those who never asked, once more.
+            for member in [m for m in self.roster.by_id.values() if not m.has_synced]:
+                self._remove(member, now_s)
+
+    # -- effects -----------------------------------------------------------------------------
+
+    def _answer(self, call: Call, outcome: Outcome) -> None:
+        self._effects.append(Answer(call, outcome))
+
+    def _persist(self) -> None:
+        members = tuple(member.snapshot() for member in self.roster.by_id.values())
+        leader = self.roster.leader
+        saved = Snapshot(self.protocol_type, self.protocol, self.generation, leader, members)
+        self._effects.append(Persist(saved))

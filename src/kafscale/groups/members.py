@@ -1,0 +1,168 @@
+"""The members of one group: who they are, how they vote, who leads.
+
+Here: the roster. Next door: what happens when it changes (machine.py).
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafscale.groups.events import Call, Join, Subscriber
+from kafscale.groups.snapshot import MemberSnapshot
+from kafscale.model.errors import FencedInstance, KafscaleError, UnknownMember
+
+
+@dataclass(slots=True)
+class Member:
+    """One member. While one of its calls waits, its silence is no sign of death."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_s: float
+    rebalance_timeout_s: float
+    protocols: Mapping[str, bytes]
+    assignment: bytes = b""
+    expires_s: float = 0.0
+    joining: Call | None = None
+    syncing: Call | None = None
+    has_synced: bool = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it cannot speak because we owe it an answer."""
+        return self.joining is not None or self.syncing is not None
+
+    def is_alive(self, now_s: float) -> None:
+        """Count its session from now."""
+        self.expires_s = now_s + self.session_timeout_s
+
+    def take_over(self, event: Join) -> None:
+        """Believe what it says about itself now."""
+        self.client_id = event.client_id
+        self.client_host = event.client_host
+        self.session_timeout_s = event.session_timeout_s
+        self.rebalance_timeout_s = event.rebalance_timeout_s
+        self.protocols = event.protocols
+
+    @classmethod
+    def restored(cls, row: MemberSnapshot) -> "Member":
+        """A member of a stable group, as it was saved."""
+        return cls(
+            row.member_id,
+            row.instance_id,
+            row.client_id,
+            row.client_host,
+            row.session_timeout_s,
+            row.rebalance_timeout_s,
+            dict(row.protocols),
+            row.assignment,
+            has_synced=True,
+        )
+
+    def snapshot(self) -> MemberSnapshot:
+        """What outlives the process."""
+        return MemberSnapshot(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout_s,
+            self.rebalance_timeout_s,
+            tuple(self.protocols.items()),
+            self.assignment,
+        )
+
+
+@dataclass(slots=True)
+class Roster:
+    """All members, in the order they came."""
+
+    by_id: dict[str, Member] = field(default_factory=dict)
+    leader: str = ""
+    _by_instance: dict[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Count the members."""
+        return len(self.by_id)
+
+    def add(self, member: Member) -> None:
+        """Take in; the first one leads."""
+        self.by_id[member.member_id] = member
+        if member.instance_id is not None:
+            self._by_instance[member.instance_id] = member.member_id
+        self.leader = self.leader or member.member_id
+
+    def remove(self, member: Member) -> None:
+        """Let go; the lead goes to the next in line."""
+        del self.by_id[member.member_id]
+        if member.instance_id is not None:
+            del self._by_instance[member.instance_id]
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.by_id), "")
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """Give a static member another id; it keeps its place, and the lead if it has it."""
+        was_leader = self.leader == member.member_id
+        old = member.member_id
+        member.member_id = member_id
+        self.by_id = {
+            (member_id if key == old else key): value for key, value in self.by_id.items()
+        }
+        assert member.instance_id is not None
+        self._by_instance[member.instance_id] = member_id
+        if was_leader:
+            self.leader = member_id
+
+    def with_instance(self, instance_id: str | None) -> Member | None:
+        """The static member of that name."""
+        found = self._by_instance.get(instance_id) if instance_id is not None else None
+        return self.by_id[found] if found is not None else None
+
+    def find(self, member_id: str, instance_id: str | None) -> Member | KafscaleError:
+        """The member, or why there is none."""
+        if instance_id is not None:
+            named = self.with_instance(instance_id)
+            if named is None:
+                return UnknownMember(f"the group has no member {instance_id!r}")
+            if named.member_id != member_id:
+                return FencedInstance(f"{instance_id!r} has been taken over by another process")
+            return named
+        member = self.by_id.get(member_id)
+        return UnknownMember(f"the group has no member {member_id!r}") if member is None else member
+
+    def elect(self) -> bool:
+        """Keep or choose a leader among those who have joined; False if nobody has."""
+        if self.leader in self.by_id and self.by_id[self.leader].joining is not None:
+            return True
+        found = next((m.member_id for m in self.by_id.values() if m.joining is not None), None)
+        self.leader = found or self.leader
+        return found is not None
+
+    def common_protocols(self) -> list[str]:
+        """What every member speaks, in the order of the first one's preference."""
+        members = list(self.by_id.values())
+        if not members:
+            return []
+        return [name for name in members[0].protocols if all(name in m.protocols for m in members)]
+
+    def vote(self) -> str:
+        """The protocol most members prefer among those all of them speak."""
+        common = self.common_protocols()
+        votes = Counter(
+            next(name for name in member.protocols if name in common)
+            for member in self.by_id.values()
+        )
+        return max(common, key=lambda name: votes[name])
+
+    def subscribers(self, protocol: str) -> tuple[Subscriber, ...]:
+        """What the leader needs to know for assigning."""
+        return tuple(
+            Subscriber(member.member_id, member.instance_id, member.protocols.get(protocol, b""))
+            for member in self.by_id.values()
+        )
+
+    def longest_rebalance_s(self) -> float:
+        """As long as the slowest member wants it."""
+        return max((member.rebalance_timeout_s for member in self.by_id.values()), default=0.0)

@@ -1,0 +1,28 @@
+"""What of a group outlives the process: taken when a rebalance is complete, never in the middle."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSnapshot:
+    """A member with what it said about itself and what it was assigned."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_s: float
+    rebalance_timeout_s: float
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A stable group, or an empty one: then without protocol, leader and members."""
+
+    protocol_type: str
+    protocol: str
+    generation: int
+    leader: str
+    members: tuple[MemberSnapshot, ...]
