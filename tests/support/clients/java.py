@@ -76,25 +76,25 @@ class JavaClient(Client):
         return {name: int(partitions) for name, partitions in topics}
 
     def create_partitions(self, topic: str, total: int) -> None:
-        self._ask(f"PARTITIONS {topic} {total}")
+        self.ask(f"PARTITIONS {topic} {total}")
 
     def configs(self, topic: str) -> dict[str, str]:
-        rows = (line.split(" ") for line in self._ask(f"CONFIGS TOPIC {topic}"))
+        rows = (line.split(" ") for line in self.ask(f"CONFIGS TOPIC {topic}"))
         return {name: value for name, value, source in rows if source == "DYNAMIC_TOPIC_CONFIG"}
 
     def alter_config(self, topic: str, operation: str, name: str, value: str | None) -> None:
-        self._ask(f"ALTER {topic} {operation} {name} {value or '~'}")
+        self.ask(f"ALTER {topic} {operation} {name} {value or '~'}")
 
     def replace_configs(self, topic: str, configs: dict[str, str]) -> None:
         pairs = " ".join(f"{name}={value}" for name, value in configs.items())
-        self._ask(f"REPLACE {topic} {pairs}")
+        self.ask(f"REPLACE {topic} {pairs}")
 
     def broker_config(self, broker: int, name: str) -> str:
-        rows = (line.split(" ") for line in self._ask(f"CONFIGS BROKER {broker}"))
+        rows = (line.split(" ") for line in self.ask(f"CONFIGS BROKER {broker}"))
         return next(value for found, value, _ in rows if found == name)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        return int(self._ask(f"DELETERECORDS {topic} {partition} {before}")[0])
+        return int(self.ask(f"DELETERECORDS {topic} {partition} {before}")[0])
 
     def earliest(self, topic: str, partition: int) -> int:
         return self._offset(topic, partition, "earliest")
