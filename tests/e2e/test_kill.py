@@ -14,8 +14,8 @@ from tests.support.history import problems
 from tests.support.load import Load, read_all
 from tests.support.process import BrokerProcess
 
-KILLS = int(os.environ.get("KAFSCALE_KILLS", "15"))
-SEED = int(os.environ.get("KAFSCALE_KILL_SEED", "20261"))
+KILLS = int(os.environ.get("KILLS", "15"))
+SEED = int(os.environ.get("KILL_SEED", "20261"))
 PARTITIONS = 4
 TOPIC = "under-fire"
 
