@@ -38,6 +38,8 @@ VALUE_SIZE: Final = struct.Struct(">i")
 MIN_SIZES: Final = tuple(head.size + VALUE_SIZE.size - PREFIX for head in HEADS)
 assert MIN_SIZES == (14, 22)
 
+NO_TIMESTAMP: Final = -1
+
 # -- LZ4 -------------------------------------------------------------------------------------
 # Clients of format 0 count the frame's magic number into the checksum of its header. They read
 # no other checksum, so that this mistake is part of the format.

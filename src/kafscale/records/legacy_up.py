@@ -30,7 +30,8 @@ from kafscale.records.batch import (
     sign,
 )
 from kafscale.records.compression import Codec, compress, decompress
-from kafscale.records.validation import MAGIC, MAGIC_AT, NO_TIMESTAMP, Limits
+from kafscale.records.legacy import NO_TIMESTAMP
+from kafscale.records.validation import MAGIC, MAGIC_AT, Limits
 
 _ATTRIBUTES_AT: Final = 17
 _BLANK_OFFSETS: Final = (0, -1)  # what producers write into a wrapper whose place they do not know

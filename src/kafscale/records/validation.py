@@ -39,7 +39,6 @@ MIN_MESSAGE_LENGTH: Final = 14  # of the oldest format: nothing can be shorter
 NO_LIMIT: Final = 2**63 - 1
 MAX_PRODUCER_ID: Final = 2**62 - 1
 NO_PRODUCER: Final = -1
-NO_TIMESTAMP: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +122,13 @@ def _check_claims(header: BatchHeader) -> None:
 
 
 def _check_times(header: BatchHeader, limits: Limits, now_ms: int) -> None:
-    """Neither end of the batch lies too far from now. A record without a time has none to check."""
+    """Neither end of the batch lies too far from now."""
     if limits.timestamp_before_max_ms == limits.timestamp_after_max_ms == NO_LIMIT:
         return
     earliest = now_ms - limits.timestamp_before_max_ms
     latest = now_ms + limits.timestamp_after_max_ms
     for time_ms in (header.base_timestamp_ms, header.max_timestamp_ms):
-        if not earliest <= time_ms <= latest and time_ms != NO_TIMESTAMP:
+        if not earliest <= time_ms <= latest:
             raise InvalidTimestamp(f"{time_ms} is not between {earliest} and {latest}")
 
 
