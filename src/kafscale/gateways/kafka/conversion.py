@@ -71,7 +71,8 @@ def to_store(
         codec = None if compression is None else Codec.named(compression)
         return [memoryview(one) for one in legacy_up.to_batches(records, limits, now_ms, codec)]
     except KafscaleError as problem:
-        return problem
+        # Not the very error: its traceback would keep alive all that was unpacked.
+        return type(problem)(str(problem))
 
 
 # -- what consumers read ---------------------------------------------------------------------
@@ -160,6 +161,7 @@ def _one(want: Wanted, part: Part, magic: int, limit: int) -> Handed:
                 reached = max(reached, header.next_offset)
     except (NotConvertible, BadBatch) as problem:
         if not out:
-            why = problem if isinstance(problem, NotConvertible) else CorruptObject(str(problem))
+            kind = NotConvertible if isinstance(problem, NotConvertible) else CorruptObject
+            why = kind(str(problem))
             return Handed(part._replace(error=why, batches=[], size=0), want.offset)
     return Handed(part._replace(batches=out, size=size), reached)

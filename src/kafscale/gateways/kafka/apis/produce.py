@@ -185,7 +185,7 @@ def _converted(
     assert records is not None  # it has a magic byte
     found = (call.converted or {}).get(place) or _to_store(call, topic, records)
     if isinstance(found, KafscaleError):
-        raise found
+        raise type(found)(str(found))  # raising `found` would tie it to this frame in a circle
     return list(found)
 
 
