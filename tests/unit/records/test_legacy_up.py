@@ -43,7 +43,7 @@ from tests.support.old_wire import (
 from tests.unit.records import legacy_oracles
 from tests.unit.records.samples import NOW_MS
 
-GOLDEN = Path("tests/golden/messages")
+GOLDEN = Path(__file__).parents[2] / "golden/messages"
 LIMITS = Limits(max_message_bytes=10_000, max_segment_bytes=100_000, max_decompressed_bytes=100_000)
 PACKED = (GZIP, SNAPPY, LZ4)
 BOTH = pytest.mark.parametrize("magic", [0, 1])
