@@ -13,7 +13,6 @@ from kafscale.records.compression import Codec, compress, decompress
 from kafscale.records.legacy import with_right_lz4_checksum, with_wrong_lz4_checksum
 from tests.golden.annotate import from_text
 
-
 ROOT = Path(__file__).parents[3]
 
 
