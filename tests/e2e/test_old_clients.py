@@ -28,7 +28,7 @@ CODECS = tuple(old_wire.CODECS)
 OLD = pytest.mark.parametrize("release", RELEASES)
 BY = pytest.mark.parametrize("name", OLD_CLIENTS)
 MODERN = ("confluent", "kafka-python", "aiokafka")
-THEN_MS = 1_600_000_000_000
+THEN_MS = int(time.time() * 1000) - 3_600_000  # retention would take what is much older
 _names = itertools.count()
 
 SHAPES = (
@@ -221,11 +221,14 @@ def capped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafscaleProcess
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("name", MODERN)
+@pytest.mark.parametrize("name", [*MODERN, "java-4"])
 def test_clients_of_today_read_a_topic_capped_at_an_old_format(
     capped: KafscaleProcess, name: str, codec: str
 ) -> None:
-    client = CLIENTS[name](capped.bootstrap)
+    try:
+        client = CLIENTS[name](capped.bootstrap)
+    except Unavailable as reason:
+        pytest.skip(f"{name}: {reason}")
     try:
         topic = topic_name("capped")
         client.create_topic(topic, 1)

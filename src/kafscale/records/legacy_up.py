@@ -31,7 +31,7 @@ from kafscale.records.batch import (
 )
 from kafscale.records.compression import Codec, compress, decompress
 from kafscale.records.legacy import NO_TIMESTAMP
-from kafscale.records.validation import MAGIC, MAGIC_AT, Limits
+from kafscale.records.validation import MAGIC, MAGIC_AT, NO_LIMIT, Limits
 
 _ATTRIBUTES_AT: Final = 17
 _BLANK_OFFSETS: Final = (0, -1)  # what producers write into a wrapper whose place they do not know
@@ -77,15 +77,21 @@ def to_batches(
     magic = data[MAGIC_AT]
     if magic not in (0, 1):
         raise InvalidRecord(f"message format {magic} is none of the old ones")
-    times = _Times(
-        max(0, now_ms - limits.timestamp_before_max_ms), now_ms + limits.timestamp_after_max_ms
-    )
+    times = _times(limits, now_ms)
     packed_by = _codec_of(data[_ATTRIBUTES_AT])
     if packed_by is Codec.NONE:
         spans = _spans(data, magic, limits, times, limits.max_message_bytes - HEADER_SIZE)[0]
     else:
         spans = [_unwrapped(data, magic, packed_by, limits, times)]
     return [_batch(span, packed_by if codec is None else codec, limits) for span in spans]
+
+
+def _times(limits: Limits, now_ms: int) -> _Times:
+    """Before 1970 was no time that an old client could mean, unless nobody asks what it meant."""
+    before_ms, after_ms = limits.timestamp_before_max_ms, limits.timestamp_after_max_ms
+    if before_ms == after_ms == NO_LIMIT:
+        return _Times(-(2**63), 2**63 - 1)
+    return _Times(max(0, now_ms - before_ms), now_ms + after_ms)
 
 
 def _codec_of(attributes: int) -> Codec:
@@ -182,13 +188,11 @@ def _spans(
             if all_ms is not None:
                 time_ms = all_ms
             if not index:
-                if time_ms != NO_TIMESTAMP:
-                    _check_time(time_ms, times)
+                _check_time(time_ms, times)
                 base_ms = max_ms = seen_ms = time_ms
                 time = b"\x00\x00"
             elif time_ms != seen_ms:
-                if time_ms != NO_TIMESTAMP:
-                    _check_time(time_ms, times)
+                _check_time(time_ms, times)
                 max_ms = max(max_ms, time_ms)
                 seen_ms = time_ms
                 delta = time_ms - base_ms
@@ -235,7 +239,7 @@ def _spans(
 
 
 def _check_time(time_ms: int, times: _Times) -> None:
-    if not times.earliest <= time_ms <= times.latest:
+    if not times.earliest <= time_ms <= times.latest and time_ms != NO_TIMESTAMP:
         raise InvalidTimestamp(f"{time_ms} is not between {times.earliest} and {times.latest}")
 
 

@@ -288,8 +288,23 @@ def test_append_time_in_a_wrapper_must_be_near_too() -> None:
 
 @pytest.mark.parametrize("time_ms", [-2, -(2**63)])
 def test_a_time_below_none_is_invalid(time_ms: int) -> None:
+    usual = replace(LIMITS, timestamp_after_max_ms=3_600_000)
     with pytest.raises(InvalidTimestamp):
-        to_batches(message(1, timestamp_ms=time_ms), LIMITS, NOW_MS)
+        to_batches(message(1, timestamp_ms=time_ms), usual, NOW_MS)
+
+
+def test_where_nobody_asks_for_the_producers_times_any_will_do() -> None:
+    times = (-(2**63), 2**63 - 1, 0, -2)
+    rows = [Old(n, time_ms, None, b"v") for n, time_ms in enumerate(times)]
+    (batch,) = to_batches(plain(rows, 1), LIMITS, NOW_MS)
+    assert [r.timestamp_ms for r in open_batch(batch, 1000)] == list(times)
+
+
+def test_append_time_without_a_time_is_no_time() -> None:
+    usual = replace(LIMITS, timestamp_after_max_ms=3_600_000)
+    packed = wrapper(1, plain(ROWS, 1), GZIP, timestamp_ms=-1, attributes=APPEND_TIME)
+    (batch,) = to_batches(packed, usual, NOW_MS)
+    assert read_header(batch).max_timestamp_ms == -1
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP])
