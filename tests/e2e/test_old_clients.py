@@ -15,7 +15,7 @@ from tests.support import old_wire, wire
 from tests.support.broker import KafscaleProcess
 from tests.support.clients import CLIENTS
 from tests.support.clients.base import Client, ClientError, Record, Stored
-from tests.support.clients.old import OLD_CLIENTS, RELEASES
+from tests.support.clients.old import OLD_CLIENTS, RELEASES, OldKafkaPython
 from tests.support.java import SOURCES, compiled
 from tests.support.maven import Unavailable
 from tests.support.process import BrokerProcess
@@ -197,6 +197,19 @@ def test_a_reader_with_too_small_a_limit_does_not_hang(
     reader = OLD_CLIENTS["kafka-python"](broker.bootstrap, release)
     found = reader.consume(topic, [0], 4, max_partition_fetch_bytes=100)  # type: ignore[call-arg]
     assert [row.offset for row in found] == [0, 1, 2, 3]
+
+
+@OLD
+def test_an_old_group_goes_on_where_it_committed(
+    broker: BrokerProcess, admin: Client, release: str
+) -> None:
+    topic = topic_name("group")
+    admin.create_topic(topic, 1)
+    admin.produce(topic, [Record(0, None, b"%d" % n) for n in range(10)])
+    reader = OLD_CLIENTS["kafka-python"](broker.bootstrap, release)
+    assert isinstance(reader, OldKafkaPython)
+    for wanted in (range(5), range(5, 10)):
+        assert reader.consume_as_member(topic, f"group-of-{topic}", 5) == list(wanted)
 
 
 @OLD

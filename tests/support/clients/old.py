@@ -2,7 +2,7 @@
 
 In this room: kafka-python and librdkafka pinned to a release; kafka-python writes and reads all
 codecs of that time, librdkafka too.
-Never here: groups and administration, which such brokers had not.
+Never here: administration, which such brokers had not.
 """
 
 import time
@@ -17,7 +17,7 @@ from tests.support.clients.base import ANSWER_WITHIN_S, Client, ClientError, Rec
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a function the standard library is retiring.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer
+    from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata
     from kafka import TopicPartition as Place
     from kafka.errors import KafkaError
 
@@ -87,6 +87,22 @@ class OldKafkaPython(Client):
                     )
         except KafkaError as refused:
             raise ClientError(repr(refused)) from refused
+        return found
+
+    def consume_as_member(self, topic: str, group: str, count: int) -> list[int]:
+        """Offsets of the next records of a group, which are then committed."""
+        with closing(
+            KafkaConsumer(
+                topic,
+                **self._settings,
+                group_id=group,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                consumer_timeout_ms=20_000,
+            )
+        ) as consumer:
+            found = [message.offset for message, _ in zip(consumer, range(count), strict=False)]
+            consumer.commit({Place(topic, 0): OffsetAndMetadata(found[-1] + 1, "", -1)})
         return found
 
 
