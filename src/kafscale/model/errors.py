@@ -8,7 +8,7 @@ codes in one table each (gateways/kafka/errors.py), and a test counts that none 
         ObjectExists  ObjectMissing  StoreUnavailable  StoreRefused
       CorruptObject         stored bytes are not what they claim to be
       BadBatch              a producer sent something we will not store
-        CorruptBatch  InvalidRecord  UnsupportedFormat  UnsupportedCompression
+        CorruptBatch  InvalidRecord  UnsupportedCompression
         BatchTooLarge  RecordListTooLarge  InvalidTimestamp
       BadSequence           idempotence
         OutOfOrderSequence  DuplicateSequence  StaleProducerEpoch  UnknownProducer
@@ -66,10 +66,6 @@ class CorruptBatch(BadBatch):
 
 class InvalidRecord(BadBatch):
     """Well-formed bytes with contents that contradict each other: sending again will not help."""
-
-
-class UnsupportedFormat(BadBatch):
-    """An older message format than this place accepts."""
 
 
 class UnsupportedCompression(BadBatch):

@@ -18,7 +18,6 @@ CODE_OF: Final[dict[type[errors.KafscaleError], ErrorCode]] = {
     errors.BadBatch: ErrorCode.INVALID_RECORD,
     errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
-    errors.UnsupportedFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.RecordListTooLarge: ErrorCode.RECORD_LIST_TOO_LARGE,
