@@ -12,7 +12,9 @@ from kafscale.broker import kafka_names, process
 from kafscale.broker.config import Config
 from kafscale.engine import ownership
 from kafscale.engine.appends import Appends
+from kafscale.engine.claims import Claims
 from kafscale.engine.engine import Engine
+from kafscale.engine.expiry import Expiry, ExpiryRules
 from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
@@ -155,7 +157,9 @@ async def build(
         config.topics.max_partitions,
     )
     topics = Topics(watched, metadata, rules, clock, dice)
-    offsets = Offsets(metadata, topics, clock)
+    claims = Claims(metadata, identity, clock)
+    offsets = Offsets(metadata, topics, claims, clock)
+    groups = Groups(metadata, claims, _group_rules(config), clock, dice, tasks)
     engine = Engine(
         identity,
         topics,
@@ -171,7 +175,8 @@ async def build(
         reader,
         ProducerIds(metadata),
         offsets,
-        Groups(metadata, _group_rules(config), clock, dice, tasks),
+        groups,
+        Expiry(metadata, groups, offsets, _expiry_rules(config), clock),
         Housekeeping(
             logs,
             offsets,
@@ -249,6 +254,14 @@ def _group_rules(config: Config) -> GroupRules:
         longest_session_s=consumer.max_session_timeout_ms / 1000,
         initial_delay_s=consumer.initial_rebalance_delay_ms / 1000,
         most_members=consumer.max_group_size,
+    )
+
+
+def _expiry_rules(config: Config) -> ExpiryRules:
+    consumer = config.consumer
+    return ExpiryRules(
+        retention_s=consumer.offsets_retention_minutes * 60,
+        interval_s=consumer.offsets_retention_check_interval_ms / 1000,
     )
 
 

@@ -12,6 +12,7 @@ import structlog
 
 from kafscale.engine.administration import Administration
 from kafscale.engine.appends import Appends
+from kafscale.engine.expiry import Expiry
 from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
@@ -55,6 +56,7 @@ class Engine:
         producer_ids: ProducerIds,
         offsets: Offsets,
         groups: Groups,
+        expiry: Expiry,
         housekeeping: Housekeeping,
         health: StoreHealth,
         tasks: Tasks,
@@ -75,6 +77,7 @@ class Engine:
         self.producer_ids = producer_ids
         self.offsets = offsets
         self.groups = groups
+        self.expiry = expiry
         self.housekeeping = housekeeping
         self.health = health
         self.probe = probe
@@ -92,6 +95,7 @@ class Engine:
         await self.topics.load()
         self._tasks.spawn(self.housekeeping.roll_up_for_ever(), "roll-up")
         self._tasks.spawn(self.housekeeping.tidy_for_ever(), "tidy")
+        self._tasks.spawn(self.expiry.expire_for_ever(), "expiry")
         self._tasks.spawn(self._remove_leftovers(), "removal")
 
     async def _remove_leftovers(self) -> None:

@@ -2,7 +2,7 @@
 
 v1  generation and member; v6 leader epochs
 Members commit in their generation; others only while the group has no members. Retention times
-and timestamps are passed over: an offset is kept until its topic is deleted.
+and timestamps are passed over: how long offsets are kept is the broker's setting.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from kafscale.engine.offsets import Wish
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
-from kafscale.gateways.kafka.membership import ask_now, in_memory
+from kafscale.gateways.kafka.membership import ask_now, taken
 from kafscale.groups.events import Commit, Refused
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.offset_commit import (
@@ -24,7 +24,7 @@ from kafscale.wire.kafka.messages.offset_commit import (
 API_KEY: Final = OffsetCommitRequest.api_key
 VERSIONS: Final = OffsetCommitRequest.versions
 
-prepare = in_memory
+prepare = taken
 
 
 def answer(call: Call) -> Answer:
