@@ -18,6 +18,7 @@ from kafscale.engine.expiry import Expiry, ExpiryRules
 from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
+from kafscale.engine.lag import Lag
 from kafscale.engine.logs import Logs
 from kafscale.engine.offsets import Offsets
 from kafscale.engine.probe import Probe
@@ -160,6 +161,9 @@ async def build(
     claims = Claims(metadata, identity, clock)
     offsets = Offsets(metadata, topics, claims, clock)
     groups = Groups(metadata, claims, _group_rules(config), clock, dice, tasks)
+    lag = Lag(metadata, topics, logs)
+    offsets.on_noted = lag.note
+    groups.on_rebalanced = probe.group_rebalances.inc
     engine = Engine(
         identity,
         topics,
@@ -177,6 +181,7 @@ async def build(
         offsets,
         groups,
         Expiry(metadata, groups, offsets, _expiry_rules(config), clock),
+        lag,
         Housekeeping(
             logs,
             offsets,
@@ -208,6 +213,7 @@ async def build(
         refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
     )
     _sample(probe, logs, listener, memory, reader)
+    _sample_groups(probe, groups, lag)
     return Broker(engine, listener, probe, tasks)
 
 
@@ -230,6 +236,16 @@ def _sample(
         resident_bytes=process.resident_bytes,
         cpu_seconds=process.cpu_seconds,
     )
+
+
+def _sample_groups(probe: Probe, groups: Groups, lag: Lag) -> None:
+    def states() -> Iterator[tuple[Sequence[str], float]]:
+        for state, count in groups.census():
+            yield (state,), float(count)
+
+    probe.sample_groups(states, groups.member_count)
+    probe.sample_consumer_lag(lag.rows)
+    probe.sample_untracked_lag(lambda: lag.untracked)
 
 
 def _log_settings(config: Config, topic: Topic) -> LogSettings:

@@ -17,6 +17,7 @@ from kafscale.engine.expiry import Expiry
 from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
+from kafscale.engine.lag import Lag
 from kafscale.engine.logs import Logs
 from kafscale.engine.offsets import Offsets, Place
 from kafscale.engine.ownership import Identity
@@ -65,6 +66,7 @@ class Engine:
         offsets: Offsets,
         groups: Groups,
         expiry: Expiry,
+        lag: Lag,
         housekeeping: Housekeeping,
         health: StoreHealth,
         tasks: Tasks,
@@ -86,6 +88,7 @@ class Engine:
         self.offsets = offsets
         self.groups = groups
         self.expiry = expiry
+        self.lag = lag
         self.housekeeping = housekeeping
         self.health = health
         self.probe = probe
@@ -104,6 +107,7 @@ class Engine:
         self._tasks.spawn(self.housekeeping.roll_up_for_ever(), "roll-up")
         self._tasks.spawn(self.housekeeping.tidy_for_ever(), "tidy")
         self._tasks.spawn(self.expiry.expire_for_ever(), "expiry")
+        self._tasks.spawn(self._recall_lag(), "lag")
         self._tasks.spawn(self._remove_leftovers(), "removal")
 
     async def _remove_leftovers(self) -> None:
@@ -111,6 +115,12 @@ class Engine:
             await self.housekeeping.remove_deleted_topics()
         except KafscaleError as problem:
             logger.warning("removal_postponed", error=str(problem))
+
+    async def _recall_lag(self) -> None:
+        try:
+            await self.lag.recall(self.offsets)
+        except KafscaleError as problem:
+            logger.warning("lag_not_recalled", error=str(problem))
 
     async def aclose(self, deadline_s: float) -> None:
         """Flush every log and stop."""

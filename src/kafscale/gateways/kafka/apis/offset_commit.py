@@ -66,6 +66,8 @@ async def _answer(call: Call, objection: KafscaleError | None) -> OffsetCommitRe
     except KafscaleError as problem:
         blame.note(call, problem)
         problems = [problem] * len(wishes)
+    refused = sum(problem is not None for problem in problems)
+    call.engine.probe.offsets_committed(len(problems) - refused, refused)
     codes = iter([0 if problem is None else coordinator_code_of(problem) for problem in problems])
     topics = [
         OffsetCommitResponseTopic(
