@@ -99,10 +99,9 @@ def test_members_are_shown_with_what_they_read_and_keep_their_offsets(
 
 def test_nothing_is_changed_unless_told_so(broker: KafscaleProcess, topic: str) -> None:
     reset(broker, topic, "-t", topic, "--to-latest")
+    planning = ("groups", "reset-offsets", topic, "--all-topics", "--to-earliest")
     for words in ([], ["--dry-run"]):
-        shown = said(
-            broker, "groups", "reset-offsets", topic, "--all-topics", "--to-earliest", *words
-        )
+        shown = said(broker, *planning, *words)
         assert shown.splitlines()[-1] == "nothing was changed: --execute does it"
     assert committed(broker, topic) == {0: 10, 1: 20, 2: 30}
     rows = [json.loads(line) for line in said(broker, *planning, "--json").splitlines()]
