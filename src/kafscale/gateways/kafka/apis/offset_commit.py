@@ -63,6 +63,8 @@ async def _answer(call: Call, objection: KafscaleError | None) -> OffsetCommitRe
         if objection is not None:
             raise objection
         problems = await call.engine.offsets.commit(request.group_id, wishes)
+        for one in filter(None, problems):
+            blame.note(call, one)
     except KafscaleError as problem:
         blame.note(call, problem)
         problems = [problem] * len(wishes)
