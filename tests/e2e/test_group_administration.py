@@ -6,7 +6,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import ConsumerGroupState, ConsumerGroupType
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError
 from confluent_kafka.admin import AdminClient
 
 from tests.e2e.test_apache_tools import TOOLS, jars, run
@@ -143,3 +143,22 @@ def test_kafka_leader_election_finds_nothing_to_do(
         *("--topic", topic, "--partition", "0"),
     )
     assert f"{topic}-0" in shown
+
+
+def test_a_client_that_wants_to_log_in_is_told_that_nobody_can(broker: KafscaleProcess) -> None:
+    told: list[KafkaError] = []
+    admin = AdminClient(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "somebody",
+            "sasl.password": "secret",
+            "error_cb": told.append,
+            "log_level": 0,
+        }
+    )
+    deadline = time.monotonic() + WITHIN_S
+    while not any(problem.code() == KafkaError._AUTHENTICATION for problem in told):
+        assert time.monotonic() < deadline, told
+        admin.poll(0.2)
