@@ -3,6 +3,7 @@ from pathlib import Path
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import (
     BrokerSection,
+    ConsumerSection,
     NetworkSection,
     S3Section,
     StorageSection,
@@ -56,3 +57,11 @@ def test_the_store_has_a_name_people_recognise(tmp_path: Path) -> None:
     assert store_name(Config(s3=S3Section(bucket="b"))) == "s3://b/default"
     files = Config(broker=BrokerSection(data_dir=str(tmp_path)))
     assert store_name(files) == str(tmp_path / "objects")
+
+
+def test_how_long_offsets_are_kept_is_told_too() -> None:
+    config = Config(consumer=ConsumerSection(offsets_retention_minutes=60))
+    found = rows(config)["offsets.retention.minutes"]
+    assert (found.value, found.is_default) == ("60", False)
+    assert rows(Config())["offsets.retention.minutes"].value == "10080"
+    assert rows(Config())["group.min.session.timeout.ms"].value == "6000"
