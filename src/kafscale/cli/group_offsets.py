@@ -18,12 +18,12 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from kafscale.broker.clock import SystemClock
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.group_questions import Place, committed_of, described, offsets_at, state_name
 from kafscale.cli.kafka import ANSWER_WITHIN_S, admin_client, wait
 from kafscale.cli.output import print_columns, print_json
 from kafscale.cli.topics import describe_topic
+from kafscale.system import SystemClock
 
 _IDLE: Final = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 _ISO_DURATION: Final = re.compile(
