@@ -17,6 +17,7 @@ from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Later
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.log.flush import Outcome
 from kafscale.model.errors import (
+    InvalidRecord,
     InvalidRequest,
     KafscaleError,
     OutcomeUnknown,
@@ -25,6 +26,7 @@ from kafscale.model.errors import (
 from kafscale.records.validation import peek_magic
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -140,6 +142,9 @@ def _append(
 def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
     row.error_code = code_of(problem)
     row.error_message = str(problem)
+    if isinstance(problem, InvalidRecord):
+        # Told which ones are to blame, a producer can send the others again.
+        row.record_errors = [BatchIndexAndErrorMessage(number) for number in problem.records]
     row.base_offset = -1
     row.log_append_time_ms = -1
 
