@@ -261,6 +261,7 @@ class Groups:
         if await self.describe(group_id) is None:
             raise GroupNotFound(f"there is no group {group_id!r}")
         held = await self._get(group_id)
+        self._handle(held, Tick())  # whose time is over counts no more, timer or not
         outcome = await self.ask(group_id, Delete(call=self.new_call()))
         if isinstance(outcome, Refused):
             raise outcome.problem
