@@ -1,14 +1,16 @@
 """Which tests of other projects must pass: text files that only grow.
 
 A line is a test's number, then what it needs: `noautocreate` (the scenario) or `subtest=NAME`.
-What follows `#` is for people.
+A star at its end: `make test` runs it too, not only `make compat`. What follows `#` is for people.
 """
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 HERE = Path(__file__).parent
+STAR = " *"
 
 
 @dataclass(frozen=True, order=True)
@@ -48,6 +50,17 @@ def lines(name: str) -> list[str]:
     return [line for line in (line.partition("#")[0].strip() for line in read) if line]
 
 
-def cases(name: str, idempotent: bool = False) -> list[Case]:
+def cases(name: str, idempotent: bool = False, starred_only: bool = False) -> list[Case]:
     """The cases a list names."""
-    return [replace(Case.read(line), idempotent=idempotent) for line in lines(name)]
+    return [
+        replace(Case.read(line.removesuffix(STAR)), idempotent=idempotent)
+        for line in lines(name)
+        if not starred_only or line.endswith(STAR)
+    ]
+
+
+def unlisted() -> list[Case]:
+    """The cases that the page of findings says do not pass."""
+    page = (HERE.parents[1] / "docs" / "protocols" / "compat.md").read_text()
+    rows = re.findall(r"^\| (\d{4}.*?) \|", page, re.MULTILINE)
+    return [Case.read(name) for row in rows for name in row.split(", ")]

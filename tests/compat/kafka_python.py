@@ -89,7 +89,8 @@ def run(broker: BrokerProcess, *which: str) -> dict[str, str]:
 def _outcomes(report: Path) -> dict[str, str]:
     outcomes = {}
     for case in Xml.parse(report).iter("testcase"):
-        name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
+        module, *classes = case.get("classname", "").removeprefix("test.integration.").split(".")
+        name = "::".join([f"{module}.py", *classes, case.get("name", "")])
         trouble = next((part for part in case if part.tag in ("failure", "error", "skipped")), None)
         if trouble is None:
             outcomes[name] = "passed"

@@ -7,7 +7,7 @@ has tested nothing.
 import queue
 import time
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.compat import librdkafka
@@ -66,9 +66,12 @@ def _wait_for_metrics(broker: KafscaleProcess) -> None:
 
 
 def run_all(
-    cases: Iterable[Case], told: Callable[[Verdict], None], workers: int = 3
+    cases: Iterable[Case],
+    told: Callable[[Verdict], None],
+    once: Collection[Case] = (),
+    workers: int = 3,
 ) -> list[Verdict]:
-    """Run all; those that fail once more, alone, at the end."""
+    """Run all; those that fail once more, alone, at the end, unless they are to run `once`."""
     librdkafka.program()
     ordered = sorted(cases, key=lambda case: (case.number not in LONGEST, case))
     scenarios = {case.scenario for case in ordered}
@@ -88,7 +91,10 @@ def run_all(
             benches.put(Bench(scenarios))
         with ThreadPoolExecutor(workers) as pool:
             verdicts = list(pool.map(run, ordered))
-        return [run(first.case) if first.reasons else first for first in verdicts]
+        return [
+            run(first.case) if first.reasons and first.case not in once else first
+            for first in verdicts
+        ]
     finally:
         while not benches.empty():
             benches.get().close()
