@@ -43,7 +43,7 @@ format: $(VENV)/.dev  ## rewrite the code the way `make check` wants it
 test: lint  ## every test: real clients, real S3 server, kill -9
 	@$(BIN)/pytest tests -n 2
 
-compat: $(VENV)/.dev  ## other projects' tests for Kafka brokers, whole (20 minutes)
+compat: $(VENV)/.dev  ## other projects' tests for Kafka brokers, whole (half an hour)
 	@$(BIN)/python -m tests.compat
 
 deep: $(VENV)/.dev  ## search the model of the log protocol far (ten minutes)

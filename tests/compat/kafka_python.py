@@ -12,7 +12,7 @@ import xml.etree.ElementTree as Xml
 from pathlib import Path
 
 from tests.compat import sources
-from tests.support.process import BrokerProcess
+from tests.support.process import BrokerProcess, dying_with_us
 
 VERSION = "3.0.12"
 SHA256 = "4ccda3616b9aa5c353d74a97f2770d6cd1b950890d77ab0e8890e09a48eeed65"
@@ -65,7 +65,7 @@ def run(broker: BrokerProcess, *which: str) -> dict[str, str]:
         command += ["-p", "no:cacheprovider", f"--junit-xml={report}", f"--basetemp={name}/tmp"]
         command += [f"test/integration/{each}" for each in which] or ["test/integration"]
         ran = subprocess.run(
-            command,
+            dying_with_us(command),
             cwd=folder,
             env={
                 **{key: value for key, value in os.environ.items() if "PYTEST" not in key},

@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.compat import sources
 from tests.compat.cases import Case
 from tests.support.maven import ROOT, Unavailable
+from tests.support.process import dying_with_us
 
 PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
 SHA256 = "ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66"
@@ -91,7 +92,8 @@ class Verdict:
         word = "unjudged" if self.unjudged else word
         skipped = f"{self.parts_skipped} parts skipped" if self.parts_skipped else ""
         why = "; ".join(self.reasons) or (skipped if self.requests else "no request was sent")
-        told = f"{word:9}{self.seconds:6.1f} s {self.requests:7.0f} requests  {self.case}  {why}"
+        name = f"{self.case}, idempotent" if self.case.idempotent else str(self.case)
+        told = f"{word:9}{self.seconds:6.1f} s {self.requests:7.0f} requests  {name}  {why}"
         return told.rstrip()
 
 
@@ -108,7 +110,7 @@ def run(case: Case, bootstrap: str) -> Verdict:
         output = folder / "output.txt"
         with output.open("wb") as file:
             process = subprocess.Popen(
-                command,
+                dying_with_us(command),
                 cwd=folder,
                 env={**os.environ, **_environment(case, conf, folder, bootstrap)},
                 stdin=subprocess.DEVNULL,

@@ -15,9 +15,10 @@ from tests.compat.cases import Case
 from tests.compat.librdkafka import Verdict
 from tests.support.broker import KafscaleProcess
 from tests.support.exposition import parse
+from tests.support.process import BrokerDied
 
 # Those that take longest come first, so that no worker is left with one at the end.
-LONGEST = ("0113", "0091", "0026", "0122", "0055", "0107", "0093", "0033", "0081")
+LONGEST = ("0113", "0089", "0081", "0076", "0045", "0091", "0033", "0026", "0094", "0102", "0030")
 
 
 class Bench:
@@ -38,6 +39,8 @@ class Bench:
         began = time.monotonic()
         verdict = librdkafka.run(case, broker.bootstrap)
         verdict.seconds = time.monotonic() - began
+        if not broker.running:
+            raise BrokerDied(f"during {case}; its last words:\n{broker.tail()}")
         verdict.requests = _requests(broker) - before
         return verdict
 
@@ -73,7 +76,7 @@ def run_all(
 ) -> list[Verdict]:
     """Run all; those that fail once more, alone, at the end, unless they are to run `once`."""
     librdkafka.program()
-    ordered = sorted(cases, key=lambda case: (case.number not in LONGEST, case))
+    ordered = sorted(cases, key=lambda case: (_rank(case), case))
     scenarios = {case.scenario for case in ordered}
     benches: queue.SimpleQueue[Bench] = queue.SimpleQueue()
 
@@ -98,6 +101,10 @@ def run_all(
     finally:
         while not benches.empty():
             benches.get().close()
+
+
+def _rank(case: Case) -> int:
+    return LONGEST.index(case.number) if case.number in LONGEST else len(LONGEST)
 
 
 def _requests(broker: KafscaleProcess) -> float:
