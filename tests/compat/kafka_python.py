@@ -5,6 +5,7 @@ Next door: which tests must pass (kafka_python.txt), the check (test_kafka_pytho
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,12 +47,13 @@ def tests() -> Path:
         service = folder / "test" / "service.py"
         if not service.exists():
             archive = sources.pypi(f"kafka-python=={VERSION}", folder, SHA256)
-            sources.unpack(archive, f"kafka_python-{VERSION}", folder / "all")
+            shutil.rmtree(folder / "test", ignore_errors=True)  # what an interrupted call left
+            sources.unpack(archive, f"kafka_python-{VERSION}/test", folder / "test")
             archive.unlink()
-            (folder / "all" / "test").rename(folder / "test")
             (folder / "test" / "__init__.py").touch()
             (folder / "pytest.ini").write_text("[pytest]\n")
-            (folder / "servers" / CLAIMED_VERSION / "kafka-bin").mkdir(parents=True)
+            binaries = folder / "servers" / CLAIMED_VERSION / "kafka-bin"
+            binaries.mkdir(parents=True, exist_ok=True)
             service.write_text(SERVICE)
     return folder
 

@@ -40,7 +40,8 @@ def npm(package: str, folder: Path, sha256: str) -> Path:
 def pypi(package: str, folder: Path, sha256: str) -> Path:
     """The source archive of a Python package."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    _run([*command, "--no-deps", "--no-binary", ":all:", package], folder)
+    name = package.partition("==")[0]
+    _run([*command, "--no-deps", "--no-binary", name, package], folder)
     return _checked(folder, "*.tar.gz", sha256)
 
 
