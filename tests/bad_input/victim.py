@@ -79,6 +79,10 @@ class Victim:
         assert correlation_id == struct.unpack_from(">i", request, 8)[0]
         return body
 
+    def answer(self, sock: socket.socket) -> bytes:
+        """The body of the next answer, whatever it answers."""
+        return wire.read_answer(sock)[1]
+
     def is_served(self, sock: socket.socket) -> bool:
         """Whether this connection still gets answers."""
         body = self.ask(sock, wire.frame(wire.API_VERSIONS, 0, 77, b""))

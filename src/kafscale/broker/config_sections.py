@@ -148,6 +148,8 @@ class ConsumerSection(Section, frozen=True):
     max_session_timeout_ms: Milliseconds = 1800000
     initial_rebalance_delay_ms: Milliseconds = 3000
     max_group_size: AtLeastOne = 1000
+    offsets_retention_minutes: AtLeastOne = 10080
+    offsets_retention_check_interval_ms: AtLeastOne = 600000
 
 
 class CompressionSection(Section, frozen=True):

@@ -7,6 +7,7 @@ Never here: anything that goes by a setting.
 from pathlib import Path
 
 from kafscale.broker.config import Config
+from kafscale.engine.offsets import LARGEST_METADATA_BYTES
 from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.topic_configs import ConfigType
 
@@ -42,7 +43,12 @@ def _text(value: object) -> str:
 
 
 def _rows(config: Config, broker_id: int) -> list[_Row]:
-    return [*_of_topics(config), *_of_network(config), *_of_storage(config, broker_id)]
+    return [
+        *_of_topics(config),
+        *_of_groups(config),
+        *_of_network(config),
+        *_of_storage(config, broker_id),
+    ]
 
 
 def _of_topics(config: Config) -> list[_Row]:
@@ -60,6 +66,44 @@ def _of_topics(config: Config) -> list[_Row]:
         ("min.insync.replicas", _INT, 1, "Fixed: the bucket replicates."),
         ("num.partitions", _INT, topics.default_partitions, "topics.defaultPartitions"),
         ("unclean.leader.election.enable", _BOOLEAN, False, "Fixed: there are no replicas."),
+    ]
+
+
+def _of_groups(config: Config) -> list[_Row]:
+    consumer = config.consumer
+    return [
+        (
+            "group.initial.rebalance.delay.ms",
+            _INT,
+            consumer.initial_rebalance_delay_ms,
+            "consumer.initialRebalanceDelayMs",
+        ),
+        (
+            "group.max.session.timeout.ms",
+            _INT,
+            consumer.max_session_timeout_ms,
+            "consumer.maxSessionTimeoutMs",
+        ),
+        ("group.max.size", _INT, consumer.max_group_size, "consumer.maxGroupSize"),
+        (
+            "group.min.session.timeout.ms",
+            _INT,
+            consumer.min_session_timeout_ms,
+            "consumer.minSessionTimeoutMs",
+        ),
+        ("offset.metadata.max.bytes", _INT, LARGEST_METADATA_BYTES, "Fixed."),
+        (
+            "offsets.retention.check.interval.ms",
+            _LONG,
+            consumer.offsets_retention_check_interval_ms,
+            "consumer.offsetsRetentionCheckIntervalMs",
+        ),
+        (
+            "offsets.retention.minutes",
+            _INT,
+            consumer.offsets_retention_minutes,
+            "consumer.offsetsRetentionMinutes",
+        ),
     ]
 
 

@@ -12,10 +12,13 @@ from kafscale.broker import kafka_names, process
 from kafscale.broker.config import Config
 from kafscale.engine import ownership
 from kafscale.engine.appends import Appends
+from kafscale.engine.claims import Claims
 from kafscale.engine.engine import Engine
+from kafscale.engine.expiry import Expiry, ExpiryRules
 from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
+from kafscale.engine.lag import Lag
 from kafscale.engine.logs import Logs
 from kafscale.engine.offsets import Offsets
 from kafscale.engine.probe import Probe
@@ -155,7 +158,12 @@ async def build(
         config.topics.max_partitions,
     )
     topics = Topics(watched, metadata, rules, clock, dice)
-    offsets = Offsets(metadata, topics, clock)
+    claims = Claims(metadata, identity, clock)
+    offsets = Offsets(metadata, topics, claims, clock)
+    groups = Groups(metadata, claims, _group_rules(config), clock, dice, tasks)
+    lag = Lag(metadata, topics, logs)
+    offsets.on_noted = lag.note
+    groups.on_rebalanced = probe.group_rebalances.inc
     engine = Engine(
         identity,
         topics,
@@ -171,7 +179,9 @@ async def build(
         reader,
         ProducerIds(metadata),
         offsets,
-        Groups(metadata, _group_rules(config), clock, dice, tasks),
+        groups,
+        Expiry(metadata, groups, offsets, _expiry_rules(config), clock),
+        lag,
         Housekeeping(
             logs,
             offsets,
@@ -203,6 +213,7 @@ async def build(
         refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
     )
     _sample(probe, logs, listener, memory, reader)
+    _sample_groups(probe, groups, lag)
     return Broker(engine, listener, probe, tasks)
 
 
@@ -227,6 +238,16 @@ def _sample(
     )
 
 
+def _sample_groups(probe: Probe, groups: Groups, lag: Lag) -> None:
+    def states() -> Iterator[tuple[Sequence[str], float]]:
+        for state, count in groups.census():
+            yield (state,), float(count)
+
+    probe.sample_groups(states, groups.member_count)
+    probe.sample_consumer_lag(lag.rows)
+    probe.sample_untracked_lag(lambda: lag.untracked)
+
+
 def _log_settings(config: Config, topic: Topic) -> LogSettings:
     storage = config.storage
     return LogSettings(
@@ -249,6 +270,14 @@ def _group_rules(config: Config) -> GroupRules:
         longest_session_s=consumer.max_session_timeout_ms / 1000,
         initial_delay_s=consumer.initial_rebalance_delay_ms / 1000,
         most_members=consumer.max_group_size,
+    )
+
+
+def _expiry_rules(config: Config) -> ExpiryRules:
+    consumer = config.consumer
+    return ExpiryRules(
+        retention_s=consumer.offsets_retention_minutes * 60,
+        interval_s=consumer.offsets_retention_check_interval_ms / 1000,
     )
 
 

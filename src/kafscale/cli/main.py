@@ -19,6 +19,7 @@ COMMANDS: Final[dict[str, str]] = {
     "serve": "run a broker",
     "topics": "create, list, describe, alter and delete topics",
     "configs": "show and change the settings of topics",
+    "groups": "list, describe, reset and delete consumer groups",
     "produce": "write lines to a topic",
     "consume": "read a topic",
     "segments": "look at the objects of a topic in the bucket",

@@ -5,18 +5,21 @@ record batch; which protocol it came in by is nobody's business here.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
+from kafscale.engine import group_records
 from kafscale.engine.administration import Administration
 from kafscale.engine.appends import Appends
+from kafscale.engine.expiry import Expiry
 from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
+from kafscale.engine.lag import Lag
 from kafscale.engine.logs import Logs
-from kafscale.engine.offsets import Offsets
+from kafscale.engine.offsets import Offsets, Place
 from kafscale.engine.ownership import Identity
 from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
@@ -27,7 +30,14 @@ from kafscale.log.reader import Reader
 from kafscale.log.tasks import Tasks
 from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock
-from kafscale.model.errors import KafscaleError, TopicExists
+from kafscale.model.errors import (
+    GroupNotEmpty,
+    GroupNotFound,
+    GroupSubscribed,
+    KafscaleError,
+    TopicExists,
+    UnknownTopic,
+)
 
 logger = structlog.get_logger()
 
@@ -55,6 +65,8 @@ class Engine:
         producer_ids: ProducerIds,
         offsets: Offsets,
         groups: Groups,
+        expiry: Expiry,
+        lag: Lag,
         housekeeping: Housekeeping,
         health: StoreHealth,
         tasks: Tasks,
@@ -75,6 +87,8 @@ class Engine:
         self.producer_ids = producer_ids
         self.offsets = offsets
         self.groups = groups
+        self.expiry = expiry
+        self.lag = lag
         self.housekeeping = housekeeping
         self.health = health
         self.probe = probe
@@ -92,6 +106,8 @@ class Engine:
         await self.topics.load()
         self._tasks.spawn(self.housekeeping.roll_up_for_ever(), "roll-up")
         self._tasks.spawn(self.housekeeping.tidy_for_ever(), "tidy")
+        self._tasks.spawn(self.expiry.expire_for_ever(), "expiry")
+        self._tasks.spawn(self._recall_lag(), "lag")
         self._tasks.spawn(self._remove_leftovers(), "removal")
 
     async def _remove_leftovers(self) -> None:
@@ -99,6 +115,12 @@ class Engine:
             await self.housekeeping.remove_deleted_topics()
         except KafscaleError as problem:
             logger.warning("removal_postponed", error=str(problem))
+
+    async def _recall_lag(self) -> None:
+        try:
+            await self.lag.recall(self.offsets)
+        except KafscaleError as problem:
+            logger.warning("lag_not_recalled", error=str(problem))
 
     async def aclose(self, deadline_s: float) -> None:
         """Flush every log and stop."""
@@ -143,6 +165,34 @@ class Engine:
         self.appends.forget(topic)
         self.probe.forget_topic(name)
         self._tasks.spawn(self._remove_leftovers(), f"removal of {name}")
+
+    # -- groups ------------------------------------------------------------------------------
+
+    async def delete_offsets(
+        self, group_id: str, places: Sequence[Place]
+    ) -> dict[Place, KafscaleError]:
+        """Forget what a group has committed; gives why not, where it could not be done."""
+        machine = await self.groups.describe(group_id)
+        if machine is None:
+            raise GroupNotFound(f"there is no group {group_id!r}")
+        kept: Collection[str] = ()
+        if not machine.is_idle:
+            subscribed = group_records.subscriptions(machine)
+            if subscribed is None:
+                raise GroupNotEmpty("what the group's members read is not known")
+            kept = subscribed
+        problems: dict[Place, KafscaleError] = {}
+        for name, partition in places:
+            try:
+                self.topics.get(name).place(partition)
+                if name in kept:
+                    raise GroupSubscribed(f"the group reads {name!r}")
+            except (UnknownTopic, GroupSubscribed) as problem:
+                problems[name, partition] = problem
+        doomed = [place for place in places if place not in problems]
+        if doomed:
+            await self.offsets.delete(group_id, doomed)
+        return problems
 
     # -- offsets -----------------------------------------------------------------------------
 

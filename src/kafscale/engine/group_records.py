@@ -8,6 +8,7 @@ can be read as the protocol of ordinary consumers.
 import struct
 from typing import Final
 
+from kafscale.groups.machine import Group as Machine
 from kafscale.groups.snapshot import MemberSnapshot, Snapshot
 from kafscale.groups.states import State
 from kafscale.metadata.keys import AssignedTopic, Group, GroupMember
@@ -26,6 +27,7 @@ def write(group_id: str, saved: Snapshot, now: str) -> Group:
         leader=saved.leader,
         generation_id=saved.generation,
         members={row.member_id: _member(row, saved, now) for row in saved.members},
+        state_at=now,
     )
 
 
@@ -37,7 +39,7 @@ def _member(row: MemberSnapshot, saved: Snapshot, now: str) -> GroupMember:
         client_host=row.client_host,
         heartbeat_at=now,
         assignment=_assigned(row.assignment) if is_consumer else [],
-        subscriptions=_subscribed(metadata) if is_consumer else [],
+        subscriptions=(_subscribed(metadata) or []) if is_consumer else [],
         instance_id=row.instance_id,
         session_timeout_ms=round(row.session_timeout_s * 1000),
         rebalance_timeout_ms=round(row.rebalance_timeout_s * 1000),
@@ -62,6 +64,19 @@ def read(row: Group) -> Snapshot:
         for member_id, member in row.members.items()
     )
     return Snapshot(row.protocol_type, row.protocol, row.generation_id, row.leader, members)
+
+
+def subscriptions(machine: Machine) -> frozenset[str] | None:
+    """The topics a group's members read, in the protocol of ordinary consumers; None if unknown."""
+    if machine.protocol_type != _CONSUMER or not machine.protocol:
+        return None
+    topics: set[str] = set()
+    for member in machine.roster.by_id.values():
+        named = _subscribed(member.protocols.get(machine.protocol, b""))
+        if named is None:
+            return None
+        topics.update(named)
+    return frozenset(topics)
 
 
 class _Words:
@@ -91,12 +106,12 @@ class _Words:
         return self._raw[start : self._at].decode()
 
 
-def _subscribed(raw: bytes) -> list[str]:
+def _subscribed(raw: bytes) -> list[str] | None:
     words = _Words(raw)
     try:
         return [words.text() for _ in range(words.count())]
     except (struct.error, ValueError):
-        return []
+        return None
 
 
 def _assigned(raw: bytes) -> list[AssignedTopic]:

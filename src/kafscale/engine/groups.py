@@ -3,18 +3,23 @@
 Here: the shell around the state machine. A group is read from the metadata store when it is first
 asked for, and written when a rebalance is complete, before those who were assigned something hear
 of it: a broker that was restarted goes on with the same generation. Heartbeats are never written.
-Next door: the rules (groups/machine.py), the JSON (group_records.py), offsets (offsets.py).
+Every write compares the broker's claim to the group; a group that was lost is forgotten at once.
+Next door: the rules (groups/machine.py), the JSON (group_records.py), claims (claims.py), offsets
+(offsets.py), when groups are forgotten (expiry.py).
 """
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 import structlog
 
 from kafscale.engine import group_records
+from kafscale.engine.claims import Claims
+from kafscale.engine.group_list import Listed, stored_groups
 from kafscale.engine.offsets import check_group_id
 from kafscale.groups.events import (
     Answer,
@@ -35,7 +40,15 @@ from kafscale.log.tasks import Tasks
 from kafscale.metadata import keys
 from kafscale.metadata.store import MAX_OPERATIONS, MetadataStore, Put, Remove
 from kafscale.model.clock import Clock, Dice
-from kafscale.model.errors import CorruptObject, GroupNotFound, KafscaleError, MetadataUnavailable
+from kafscale.model.errors import (
+    CorruptObject,
+    GroupNotEmpty,
+    GroupNotFound,
+    KafscaleError,
+    MetadataConflict,
+    MetadataUnavailable,
+    NotTheCoordinator,
+)
 from kafscale.model.topics import iso_time
 
 logger = structlog.get_logger()
@@ -52,33 +65,37 @@ class _Held:
     group_id: str
     machine: Group
     unsaved: Snapshot | None = None
+    changed_at: str = ""
+    is_lost: bool = False
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
     timer: asyncio.TimerHandle | None = None
     wakes_s: float = math.inf
-
-
-class Listed(NamedTuple):
-    """A group in one line."""
-
-    group_id: str
-    protocol_type: str
-    state: str
 
 
 class Groups:
     """All groups this broker coordinates."""
 
     def __init__(
-        self, metadata: MetadataStore, rules: GroupRules, clock: Clock, dice: Dice, tasks: Tasks
+        self,
+        metadata: MetadataStore,
+        claims: Claims,
+        rules: GroupRules,
+        clock: Clock,
+        dice: Dice,
+        tasks: Tasks,
     ) -> None:
         """Know none yet: each is read when it is first asked for."""
         self._metadata = metadata
+        self._claims = claims
+        claims.on_lost = self._lose
+        self.on_rebalanced: Callable[[], None] = lambda: None
         self._rules = rules
         self._clock = clock
         self._dice = dice
         self._tasks = tasks
         self._held: dict[str, _Held] = {}
         self._loading: dict[str, asyncio.Task[None]] = {}
+        self._lost: set[str] = set()  # to another broker, and not read again since
 
     async def aclose(self) -> None:
         """Stop the timers and write what is not written yet."""
@@ -111,7 +128,7 @@ class Groups:
         return held
 
     async def _load(self, group_id: str) -> None:
-        entry = await self._metadata.get(keys.group_metadata(group_id))
+        entry = await self._claims.look(group_id)
         machine = Group(self._rules)
         if entry is not None:
             try:
@@ -121,6 +138,7 @@ class Groups:
                 # Its members are told that they are none and join again; offsets are elsewhere.
                 logger.error("group_unreadable", group=group_id, error=str(problem))
         self._forget_idle()
+        self._lost.discard(group_id)
         held = self._held[group_id] = _Held(group_id, machine)
         self._wake_at(held, machine.next_wake_s())
 
@@ -128,13 +146,35 @@ class Groups:
         """Make room: what is empty and saved can be read again."""
         if len(self._held) < _MOST_IDLE:
             return
+        self._lost.clear()
         idle = [
             group_id
             for group_id, held in self._held.items()
             if held.machine.is_idle and held.unsaved is None and not held.saving.locked()
         ]
         for group_id in idle[: _MOST_IDLE // 2]:
-            del self._held[group_id]
+            self._drop(group_id)
+
+    def _drop(self, group_id: str) -> None:
+        """Keep nothing of a group in memory: it is read again when it is next asked for."""
+        held = self._held.pop(group_id, None)
+        self._claims.forget(group_id)
+        if held is not None and held.timer is not None:
+            held.timer.cancel()
+
+    def _lose(self, group_id: str) -> None:
+        """Another broker has the group: those who wait here must ask that one."""
+        held = self._held.get(group_id)
+        if held is None:
+            return
+        held.is_lost = True
+        self._lost.add(group_id)
+        self._drop(group_id)
+        gone = Refused(NotTheCoordinator("another broker has taken the group"))
+        for member in held.machine.roster.by_id.values():
+            for call in (member.joining, member.syncing):
+                if call is not None:
+                    _give(Answer(call, gone))
 
     def fresh_member_id(self, prefix: str) -> str:
         """An id nobody has had."""
@@ -150,6 +190,8 @@ class Groups:
         """
         check_group_id(group_id)
         held = self._held.get(group_id)
+        if held is None and group_id in self._lost:
+            raise NotTheCoordinator(f"group {group_id!r} has been taken by another broker")
         if held is None:
             raise MetadataUnavailable(f"group {group_id!r} could not be read")
         call = getattr(event, "call", None)
@@ -165,8 +207,8 @@ class Groups:
         self, group_id: str, waiting: "asyncio.Future[Outcome]", event: Join | Sync
     ) -> Outcome:
         """Wait for the outcome, and until what it says is saved."""
+        held = self._held.get(group_id)  # before the wait: the group may be lost meanwhile
         outcome = await waiting
-        held = self._held.get(group_id)
         if held is not None and not isinstance(outcome, Refused):
             try:
                 await self._save(held)
@@ -175,15 +217,29 @@ class Groups:
         return outcome
 
     def _handle(self, held: _Held, event: Event) -> None:
+        generation = held.machine.generation
         for effect in held.machine.handle(event, self._clock.elapsed_s()):
             if isinstance(effect, Persist):
                 held.unsaved = effect.snapshot
+                held.changed_at = iso_time(self._clock.now_ms())
             elif isinstance(effect, WakeAt):
                 self._wake_at(held, effect.at_s)
             else:
                 _give(effect)
+        if held.machine.generation != generation:
+            self._tell_of_rebalance(held)
         if held.unsaved is not None and not held.saving.locked():
             self._tasks.spawn(self._save_or_warn(held), f"saving group {held.group_id}")
+
+    def _tell_of_rebalance(self, held: _Held) -> None:
+        machine = held.machine
+        self.on_rebalanced()
+        logger.info(
+            "consumer_rebalance",
+            group_id=held.group_id,
+            generation=machine.generation,
+            member_count=len(machine.roster),
+        )
 
     # -- time --------------------------------------------------------------------------------
 
@@ -212,11 +268,16 @@ class Groups:
         """Write the newest snapshot; many who ask at once cause one write."""
         async with held.saving:
             while (snapshot := held.unsaved) is not None:
-                now = iso_time(self._clock.now_ms())
-                row = group_records.write(held.group_id, snapshot, now)
-                await self._metadata.commit(
-                    [Put(keys.group_metadata(held.group_id), keys.encode(row))]
-                )
+                if held.is_lost:
+                    raise NotTheCoordinator(f"group {held.group_id!r} is another broker's")
+                guard = await self._claims.take(held.group_id)
+                row = group_records.write(held.group_id, snapshot, held.changed_at)
+                try:
+                    await self._metadata.commit(
+                        [Put(keys.group_metadata(held.group_id), keys.encode(row))], [guard]
+                    )
+                except MetadataConflict:
+                    raise self._claims.lost(held.group_id, guard) from None
                 if held.unsaved is snapshot:
                     held.unsaved = None
 
@@ -234,22 +295,32 @@ class Groups:
         machine = (await self._get(group_id)).machine
         if machine.state is State.DEAD:
             return None
-        if machine.is_idle and not await self._metadata.find(keys.group(group_id)):
+        if machine.is_idle and not await self._is_known(group_id):
             return None
         return machine
 
+    async def _is_known(self, group_id: str) -> bool:
+        """Whether there is anything but a claim."""
+        rows = await self._metadata.find(keys.group(group_id), limit=2)
+        return any(row.key != keys.group_coordinator(group_id) for row in rows)
+
+    def in_memory(self, group_id: str) -> Group | None:
+        """The group if it is here."""
+        held = self._held.get(group_id)
+        return None if held is None else held.machine
+
+    def census(self) -> Iterator[tuple[str, int]]:
+        """How many groups in memory are in which state, and how many members they have."""
+        states = Counter(held.machine.state for held in self._held.values())
+        yield from ((state.value, states[state]) for state in State if state is not State.DEAD)
+
+    def member_count(self) -> int:
+        """How many members all groups have together."""
+        return sum(len(held.machine.roster) for held in self._held.values())
+
     async def list(self) -> Sequence[Listed]:
         """Every group that has members, has had some, or has committed offsets."""
-        found: dict[str, Listed] = {}
-        for entry in await self._metadata.find(keys.CONSUMERS):
-            group_id = keys.group_named_by(entry.key)
-            if group_id is None:
-                continue
-            if entry.key == keys.group_metadata(group_id):
-                row = keys.decode(keys.Group, entry.value)
-                found[group_id] = Listed(group_id, row.protocol_type, row.state)
-            else:
-                found.setdefault(group_id, Listed(group_id, "", State.EMPTY.value))
+        found = await stored_groups(self._metadata)
         for group_id, held in self._held.items():
             machine = held.machine
             if group_id in found or not machine.is_idle:
@@ -260,6 +331,18 @@ class Groups:
         """Forget a group without members, and what it has committed."""
         if await self.describe(group_id) is None:
             raise GroupNotFound(f"there is no group {group_id!r}")
+        await self._discard(group_id, self._remove)
+
+    async def discard_bare(self, group_id: str) -> None:
+        """Forget a group that has neither members nor offsets, if it still has none."""
+        try:
+            await self._discard(group_id, self._remove_bare)
+        except GroupNotEmpty:
+            pass
+
+    async def _discard(
+        self, group_id: str, remove: Callable[[str], Coroutine[Any, Any, None]]
+    ) -> None:
         held = await self._get(group_id)
         self._handle(held, Tick())  # whose time is over counts no more, timer or not
         outcome = await self.ask(group_id, Delete(call=self.new_call()))
@@ -268,12 +351,30 @@ class Groups:
         try:
             async with held.saving:
                 held.unsaved = None
-                rows = await self._metadata.find(keys.group(group_id))
-                for at in range(0, len(rows), MAX_OPERATIONS):
-                    some = rows[at : at + MAX_OPERATIONS]
-                    await self._metadata.commit([Remove(row.key) for row in some])
+                await remove(group_id)
         finally:
-            del self._held[group_id]  # read again when it is next asked for
+            self._drop(group_id)
+
+    async def _remove(self, group_id: str) -> None:
+        """Remove everything about a group, the claim last."""
+        guard = await self._claims.take(group_id)
+        try:
+            while rows := await self._metadata.find(keys.group(group_id), limit=MAX_OPERATIONS):
+                doomed = [Remove(row.key) for row in rows if len(rows) == 1 or row.key != guard.key]
+                await self._metadata.commit(doomed, [guard])
+        except MetadataConflict:
+            raise self._claims.lost(group_id, guard) from None
+
+    async def _remove_bare(self, group_id: str) -> None:
+        """Remove claim and record; a commit that comes meanwhile is refused or stays."""
+        guard = await self._claims.take(group_id)
+        heads = {guard.key, keys.group_metadata(group_id)}
+        rows = await self._metadata.find(keys.group(group_id), limit=len(heads) + 1)
+        if heads.issuperset(row.key for row in rows):
+            try:
+                await self._metadata.commit([Remove(key) for key in heads], [guard])
+            except MetadataConflict:
+                raise self._claims.lost(group_id, guard) from None
 
 
 def _give(answer: Answer) -> None:

@@ -2,20 +2,31 @@
 
 Here: what a group may commit, writing it, reading it, forgetting it with its topic. A committed
 offset names its topic by id as well: it counts no more from the moment the topic is deleted, and
-never for a later topic of the same name.
-Next door: key names and JSON (metadata/keys.py), when deleted topics are removed (housekeeping.py).
+never for a later topic of the same name. Every write compares the claim of its group, so that a
+broker that has lost a group cannot commit for it.
+Next door: claims (claims.py), key names and JSON (metadata/keys.py), when deleted topics are
+removed (housekeeping.py), when offsets expire (expiry.py).
 Never here: members and generations.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kafscale.engine.claims import Claims
+from kafscale.engine.group_list import each_group
 from kafscale.engine.topics import Topics
 from kafscale.metadata import keys
 from kafscale.metadata.keys import CommittedOffset
-from kafscale.metadata.store import MAX_OPERATIONS, Compare, Entry, MetadataStore, Put, Remove
+from kafscale.metadata.store import (
+    MAX_OPERATIONS,
+    Compare,
+    Entry,
+    MetadataStore,
+    Put,
+    Remove,
+)
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
     CorruptObject,
@@ -32,6 +43,7 @@ LONGEST_GROUP_ID: Final = 1000
 LARGEST_METADATA_BYTES: Final = 4096
 
 Place = tuple[str, int]  # topic name, partition
+Noted = Callable[[str, str, int, int], None]  # group, topic, partition, offset; -1: none any more
 
 
 class Wish(NamedTuple):
@@ -46,30 +58,44 @@ class Wish(NamedTuple):
 
 @dataclass(slots=True)
 class _Round:
-    """Writes that go to the store together."""
+    """Writes that go to the store together, each with the guard of its group."""
 
-    writes: dict[str, Put] = field(default_factory=dict)
+    writes: dict[str, tuple[Put | Remove, Compare]] = field(default_factory=dict)
     is_over: bool = False
-    problem: KafscaleError | None = None
+    problems: dict[Compare, KafscaleError] = field(default_factory=dict)
 
 
 class Offsets:
     """The committed offsets of all groups, kept in the metadata store."""
 
-    def __init__(self, metadata: MetadataStore, topics: Topics, clock: Clock) -> None:
+    def __init__(
+        self, metadata: MetadataStore, topics: Topics, claims: Claims, clock: Clock
+    ) -> None:
         """Remember nothing here: every answer is read from the store."""
         self._metadata = metadata
+        self._claims = claims
         self._topics = topics
         self._clock = clock
         self._gathering = _Round()
         self._writing = asyncio.Lock()
+        self.on_noted: Noted = lambda group_id, topic, partition, offset: None
+
+    def may_commit(self, group_id: str) -> bool:
+        """Whether the group has been taken, so that commits need not wait for that."""
+        return self._claims.guard(group_id) is not None
+
+    async def take(self, group_id: str) -> None:
+        """Take the group for committing. Raises NotTheCoordinator."""
+        await self._claims.take(group_id)
 
     async def commit(self, group_id: str, wishes: Sequence[Wish]) -> list[KafscaleError | None]:
         """Remember offsets; give back, wish by wish, why it was refused, None if it was not."""
         check_group_id(group_id)
+        # Once a group is taken nothing is waited for here: commits count in their order.
+        guard = self._claims.guard(group_id) or await self._claims.take(group_id)
         now = iso_time(self._clock.now_ms())
         problems: list[KafscaleError | None] = []
-        writes: dict[str, Put] = {}
+        writes: dict[str, tuple[Put | Remove, Compare]] = {}
         for wish in wishes:
             try:
                 value = self._value_of(wish, now)
@@ -78,10 +104,21 @@ class Offsets:
                 continue
             problems.append(None)
             key = keys.group_offset(group_id, wish.topic, wish.partition)
-            writes[key] = Put(key, keys.encode(value))
+            writes[key] = Put(key, keys.encode(value)), guard
         if writes:
-            await self._write(writes)
+            await self._write(group_id, writes, guard)
+            for wish, refusal in zip(wishes, problems, strict=True):
+                if refusal is None:
+                    self.on_noted(group_id, wish.topic, wish.partition, wish.offset)
         return problems
+
+    async def delete(self, group_id: str, places: Collection[Place]) -> None:
+        """Forget what a group has committed for these places, if anything."""
+        guard = self._claims.guard(group_id) or await self._claims.take(group_id)
+        doomed = (keys.group_offset(group_id, *place) for place in places)
+        await self._write(group_id, {key: (Remove(key), guard) for key in doomed}, guard)
+        for topic, partition in places:
+            self.on_noted(group_id, topic, partition, -1)
 
     def _value_of(self, wish: Wish, now: str) -> CommittedOffset:
         topic = self._topics.get(wish.topic)
@@ -96,7 +133,9 @@ class Offsets:
             topic_id=topic.descriptor.topic_id,
         )
 
-    async def _write(self, writes: Mapping[str, Put]) -> None:
+    async def _write(
+        self, group_id: str, writes: dict[str, tuple[Put | Remove, Compare]], guard: Compare
+    ) -> None:
         """Write together with all who come while the store is busy, later values last.
 
         The lock lets callers in by order of arrival, and the first of a round writes for all of
@@ -109,17 +148,34 @@ class Offsets:
                 if self._gathering is mine:
                     self._gathering = _Round()
                 await self._carry_out(mine)
-        if mine.problem is not None:
-            raise MetadataUnavailable(f"offsets not committed: {mine.problem}") from mine.problem
+        problem = mine.problems.get(guard)
+        if isinstance(problem, MetadataConflict):
+            raise self._claims.lost(group_id, guard)
+        if problem is not None:
+            raise MetadataUnavailable(f"offsets not committed: {problem}") from problem
 
     async def _carry_out(self, mine: _Round) -> None:
         writes = list(mine.writes.values())
-        try:
-            for at in range(0, len(writes), MAX_OPERATIONS):
-                await self._metadata.commit(writes[at : at + MAX_OPERATIONS])
-        except KafscaleError as problem:
-            mine.problem = problem
+        for at in range(0, len(writes), MAX_OPERATIONS):
+            await self._commit(writes[at : at + MAX_OPERATIONS], mine.problems)
         mine.is_over = True
+
+    async def _commit(
+        self,
+        writes: Sequence[tuple[Put | Remove, Compare]],
+        problems: dict[Compare, KafscaleError],
+    ) -> None:
+        guards = {guard: None for _, guard in writes}
+        try:
+            await self._metadata.commit([write for write, _ in writes], list(guards))
+        except MetadataConflict as problem:
+            if len(guards) == 1:
+                problems |= dict.fromkeys(guards, problem)
+                return
+            for guard in guards:  # somebody's group is lost: the others' writes go alone
+                await self._commit([row for row in writes if row[1] == guard], problems)
+        except KafscaleError as problem:
+            problems |= dict.fromkeys(guards, problem)
 
     async def committed(
         self, group_id: str, wanted: Collection[Place] | None = None
@@ -136,18 +192,30 @@ class Offsets:
                 found[place] = value
         return found
 
+    async def remove(
+        self, group_id: str, rows: Sequence[Entry], unchanged: Sequence[Entry]
+    ) -> None:
+        """Remove offsets that have not changed since they were read, nor these other keys."""
+        step = MAX_OPERATIONS - len(unchanged)
+        for at in range(0, len(rows), step):
+            some = rows[at : at + step]
+            guards = [Compare(row.key, row.version) for row in (*some, *unchanged)]
+            await self._metadata.commit([Remove(row.key) for row in some], guards)
+            for row in some:
+                if (place := keys.place_committed_by(row.key)) is not None:
+                    self.on_noted(group_id, *place, -1)
+
     async def forget(self, name: str, topic_id: str) -> None:
         """Remove what any group has committed for a topic that was deleted."""
+        async for group_id in each_group(self._metadata):
+            await self._forget(group_id, name, topic_id)
+
+    async def _forget(self, group_id: str, name: str, topic_id: str) -> None:
         while True:
-            rows = await self._metadata.find(keys.CONSUMERS)
-            doomed = [row for row in rows if _is_about(row, name, topic_id)]
+            rows = await self._metadata.find(keys.group_topic_offsets(group_id, name))
+            doomed = [row for row in rows if _is_of(row, topic_id)]
             try:
-                for at in range(0, len(doomed), MAX_OPERATIONS):
-                    some = doomed[at : at + MAX_OPERATIONS]
-                    await self._metadata.commit(
-                        [Remove(row.key) for row in some],
-                        [Compare(row.key, row.version) for row in some],
-                    )
+                await self.remove(group_id, doomed, ())
                 return
             except MetadataConflict:
                 continue  # committed meanwhile, for a new topic of that name: look again
@@ -159,10 +227,7 @@ def check_group_id(group_id: str) -> None:
         raise InvalidGroupId(f"a group id has 1 to {LONGEST_GROUP_ID} characters")
 
 
-def _is_about(row: Entry, name: str, topic_id: str) -> bool:
-    place = keys.place_committed_by(row.key)
-    if place is None or place[0] != name:
-        return False
+def _is_of(row: Entry, topic_id: str) -> bool:
     try:
         return keys.decode(CommittedOffset, row.value).topic_id == topic_id
     except CorruptObject:

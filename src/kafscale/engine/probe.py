@@ -28,6 +28,7 @@ class Probe:
         self.registry = registry
         self._max_series = max_series
         self._add_requests()
+        self._add_groups()
         self._add_store()
         self._add_memory()
         self._looks: dict[tuple[str, str], list[int]] = {}  # reads from memory, all reads
@@ -78,6 +79,30 @@ class Probe:
             ("process_cpu_seconds_total", "CPU time spent", cpu_seconds, "counter"),
         ):
             self.registry.sampled(name, explanation, _single(look), (), kind)
+
+    def offsets_committed(self, ok: int, refused: int) -> None:
+        """Count the partitions of an offset commit."""
+        self._commits_written.inc(ok)
+        self._commits_refused.inc(refused)
+
+    def sample_groups(self, states: Source, members: Callable[[], float]) -> None:
+        """Ask for the groups in memory by state, and for all their members together."""
+        self.registry.sampled(
+            "kafscale_groups", "Consumer groups in memory by state", states, ("state",)
+        )
+        self.registry.sampled(
+            "kafscale_group_members", "Members of all consumer groups", _single(members)
+        )
+
+    def sample_untracked_lag(self, look: Callable[[], float]) -> None:
+        """Ask how many commits found no room among the lag series."""
+        self.registry.sampled(
+            "kafscale_consumer_lag_untracked_total",
+            "Commits without a lag series because there are too many",
+            _single(look),
+            (),
+            "counter",
+        )
 
     def sample_consumer_lag(self, source: Source) -> None:
         """Ask `source` for (group, topic, partition) -> records not yet consumed."""
@@ -136,6 +161,17 @@ class Probe:
         self.bad_requests: Family[Counter] = add.counter(
             "kafscale_bad_requests_total", "Requests refused as malformed", ("reason",), limit
         )
+
+    def _add_groups(self) -> None:
+        add = self.registry
+        self.group_rebalances: Counter = add.counter(
+            "kafscale_group_rebalances_total", "Rebalances of consumer groups completed"
+        ).labels()
+        commits: Family[Counter] = add.counter(
+            "kafscale_offset_commits_total", "Offsets committed, by partition", ("status",)
+        )
+        self._commits_written = commits.labels("success")
+        self._commits_refused = commits.labels("error")
 
     def _add_store(self) -> None:
         add, limit = self.registry, self._max_series

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from kafscale.metadata.store import MAX_OPERATIONS, Compare, Entry, Put, Remove
+from kafscale.metadata.store import BEYOND, MAX_OPERATIONS, Compare, Entry, Put, Remove
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
 
 SYNCHRONOUS: Final = ("OFF", "NORMAL", "FULL", "EXTRA")
@@ -33,7 +33,10 @@ _PUT: Final = (
     "INSERT INTO entry VALUES (?, ?, ?)"
     " ON CONFLICT (key) DO UPDATE SET value = excluded.value, version = excluded.version"
 )
-_BEYOND: Final = "\U0010ffff"  # sorts after every character a key has
+_FIND: Final = (
+    "SELECT key, value, version FROM entry"
+    " WHERE key >= ? AND key < ? AND key > ? ORDER BY key LIMIT ?"
+)
 
 
 class EmbeddedMetadataStore:
@@ -64,13 +67,10 @@ class EmbeddedMetadataStore:
         rows = self._read("SELECT key, value, version FROM entry WHERE key = ?", key)
         return rows[0] if rows else None
 
-    async def find(self, prefix: str) -> list[Entry]:
-        """Read a range of keys."""
-        return self._read(
-            "SELECT key, value, version FROM entry WHERE key >= ? AND key < ? ORDER BY key",
-            prefix,
-            prefix + _BEYOND,
-        )
+    async def find(self, prefix: str, *, after: str = "", limit: int | None = None) -> list[Entry]:
+        """Read a range of keys, or a page of it."""
+        begin = max(prefix, after)  # one bound is enough for the index to begin there
+        return self._read(_FIND, begin, prefix + BEYOND, after, -1 if limit is None else limit)
 
     async def commit(self, writes: Sequence[Put | Remove], guards: Sequence[Compare] = ()) -> int:
         """Compare and write in one transaction."""
@@ -85,7 +85,7 @@ class EmbeddedMetadataStore:
         self._writer.close()
         os.close(self._lock)
 
-    def _read(self, query: str, *arguments: str) -> list[Entry]:
+    def _read(self, query: str, *arguments: str | int) -> list[Entry]:
         try:
             return [Entry(*row) for row in self._reader.execute(query, arguments)]
         except sqlite3.Error as failed:

@@ -12,6 +12,7 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/removals/{folder}                            deleted topics whose objects must go
     /kafscale/brokers/{broker_id}
     /kafscale/assignments/{topic}/{partition}
+    /kafscale/consumers/{group}/coordinator                who writes the other keys of the group
     /kafscale/consumers/{group}/metadata
     /kafscale/consumers/{group}/offsets/{topic}/{partition}
 """
@@ -96,6 +97,11 @@ def group(group_id: str) -> str:
     return f"{CONSUMERS}{segment(group_id)}/"
 
 
+def group_coordinator(group_id: str) -> str:
+    """Where it says who coordinates a group: every other write to the group compares it."""
+    return f"{group(group_id)}coordinator"
+
+
 def group_metadata(group_id: str) -> str:
     """Where a group's members and generation are."""
     return f"{group(group_id)}metadata"
@@ -106,9 +112,14 @@ def group_offsets(group_id: str) -> str:
     return f"{group(group_id)}offsets/"
 
 
+def group_topic_offsets(group_id: str, name: str) -> str:
+    """All committed offsets of a group for one topic begin with this."""
+    return f"{group_offsets(group_id)}{segment(name)}/"
+
+
 def group_offset(group_id: str, name: str, partition: int) -> str:
     """Where a group's committed offset for one partition is."""
-    return f"{group_offsets(group_id)}{segment(name)}/{partition}"
+    return f"{group_topic_offsets(group_id, name)}{partition}"
 
 
 def group_named_by(key: str) -> str | None:
@@ -182,6 +193,15 @@ class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str = ""
 
 
+class Coordinator(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker that has taken a group, for the how manyth time it was taken."""
+
+    broker_id: int
+    broker_epoch: int  # rises with every start, so that no two claims are alike
+    epoch: int
+    claimed_at: str
+
+
 class AssignedTopic(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions of one topic, for people to look at."""
 
@@ -204,6 +224,13 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     assignment_bytes: bytes = b""
 
 
+class GroupHead(msgspec.Struct, frozen=True, kw_only=True):
+    """The little of a group that a list of groups shows."""
+
+    state: str
+    protocol_type: str
+
+
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """A consumer group as its last complete rebalance left it."""
 
@@ -214,6 +241,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     leader: str
     generation_id: int
     members: dict[str, GroupMember] = {}
+    state_at: str = ""  # when this was written; for an empty group: since when it has been empty
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 MAX_OPERATIONS = 128  # etcd's limit on one transaction; kept by every adapter
+BEYOND = "\U0010ffff"  # sorts after every character a key has: prefix + BEYOND is behind its keys
 
 
 class Entry(NamedTuple):
@@ -50,8 +51,11 @@ class MetadataStore(Protocol):
         """Read one key."""
         ...
 
-    async def find(self, prefix: str) -> list[Entry]:
-        """Read all keys that begin with `prefix`, in key order."""
+    async def find(self, prefix: str, *, after: str = "", limit: int | None = None) -> list[Entry]:
+        """Read all keys that begin with `prefix`, in key order.
+
+        `after` and `limit` take them a page at a time: only keys behind this one, so many at most.
+        """
         ...
 
     async def commit(self, writes: Sequence[Put | Remove], guards: Sequence[Compare] = ()) -> int:

@@ -22,6 +22,7 @@ codes in one table each (gateways/kafka/errors.py), and a test counts that none 
         InvalidGroupId  UnknownMember  OffsetMetadataTooLarge  IllegalGeneration
         InconsistentProtocol  InvalidSessionTimeout  RebalanceInProgress  MemberIdRequired
         GroupFull  FencedInstance  GroupNotEmpty  GroupNotFound  GroupIsGoing
+        GroupSubscribed  NotTheCoordinator
       InvalidRequest
       MetadataConflict  MetadataUnavailable
 """
@@ -228,6 +229,14 @@ class GroupNotFound(GroupError):
 
 class GroupIsGoing(GroupError):
     """The group is being deleted: come back when it is gone."""
+
+
+class GroupSubscribed(GroupError):
+    """The group's members read this topic: its offsets cannot be deleted."""
+
+
+class NotTheCoordinator(GroupError):
+    """Another broker has taken the group: ask who it is."""
 
 
 class OffsetMetadataTooLarge(GroupError):

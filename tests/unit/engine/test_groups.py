@@ -82,6 +82,7 @@ async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(sho
         "leader": "m",
         "generation_id": 1,
         "members": {},
+        "state_at": "2023-11-14T22:13:20.000Z",
     }
     assert member["client_id"] == "me"
     assert member["client_host"] == "/127.0.0.1"

@@ -18,6 +18,11 @@ NAMES = {
     "kafscale_cache_size_bytes": set(),
     "kafscale_buffer_size_bytes": {"topic", "partition"},
     "kafscale_consumer_lag": {"group", "topic", "partition"},
+    "kafscale_consumer_lag_untracked_total": set(),
+    "kafscale_groups": {"state"},
+    "kafscale_group_members": set(),
+    "kafscale_group_rebalances_total": set[str](),
+    "kafscale_offset_commits_total": {"status"},
     "kafscale_active_connections": set(),
     "kafscale_s3_bytes_total": {"operation"},
     "kafscale_requests_total": {"api"},
@@ -51,6 +56,8 @@ def full_probe() -> Probe:
         resident_bytes=lambda: 4,
         cpu_seconds=lambda: 5,
     )
+    probe.sample_groups(lambda: [(("Stable",), 1)], lambda: 2)
+    probe.sample_untracked_lag(lambda: 0)
     probe.sample_consumer_lag(lambda: [(("g", "t", "0"), 7)])
     return probe
 

@@ -15,15 +15,21 @@ from kafscale.gateways.kafka.call import Call
 from kafscale.model.errors import (
     BadBatch,
     BadSequence,
+    FencedInstance,
     FencedLeaderEpoch,
+    GroupFull,
+    IllegalGeneration,
     InconsistentProtocol,
+    InvalidGroupId,
     InvalidRequest,
     InvalidSessionTimeout,
     KafscaleError,
+    OffsetMetadataTooLarge,
     OffsetOutOfRange,
     TopicError,
     TopicExists,
     UnknownLeaderEpoch,
+    UnknownMember,
     UnknownTopic,
     UnknownTopicId,
 )
@@ -32,14 +38,26 @@ logger = structlog.get_logger()
 
 _ORDINARY: Final = (
     BadSequence,
+    FencedInstance,
     FencedLeaderEpoch,
+    IllegalGeneration,
     OffsetOutOfRange,
     TopicExists,
     UnknownLeaderEpoch,
+    UnknownMember,
     UnknownTopic,
     UnknownTopicId,
 )
-_BAD: Final = (BadBatch, InconsistentProtocol, InvalidRequest, InvalidSessionTimeout, TopicError)
+_BAD: Final = (
+    BadBatch,
+    GroupFull,
+    InconsistentProtocol,
+    InvalidGroupId,
+    InvalidRequest,
+    InvalidSessionTimeout,
+    OffsetMetadataTooLarge,
+    TopicError,
+)
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 

@@ -57,6 +57,8 @@ CODE_OF: Final[dict[type[errors.KafscaleError], ErrorCode]] = {
     errors.GroupNotEmpty: ErrorCode.NON_EMPTY_GROUP,
     errors.GroupNotFound: ErrorCode.GROUP_ID_NOT_FOUND,
     errors.GroupIsGoing: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    errors.GroupSubscribed: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    errors.NotTheCoordinator: ErrorCode.NOT_COORDINATOR,
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
     errors.MetadataConflict: ErrorCode.REQUEST_TIMED_OUT,

@@ -20,6 +20,20 @@ def in_memory(call: Call) -> Coroutine[Any, Any, None] | None:
     return None if groups.is_loaded(group_id) else groups.load(group_id)
 
 
+def taken(call: Call) -> Coroutine[Any, Any, None] | None:
+    """The same before writing about a group: it must also be this broker's."""
+    engine = call.engine
+    group_id: str = call.message.group_id
+    if engine.groups.is_loaded(group_id) and engine.offsets.may_commit(group_id):
+        return None
+    return _take(call)
+
+
+async def _take(call: Call) -> None:
+    await call.engine.groups.load(call.message.group_id)
+    await call.engine.offsets.take(call.message.group_id)
+
+
 def ask_now(call: Call, event: Event) -> Outcome:
     """What becomes of an event that nobody waits for."""
     try:

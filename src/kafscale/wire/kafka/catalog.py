@@ -22,6 +22,7 @@ from kafscale.wire.kafka.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -33,9 +34,11 @@ from kafscale.wire.kafka.messages import (
     list_offsets,
     metadata,
     offset_commit,
+    offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_handshake,
     sync_group,
 )
 from kafscale.wire.kafka.schema import Message
@@ -78,6 +81,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(sync_group.SyncGroupRequest, sync_group.SyncGroupResponse),
     Api(describe_groups.DescribeGroupsRequest, describe_groups.DescribeGroupsResponse),
     Api(list_groups.ListGroupsRequest, list_groups.ListGroupsResponse),
+    Api(sasl_handshake.SaslHandshakeRequest, sasl_handshake.SaslHandshakeResponse),
     Api(api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse),
     Api(create_topics.CreateTopicsRequest, create_topics.CreateTopicsResponse),
     Api(delete_topics.DeleteTopicsRequest, delete_topics.DeleteTopicsResponse),
@@ -92,6 +96,8 @@ APIS: Final[tuple[Api, ...]] = (
     Api(describe_log_dirs.DescribeLogDirsRequest, describe_log_dirs.DescribeLogDirsResponse),
     Api(create_partitions.CreatePartitionsRequest, create_partitions.CreatePartitionsResponse),
     Api(delete_groups.DeleteGroupsRequest, delete_groups.DeleteGroupsResponse),
+    Api(elect_leaders.ElectLeadersRequest, elect_leaders.ElectLeadersResponse),
+    Api(offset_delete.OffsetDeleteRequest, offset_delete.OffsetDeleteResponse),
     Api(
         incremental_alter_configs.IncrementalAlterConfigsRequest,
         incremental_alter_configs.IncrementalAlterConfigsResponse,

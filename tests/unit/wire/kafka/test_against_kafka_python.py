@@ -17,6 +17,7 @@ _MODULES = (
     "kafka.protocol.consumer",
     "kafka.protocol.metadata",
     "kafka.protocol.admin",
+    "kafka.protocol.sasl",
 )
 # Fields kafka-python gave another name and the type of a set of bits.
 _BIT_SETS = {
@@ -35,8 +36,15 @@ def their_modules() -> tuple[Any, ...]:
         return tuple(map(importlib.import_module, _MODULES))
 
 
+@functools.cache
 def their_class(kind: type[Message]) -> Any:
-    return next(getattr(m, kind.__name__) for m in their_modules() if hasattr(m, kind.__name__))
+    name = kind.__name__
+    found = next((getattr(m, name) for m in their_modules() if hasattr(m, name)), None)
+    if found is None:
+        # It has the schema of every message, but no class for those it never sends.
+        base = importlib.import_module("kafka.protocol.api_message").ApiMessage
+        found = type(base)(name, (base,), {})
+    return found
 
 
 def to_theirs(value: Struct, theirs: Any, version: int) -> Any:

@@ -2,7 +2,7 @@
 
 v1  generation and member; v6 leader epochs
 Members commit in their generation; others only while the group has no members. Retention times
-and timestamps are passed over: an offset is kept until its topic is deleted.
+and timestamps are passed over: how long offsets are kept is the broker's setting.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from kafscale.engine.offsets import Wish
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
-from kafscale.gateways.kafka.membership import ask_now, in_memory
+from kafscale.gateways.kafka.membership import ask_now, taken
 from kafscale.groups.events import Commit, Refused
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.offset_commit import (
@@ -24,7 +24,7 @@ from kafscale.wire.kafka.messages.offset_commit import (
 API_KEY: Final = OffsetCommitRequest.api_key
 VERSIONS: Final = OffsetCommitRequest.versions
 
-prepare = in_memory
+prepare = taken
 
 
 def answer(call: Call) -> Answer:
@@ -63,9 +63,13 @@ async def _answer(call: Call, objection: KafscaleError | None) -> OffsetCommitRe
         if objection is not None:
             raise objection
         problems = await call.engine.offsets.commit(request.group_id, wishes)
+        for one in filter(None, problems):
+            blame.note(call, one)
     except KafscaleError as problem:
         blame.note(call, problem)
         problems = [problem] * len(wishes)
+    refused = sum(problem is not None for problem in problems)
+    call.engine.probe.offsets_committed(len(problems) - refused, refused)
     codes = iter([0 if problem is None else coordinator_code_of(problem) for problem in problems])
     topics = [
         OffsetCommitResponseTopic(

@@ -1,0 +1,49 @@
+"""ElectLeaders: API 43, versions 0-2.
+
+A partition has one replica, which leads already: no election is ever needed.
+"""
+
+from typing import Final
+
+from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+API_KEY: Final = ElectLeadersRequest.api_key
+VERSIONS: Final = ElectLeadersRequest.versions
+
+_KINDS: Final = (0, 1)  # the preferred replica, any replica
+
+
+def answer(call: Call) -> Answer:
+    """Say of every partition that it is led; all of them (null) need not even be named."""
+    request: ElectLeadersRequest = call.message
+    if request.election_type not in _KINDS:
+        blame.note_bad(call, "invalid_request", f"election type {request.election_type}")
+        return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                row.topic, [_result(call, row.topic, partition) for partition in row.partitions]
+            )
+            for row in request.topic_partitions or ()
+        ]
+    )
+
+
+def _result(call: Call, name: str, partition: int) -> PartitionResult:
+    try:
+        call.engine.topics.get(name).place(partition)
+    except KafscaleError as problem:
+        blame.note(call, problem)
+        return PartitionResult(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(problem))
+    return PartitionResult(
+        partition, ErrorCode.ELECTION_NOT_NEEDED, "the partition has its only leader"
+    )

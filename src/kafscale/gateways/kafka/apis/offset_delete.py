@@ -1,0 +1,58 @@
+"""OffsetDelete: API 47, version 0.
+
+A group without members loses any offset; one with members only those of topics nobody in it
+subscribes to. The request is refused as a whole where what members read cannot be known.
+"""
+
+from typing import Final
+
+from kafscale.engine.offsets import Place
+from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.errors import coordinator_code_of
+from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+API_KEY: Final = OffsetDeleteRequest.api_key
+VERSIONS: Final = OffsetDeleteRequest.versions
+
+
+def answer(call: Call) -> Answer:
+    """Forget offsets, each partition with its own result."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> OffsetDeleteResponse:
+    request: OffsetDeleteRequest = call.message
+    places = [
+        (topic.name, row.partition_index) for topic in request.topics for row in topic.partitions
+    ]
+    try:
+        problems = await call.engine.delete_offsets(request.group_id, places)
+    except KafscaleError as problem:
+        blame.note(call, problem)
+        return OffsetDeleteResponse(coordinator_code_of(problem))
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                topic.name,
+                [
+                    OffsetDeleteResponsePartition(
+                        row.partition_index, _code(problems, (topic.name, row.partition_index))
+                    )
+                    for row in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _code(problems: dict[Place, KafscaleError], place: Place) -> int:
+    problem = problems.get(place)
+    return 0 if problem is None else coordinator_code_of(problem)

@@ -1,0 +1,90 @@
+import time
+
+from kafscale.engine.lag import MOST_ROWS, Lag
+from kafscale.engine.offsets import Wish
+from tests.support.exposition import parse, series
+from tests.unit.engine.shop import Shop
+
+
+async def lags(shop: Shop) -> dict[tuple[str, str, str], float]:
+    return {
+        (dict(labels)["group"], dict(labels)["topic"], dict(labels)["partition"]): value
+        for (name, labels), value in parse(shop.broker.metrics()).items()
+        if name == "kafscale_consumer_lag"
+    }
+
+
+async def commit(shop: Shop, group: str, partition: int, offset: int) -> None:
+    assert await shop.engine.offsets.commit(group, [Wish("t", partition, offset)]) == [None]
+
+
+async def test_lag_is_what_is_written_and_not_yet_committed(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 2, {})
+    await shop.append("t", b"1", b"2", b"3")
+    await commit(shop, "g", 0, 1)
+    await commit(shop, "h", 0, 3)
+    await commit(shop, "h", 1, 0)  # nothing was written there since the start: not known
+    assert await lags(shop) == {("g", "t", "0"): 2, ("h", "t", "0"): 0}
+    await shop.append("t", b"4")
+    assert await lags(shop) == {("g", "t", "0"): 3, ("h", "t", "0"): 1}
+    await commit(shop, "g", 0, 99)  # beyond the end is not behind
+    assert (await lags(shop))["g", "t", "0"] == 0
+
+
+async def test_after_a_restart_it_is_known_again(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 1, {})
+    await shop.append("t", b"1", b"2", b"3")
+    await commit(shop, "g", 0, 1)
+    await shop.reopen()
+    await shop.read("t")  # opens the log
+    await shop.engine.lag.recall(shop.engine.offsets)
+    assert await lags(shop) == {("g", "t", "0"): 2}
+
+
+async def test_deleted_offsets_and_topics_leave_no_row(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 2, {})
+    for partition in (0, 1):
+        await shop.append("t", b"1", partition=partition)
+        await commit(shop, "g", partition, 0)
+    await shop.engine.offsets.delete("g", [("t", 0)])
+    assert set(await lags(shop)) == {("g", "t", "1")}
+    await shop.engine.delete_topic("t")
+    await shop.engine.create_topic("t", 2, {})
+    await shop.append("t", b"1", partition=1)
+    assert await lags(shop) == {}
+    assert shop.engine.lag._noted == {}
+
+
+async def test_rows_are_bounded_and_what_found_no_room_is_counted(shop: Shop) -> None:
+    topic = await shop.engine.create_topic("t", 1, {})
+    await shop.append("t", b"1")
+    lag = Lag(shop.metadata, shop.engine.topics, shop.engine.logs, most_rows=3)
+    for number in range(5):
+        lag.note(f"g{number}", topic.name, 0, 0)
+    assert len(list(lag.rows())) == 3
+    assert lag.untracked == 2
+    lag.note("g0", topic.name, 0, 1)  # those inside go on
+    assert sorted(value for _, value in lag.rows()) == [0, 1, 1]
+
+
+async def test_groups_members_rebalances_and_commits_are_counted(shop: Shop) -> None:
+    samples = parse(shop.broker.metrics())
+    assert samples[series("kafscale_groups", state="Stable")] == 0
+    assert samples[series("kafscale_group_members")] == 0
+    assert samples[series("kafscale_group_rebalances_total")] == 0
+    assert samples[series("kafscale_offset_commits_total", status="success")] == 0
+    await shop.engine.groups.load("g")
+    assert parse(shop.broker.metrics())[series("kafscale_groups", state="Empty")] == 1
+
+
+async def test_a_full_table_is_scraped_without_holding_up_clients(shop: Shop) -> None:
+    """No bound is asserted here: it is printed, and `MOST_ROWS` was chosen by it."""
+    await shop.engine.create_topic("t", 1, {})
+    await shop.append("t", b"1")
+    for number in range(MOST_ROWS):
+        shop.engine.lag.note(f"g{number}", "t", 0, 0)
+    shop.broker.metrics()
+    began = time.perf_counter()
+    page = shop.broker.metrics()
+    print(f"{MOST_ROWS} rows in {(time.perf_counter() - began) * 1000:.0f} ms")
+    assert page.count(b"kafscale_consumer_lag{") == MOST_ROWS
