@@ -22,7 +22,7 @@ from pathlib import Path
 import confluent_kafka
 import psutil
 
-from benchmarks import clients, groups, opening, raw, report
+from benchmarks import clients, groups, old_formats, opening, raw, report
 from benchmarks.workloads import FULL, QUICK, Figure, Life, Scale
 from tests.support import apache_kafka
 from tests.support.broker import KafscaleProcess
@@ -57,6 +57,10 @@ def main() -> int:
         _progress("many members of many groups")
         crowd = groups.QUICK if options.quick else groups.FULL
         runs += [(KafscaleProcess.label, one) for one in groups.figures(makers[0](), crowd)]
+    if not options.no_ours and _wanted(old_formats.NAME, options.only):
+        for figure in old_formats.figures(50_000 if options.quick else 500_000):
+            runs.append((KafscaleProcess.label, figure))
+            _progress(figure.workload)
     _progress("")
     found = report.rows(runs)
     print(report.table(found))
@@ -115,6 +119,7 @@ def _heading(options: argparse.Namespace) -> str:
         clients.SETTINGS,
         raw.SETTINGS,
         groups.settings(groups.QUICK if options.quick else groups.FULL),
+        old_formats.SETTINGS,
         "Client and broker share this machine. confluent-kafka in one Python process is the limit "
         "of most produce and consume rows (see client CPU, 100% is one core); the broker's "
         "CPU-seconds per GB are the figure that does not depend on it, raw rows are the ceiling.",
