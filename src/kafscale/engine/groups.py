@@ -344,6 +344,7 @@ class Groups:
         self, group_id: str, remove: Callable[[str], Coroutine[Any, Any, None]]
     ) -> None:
         held = await self._get(group_id)
+        self._handle(held, Tick())  # whose time is over counts no more, timer or not
         outcome = await self.ask(group_id, Delete(call=self.new_call()))
         if isinstance(outcome, Refused):
             raise outcome.problem

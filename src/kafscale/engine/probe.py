@@ -155,6 +155,9 @@ class Probe:
             ("topic", "cache_hit"),
             limit,
         )
+        self.requests: Family[Counter] = add.counter(
+            "kafscale_requests_total", "Requests by API, refused ones included", ("api",)
+        )
         self.bad_requests: Family[Counter] = add.counter(
             "kafscale_bad_requests_total", "Requests refused as malformed", ("reason",), limit
         )

@@ -66,7 +66,14 @@ class CorruptBatch(BadBatch):
 
 
 class InvalidRecord(BadBatch):
-    """Well-formed bytes with contents that contradict each other: sending again will not help."""
+    """Well-formed bytes with contents that contradict each other: sending again will not help.
+
+    `records` are the numbers of those to blame within their batch, where that can be said.
+    """
+
+    def __init__(self, message: str, records: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.records = records
 
 
 class UnsupportedCompression(BadBatch):

@@ -92,6 +92,21 @@ def _check_record(data: bytes, at: int, index: int, require_key: bool) -> Outlin
     return Outline(end, lengths, time_at, delta_at, delta_end)
 
 
+def keyless(data: bytes, at: int, count: int) -> tuple[int, ...]:
+    """The numbers of the records without a key among `count` sound ones."""
+    found = []
+    for index in range(count):
+        outline = check_record(data, at, index, require_key=False)
+        at = outline.delta_end
+        raw = data[at]
+        if raw > 0x7F:
+            raw, _ = _longer(data, at + 1, raw, [])
+        if raw & 1:
+            found.append(index)
+        at = outline.end
+    return tuple(found)
+
+
 def check_headers(data: bytes, at: int, end: int, lengths: list[int]) -> int:
     """Step over the headers, each a name and a nullable value; the place after them."""
     lengths.append(at)

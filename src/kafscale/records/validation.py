@@ -30,7 +30,7 @@ from kafscale.records.batch import (
     BatchHeader,
 )
 from kafscale.records.compression import Codec, decompress
-from kafscale.records.framing import MIN_RECORD_SIZE
+from kafscale.records.framing import MIN_RECORD_SIZE, keyless
 from kafscale.records.strides import check_records
 
 MAGIC: Final = 2
@@ -146,4 +146,10 @@ def _check_inside(records: memoryview, header: BatchHeader, limits: Limits) -> N
         data, at = bytes(decompress(Codec(codec), payload, limits.max_decompressed_bytes)), 0
     if header.record_count > (len(data) - at) // MIN_RECORD_SIZE:
         raise InvalidRecord(f"{header.record_count} records cannot be in {len(data) - at} bytes")
-    check_records(data, at, header.record_count, limits.require_key)
+    try:
+        check_records(data, at, header.record_count, limits.require_key)
+    except InvalidRecord:
+        missing = keyless(data, at, header.record_count) if limits.require_key else ()
+        if not missing:
+            raise
+        raise InvalidRecord("a compacted topic takes no record without a key", missing) from None

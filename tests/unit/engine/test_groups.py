@@ -205,3 +205,12 @@ async def test_a_member_id_is_short_whatever_the_client_calls_itself(shop: Shop)
     found = shop.engine.groups.fresh_member_id("x" * 32_767)
     assert len(found) == 255 + 37
     assert found != shop.engine.groups.fresh_member_id("x" * 32_767)
+
+
+async def test_a_member_whose_time_is_over_does_not_keep_a_group_from_being_deleted(
+    shop: Shop,
+) -> None:
+    await stable(shop)
+    shop.clock.advance_ms(10_001)  # the timer of the loop has not come yet
+    await shop.engine.groups.delete("g")
+    assert await stored(shop) is None

@@ -25,6 +25,7 @@ NAMES = {
     "kafscale_offset_commits_total": {"status"},
     "kafscale_active_connections": set(),
     "kafscale_s3_bytes_total": {"operation"},
+    "kafscale_requests_total": {"api"},
     "kafscale_bad_requests_total": {"reason"},
     "kafscale_flushes_total": {"topic"},
     "kafscale_flush_bytes_total": {"topic"},
@@ -42,6 +43,7 @@ def full_probe() -> Probe:
     probe.fetched("t", 0, ok=True, from_memory=True)
     probe.fetched("t", 0, ok=True, from_memory=False)
     probe.fetch_latency.labels("t", "true").observe(0.003)
+    probe.requests.labels("Fetch").inc()
     probe.bad_requests.labels("frame").inc()
     probe.flushes.labels("t").inc()
     probe.flush_bytes.labels("t").inc(100)

@@ -303,8 +303,16 @@ def test_a_compacted_topic_refuses_records_without_key(codec: Codec) -> None:
         records[missing] = records[missing]._replace(key=None)
         batch = build_batch(records, base_offset=0, codec=codec)
         check(batch)
-        with pytest.raises(InvalidRecord):
+        with pytest.raises(InvalidRecord) as refused:
             check(batch, keyed)
+        assert refused.value.records == (missing,)
+
+
+def test_all_records_without_key_are_named() -> None:
+    records = [r._replace(key=None) if n % 10 == 0 else r for n, r in enumerate(numbered(300))]
+    with pytest.raises(InvalidRecord) as refused:
+        check(build_batch(records, base_offset=0), replace(LIMITS, require_key=True))
+    assert refused.value.records == tuple(range(0, 300, 10))
 
 
 @given(noise=st.binary(max_size=200))

@@ -82,6 +82,8 @@ _PREPARE: Final[dict[int, Callable[[Call], Coroutine[Any, Any, None] | None]]] =
     for api in (produce, offset_commit, join_group, heartbeat, leave_group, sync_group)
 }
 
+NAMES: Final = {key: BY_KEY[key].name for key in _BY_KEY}
+
 OFFERED: Final = tuple((api.API_KEY, api.VERSIONS) for api in APIS)
 
 

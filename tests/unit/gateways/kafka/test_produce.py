@@ -255,8 +255,9 @@ async def test_recompression_must_not_outgrow_the_limit(caller: Caller) -> None:
 
 async def test_a_compacted_topic_wants_keys(caller: Caller) -> None:
     await caller.create("t", configs={"cleanup.policy": "compact"})
-    row = await caller.produce("t", make_batch(b"no key"))
+    row = await caller.produce("t", make_batch(b"no key", b"nor here"))
     assert row.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in row.record_errors] == [0, 1]
 
 
 # -- formats, transactions, idempotence -------------------------------------------------------

@@ -49,6 +49,18 @@ async def test_slow_and_fast_requests_mixed_are_answered_in_order(
     assert offsets == list(range(15))
 
 
+async def test_requests_are_counted_by_api(broker: InProcessBroker, caller: Caller) -> None:
+    def counted(api: str) -> float:
+        return parse(broker.metrics()).get(series("kafscale_requests_total", api=api), 0)
+
+    before = counted("Metadata")
+    for _ in range(3):
+        await caller.ask(MetadataRequest([]), 12)
+    await caller.ask(HELLO, 3)
+    assert counted("Metadata") - before == 3
+    assert counted("ApiVersions") >= 1
+
+
 async def test_what_waits_does_not_hold_up_the_work_of_those_behind_it(
     broker: InProcessBroker, caller: Caller
 ) -> None:

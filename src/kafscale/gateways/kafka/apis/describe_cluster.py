@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from kafscale.gateways.kafka import permissions
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.describe_cluster import (
@@ -32,5 +33,10 @@ def answer(call: Call) -> Answer:
     identity, address = call.engine.identity, call.engine.address
     broker = DescribeClusterBroker(identity.broker_id, address.host, address.port, address.rack)
     return DescribeClusterResponse(
-        cluster_id=identity.cluster_id, controller_id=identity.broker_id, brokers=[broker]
+        cluster_id=identity.cluster_id,
+        controller_id=identity.broker_id,
+        brokers=[broker],
+        cluster_authorized_operations=permissions.on_cluster(
+            request.include_cluster_authorized_operations
+        ),
     )

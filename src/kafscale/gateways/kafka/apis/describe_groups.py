@@ -1,11 +1,12 @@
 """DescribeGroups: API 15, versions 0-5.
 
 v4  static members show their name
-A group nobody knows is Dead, without an error. Who may do what is not said: everybody may.
+A group nobody knows is Dead, without an error.
 """
 
 from typing import Final
 
+from kafscale.gateways.kafka import permissions
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
 from kafscale.groups.machine import Group
@@ -29,7 +30,10 @@ def answer(call: Call) -> Answer:
 
 async def _answer(call: Call) -> DescribeGroupsResponse:
     request: DescribeGroupsRequest = call.message
-    return DescribeGroupsResponse(groups=[await _row(call, name) for name in request.groups])
+    rows = [await _row(call, name) for name in request.groups]
+    for row in rows:
+        row.authorized_operations = permissions.on_group(request.include_authorized_operations)
+    return DescribeGroupsResponse(groups=rows)
 
 
 async def _row(call: Call, group_id: str) -> DescribedGroup:

@@ -9,6 +9,7 @@ A topic that does not exist is created if the broker and the request allow it.
 from typing import Final
 
 from kafscale.engine.topics import Topic
+from kafscale.gateways.kafka import permissions
 from kafscale.gateways.kafka.call import Answer, Call, in_time
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.model.errors import InvalidTopicName, KafscaleError, TopicExists
@@ -105,6 +106,9 @@ def _describe(call: Call, topic: Topic) -> MetadataResponseTopic:
             )
             for number in range(topic.partitions)
         ],
+        topic_authorized_operations=permissions.on_topic(
+            call.message.include_topic_authorized_operations
+        ),
     )
 
 
@@ -122,4 +126,7 @@ def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataRespon
         cluster_id=identity.cluster_id,
         controller_id=identity.broker_id,
         topics=topics,
+        cluster_authorized_operations=permissions.on_cluster(
+            call.message.include_cluster_authorized_operations
+        ),
     )

@@ -18,12 +18,14 @@ from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Later
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.log.flush import Outcome
 from kafscale.model.errors import (
+    InvalidRecord,
     InvalidRequest,
     KafscaleError,
     OutcomeUnknown,
 )
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -192,6 +194,9 @@ def _converted(
 def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
     row.error_code = code_of(problem)
     row.error_message = str(problem)
+    if isinstance(problem, InvalidRecord):
+        # Told which ones are to blame, a producer can send the others again.
+        row.record_errors = [BatchIndexAndErrorMessage(number) for number in problem.records]
     row.base_offset = -1
     row.log_append_time_ms = -1
 

@@ -1,0 +1,1 @@
+"""Test suites that other projects wrote for Kafka brokers, run against ours."""

@@ -1,0 +1,66 @@
+"""Which tests of other projects must pass: text files that only grow.
+
+A line is a test's number, then what it needs: `noautocreate` (the scenario) or `subtest=NAME`.
+A star at its end: `make test` runs it too, not only `make compat`. What follows `#` is for people.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+HERE = Path(__file__).parent
+STAR = " *"
+
+
+@dataclass(frozen=True, order=True)
+class Case:
+    """One run of librdkafka's test program."""
+
+    number: str
+    scenario: str = "default"
+    subtest: str = ""
+    idempotent: bool = False
+
+    @classmethod
+    def read(cls, line: str) -> Self:
+        number, *words = line.split()
+        case = cls(number)
+        for word in words:
+            if word.startswith("subtest="):
+                case = replace(case, subtest=word.removeprefix("subtest="))
+            elif word == "noautocreate":
+                case = replace(case, scenario=word)
+            else:
+                raise ValueError(f"what is {word}? in: {line}")
+        return case
+
+    def __str__(self) -> str:
+        words = [self.number]
+        if self.scenario != "default":
+            words.append(self.scenario)
+        if self.subtest:
+            words.append(f"subtest={self.subtest}")
+        return " ".join(words)
+
+
+def lines(name: str) -> list[str]:
+    """What a list names, without remarks."""
+    read = (HERE / name).read_text().splitlines()
+    return [line for line in (line.partition("#")[0].strip() for line in read) if line]
+
+
+def cases(name: str, idempotent: bool = False, starred_only: bool = False) -> list[Case]:
+    """The cases a list names."""
+    return [
+        replace(Case.read(line.removesuffix(STAR)), idempotent=idempotent)
+        for line in lines(name)
+        if not starred_only or line.endswith(STAR)
+    ]
+
+
+def unlisted() -> list[Case]:
+    """The cases that the page of findings says do not pass."""
+    page = (HERE.parents[1] / "docs" / "protocols" / "compat.md").read_text()
+    rows = re.findall(r"^\| (\d{4}.*?) \|", page, re.MULTILINE)
+    return [Case.read(name) for row in rows for name in row.split(", ")]
