@@ -1,10 +1,11 @@
 """aiokafka: asyncio, acks=1 and no idempotence by default."""
 
 import asyncio
+import importlib.metadata
 import threading
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -26,10 +27,17 @@ T = TypeVar("T")
 
 class AioKafka(Client):
     name = "aiokafka"
+    title = "aiokafka"
+    version = importlib.metadata.version("aiokafka")
+    departures: ClassVar = {"idempotence": "`enable_idempotence=True`"}
     lacks = frozenset({"max timestamp", "records without key and value"})
 
     def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
-        return _run(self._produce(topic, records, None if codec == "none" else codec))
+        chosen = None if codec == "none" else codec
+        return _run(self._produce(topic, records, compression_type=chosen))
+
+    def produce_idempotently(self, topic: str, records: list[Record]) -> list[int]:
+        return _run(self._produce(topic, records, enable_idempotence=True))
 
     def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
         return _run(self._consume(topic, partitions, count))
@@ -117,8 +125,8 @@ class AioKafka(Client):
 
         _run(begin())
 
-    async def _produce(self, topic: str, records: list[Record], codec: str | None) -> list[int]:
-        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, compression_type=codec)
+    async def _produce(self, topic: str, records: list[Record], **settings: Any) -> list[int]:
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, **settings)
         await producer.start()
         try:
             answers = [

@@ -1,0 +1,75 @@
+"""Clients in Python that nobody could install beside each other: programs in ../python."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from tests.support.clients.driven import Driven
+from tests.support.java import on_the_jvm
+from tests.support.maven import classpath
+from tests.support.venv import folder_with, python_with
+
+PROGRAMS = Path(__file__).parents[1] / "python"
+
+NO_IDEMPOTENCE = "its producer has no ids"
+JYTHON = "org.python:jython-standalone:2.7.4"
+
+
+class KafkaPython2(Driven):
+    name = "kafka-python-2"
+    title = "kafka-python"
+    version = "2.3.3"
+    lacks = frozenset({"headers", "timestamps"})
+    departures: ClassVar = {"idempotence": "`enable_idempotence=True`"}
+
+    def command(self) -> list[str]:
+        packages = ("python-snappy==0.7.3", "lz4==4.4.5", "xxhash==4.1.0", "zstandard==0.25.0")
+        python = python_with(f"kafka-python=={self.version}", *packages)
+        return [python, "-W", "ignore", str(PROGRAMS / "kafka_python.py")]
+
+
+class KafkaPython14(KafkaPython2):
+    name = "kafka-python-1.4"
+    version = "1.4.7"
+    departures: ClassVar = {}
+    absent: ClassVar = {"idempotence": NO_IDEMPOTENCE}
+    codecs = ("none", "gzip", "snappy", "lz4")
+
+
+class KafkaPython09(Driven):
+    name = "kafka-python-0.9"
+    title = "kafka-python"
+    version = "0.9.5"
+    absent: ClassVar = {
+        "groups": "it takes every partition itself; membership came with 1.0",
+        "rebalance": "as for groups",
+        "admin": "it has no administration",
+        "idempotence": NO_IDEMPOTENCE,
+    }
+    departures: ClassVar = {"commit and resume": "`commit()` is called: it does not by itself"}
+    codecs = ("none", "gzip")
+
+    def command(self) -> list[str]:
+        packages = folder_with(f"kafka-python=={self.version}", "six==1.17.0")
+        words = [f"-Dpython.path={packages}", "org.python.util.jython"]
+        return on_the_jvm(classpath(JYTHON), *words, str(PROGRAMS / "kafka_python_09.py"))
+
+
+class PyKafka(Driven):
+    name = "pykafka"
+    title = "pykafka"
+    version = "2.8.0"
+    absent: ClassVar = {
+        "admin": "it has no administration",
+        "idempotence": NO_IDEMPOTENCE,
+    }
+    departures: ClassVar = {
+        "groups": "`managed=True`: else it looks for ZooKeeper",
+        "rebalance": "as for groups",
+        "commit and resume": "`commit_offsets()` is called: it does not by itself",
+    }
+    codecs = ("none", "gzip", "snappy", "lz4")
+
+    def command(self) -> list[str]:
+        packages = ("setuptools==80.9.0", "python-snappy==0.7.3", "lz4==4.4.5", "xxhash==4.1.0")
+        python = python_with(f"pykafka=={self.version}", *packages)
+        return [python, "-W", "ignore", str(PROGRAMS / "pykafka_driver.py")]

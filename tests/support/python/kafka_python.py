@@ -1,0 +1,104 @@
+"""kafka-python of the years between: 1.4 and 2.x, at default settings.
+
+Its first words are the bootstrap address. Next door: how it is asked (lines.py), the versions
+before (kafka_python_09.py).
+"""
+
+import sys
+import time
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
+from lines import ANSWER_WITHIN_S, in_time, records, serve, stored
+
+
+class Driver:
+    def __init__(self, bootstrap):
+        self.bootstrap = bootstrap
+        self.members = {}
+
+    def produce(self, topic, codec, count):
+        return self._produce(topic, count, compression_type=None if codec == "none" else codec)
+
+    def idempotent(self, topic, count):
+        return self._produce(topic, count, enable_idempotence=True)
+
+    def _produce(self, topic, count, **settings):
+        given = records(count)
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap, **settings)
+        try:
+            sent = [
+                producer.send(topic, value=r.value, key=r.key, partition=r.partition)
+                for r in given
+            ]
+            return [future.get(ANSWER_WITHIN_S).offset for future in sent]
+        finally:
+            producer.close()
+
+    def consume(self, topic, partitions, count):
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap)
+        try:
+            places = [TopicPartition(topic, int(p)) for p in partitions.split(",")]
+            consumer.assign(places)
+            consumer.seek_to_beginning(*places)
+            found = []
+            for _ in in_time():
+                found += _polled(consumer, 500)
+                if len(found) >= int(count):
+                    break
+            return found
+        finally:
+            consumer.close()
+
+    def subscribe(self, name, group, topic):
+        self.members[name] = KafkaConsumer(
+            topic,
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+        )
+
+    def poll(self, name):
+        return _polled(self.members[name], 200)
+
+    def leave(self, name):
+        self.members.pop(name).close()
+
+    def create(self, topic, partitions):
+        self._admin(lambda admin: admin.create_topics([NewTopic(topic, int(partitions), 1)]))
+
+    def delete(self, topic):
+        self._admin(lambda admin: admin.delete_topics([topic]))
+
+    def list(self):
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap)
+        try:
+            for topic in consumer.topics():
+                yield topic + " " + str(len(consumer.partitions_for_topic(topic) or ()))
+        finally:
+            consumer.close()
+
+    def _admin(self, act):
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        try:
+            act(admin)
+        finally:
+            admin.close()
+
+
+def _polled(consumer, timeout_ms):
+    began = time.time()
+    found = consumer.poll(timeout_ms=timeout_ms)
+    lines = [
+        stored(m.partition, m.offset, m.key, m.value, m.timestamp)
+        for messages in found.values()
+        for m in messages
+    ]
+    # 1.4 returns at once while it has nothing assigned.
+    if not lines and time.time() - began < 0.05:
+        time.sleep(0.05)
+    return lines
+
+
+if __name__ == "__main__":
+    serve(Driver(sys.argv[1]))
