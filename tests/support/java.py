@@ -34,7 +34,7 @@ def compiled(source: Path, *coordinates: str) -> list[str]:
 
 
 def on_the_jvm(jars: str, *words: str) -> list[str]:
-    """The command that runs a class, for programs that live for seconds: little heap, quick start."""
+    """The command that runs a class: little heap and a quick start, for what lives seconds."""
     java = shutil.which("java")
     if java is None:
         raise Unavailable("java is not installed")

@@ -31,7 +31,9 @@ def folder_with(*packages: str) -> str:
 
     def make(folder: Path) -> None:
         target = str(folder / "packages")
-        _uv("pip", "install", "--python", sys.executable, "--no-deps", "--target", target, *packages)
+        _uv(
+            "pip", "install", "--python", sys.executable, "--no-deps", "--target", target, *packages
+        )
 
     return str(_folder("packages", packages, make) / "packages")
 

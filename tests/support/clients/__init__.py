@@ -11,7 +11,7 @@ from tests.support.clients.java import Java2, Java4
 from tests.support.clients.kafka_python import KafkaPython
 from tests.support.clients.kafkajs import KafkaJs
 from tests.support.clients.kcat import Kcat
-from tests.support.clients.old_python import KafkaPython2, KafkaPython09, KafkaPython14, PyKafka
+from tests.support.clients.old_python import KafkaPython09, KafkaPython2, KafkaPython14, PyKafka
 
 # Those that can be asked everything.
 CLIENTS: Final[dict[str, type[Client]]] = {

@@ -69,8 +69,8 @@ class Client:
     """A client under test. What it cannot do by nature stands in `lacks`.
 
     `title` and `version` are how people know it. Of the columns of docs/clients.md, `absent` names
-    those it has nothing for, with the reason, and `departures` those that need more than its
-    defaults, with what was set.
+    those it has nothing for, and codecs, with the reason; `departures` those that need more than
+    its defaults, with what was set.
     """
 
     name: ClassVar[str]
@@ -79,14 +79,21 @@ class Client:
     lacks: ClassVar[frozenset[str]] = frozenset()
     absent: ClassVar[Mapping[str, str]] = {}
     departures: ClassVar[Mapping[str, str]] = {}
-    codecs: ClassVar[tuple[str, ...]] = CODECS
     default_codec: ClassVar[str] = "none"
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
+    @property
+    def codecs(self) -> list[str]:
+        return [codec for codec in CODECS if codec not in self.absent]
+
     def close(self) -> None:
         """Let go of processes and connections that outlive a question."""
+
+    def found_version(self) -> str:
+        """The version that runs here, where it is not ours to choose."""
+        return self.version
 
     def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
         """Write in order; the offset each record was acknowledged at."""

@@ -10,6 +10,7 @@ import confluent_kafka
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
+    ConsumerGroupState,
     KafkaException,
     Producer,
     TopicPartition,
@@ -118,6 +119,13 @@ class Confluent(Client):
 
     def subscribe(self, group: str, topic: str) -> Member:
         return ConfluentMember(self.bootstrap, group, topic)
+
+    def shares(self, group: str) -> list[int]:
+        """How many partitions each member of a settled group has; nothing of an unsettled one."""
+        found = _done(self._admin.describe_consumer_groups([group])[group])
+        if found.state != ConsumerGroupState.STABLE:
+            return []
+        return sorted(len(member.assignment.topic_partitions) for member in found.members)
 
     def create_topic(self, topic: str, partitions: int) -> None:
         new = NewTopic(topic, num_partitions=partitions)

@@ -15,7 +15,7 @@ class KafkaJs(Driven):
     title = "kafkajs"
     version = json.loads((SOURCES / "package.json").read_text())["dependencies"]["kafkajs"]
     departures: ClassVar = {"idempotence": "`idempotent: true`"}
-    codecs = ("none", "gzip")
+    absent: ClassVar = dict.fromkeys(("snappy", "lz4", "zstd"), "only with further packages")
 
     def command(self) -> list[str]:
         return node_program(SOURCES / "driver.js")

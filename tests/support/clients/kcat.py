@@ -24,6 +24,7 @@ BETWEEN, AFTER_KEY = b"\x1e", b"\x1f"
 FORMAT = r"%p %o %K %S %T %h\n%k%s\n"
 
 
+FROM_START = "`-X auto.offset.reset=earliest`"
 # For members: one line per record, of records that are text.
 MEMBER_FORMAT = r"%p\t%o\t%T\t%k\t%s\n"
 
@@ -34,9 +35,9 @@ class Kcat(Client):
     version = "1.7.1"
     absent: ClassVar = {"admin": "it can only list"}
     departures: ClassVar = {
-        "groups": "`-X auto.offset.reset=earliest`: `-o` is not for groups",
-        "rebalance": "as for groups",
-        "commit and resume": "as for groups",
+        "groups": FROM_START,
+        "rebalance": FROM_START,
+        "commit and resume": FROM_START,
         "idempotence": "`-X enable.idempotence=true`",
     }
     lacks = frozenset(
@@ -55,6 +56,10 @@ class Kcat(Client):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
         self._program = program("kcat")
+
+    def found_version(self) -> str:
+        said = subprocess.run([self._program, "-V"], capture_output=True, text=True, check=True)
+        return re.findall(r"Version (\S+)", said.stdout)[0]
 
     def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
         return self._produce(topic, records, "-z", codec)

@@ -10,7 +10,11 @@ from tests.support.venv import folder_with, python_with
 
 PROGRAMS = Path(__file__).parents[1] / "python"
 
-NO_IDEMPOTENCE = "its producer has no ids"
+ALONE = "members of a group came with 1.0"
+MANAGED = "`managed=True`, else it looks for ZooKeeper"
+NO_ADMIN = "it can only list"
+NO_IDEMPOTENCE = "its producer has no id"
+UNKNOWN_CODEC = "it does not know it"
 JYTHON = "org.python:jython-standalone:2.7.4"
 
 
@@ -31,8 +35,7 @@ class KafkaPython14(KafkaPython2):
     name = "kafka-python-1.4"
     version = "1.4.7"
     departures: ClassVar = {}
-    absent: ClassVar = {"idempotence": NO_IDEMPOTENCE}
-    codecs = ("none", "gzip", "snappy", "lz4")
+    absent: ClassVar = {"idempotence": NO_IDEMPOTENCE, "zstd": UNKNOWN_CODEC}
 
 
 class KafkaPython09(Driven):
@@ -40,13 +43,15 @@ class KafkaPython09(Driven):
     title = "kafka-python"
     version = "0.9.5"
     absent: ClassVar = {
-        "groups": "it takes every partition itself; membership came with 1.0",
-        "rebalance": "as for groups",
-        "admin": "it has no administration",
+        "groups": ALONE,
+        "rebalance": ALONE,
+        "admin": NO_ADMIN,
         "idempotence": NO_IDEMPOTENCE,
+        "snappy": "needs a C library, which Jython cannot load",
+        "lz4": UNKNOWN_CODEC,
+        "zstd": UNKNOWN_CODEC,
     }
     departures: ClassVar = {"commit and resume": "`commit()` is called: it does not by itself"}
-    codecs = ("none", "gzip")
 
     def command(self) -> list[str]:
         packages = folder_with(f"kafka-python=={self.version}", "six==1.17.0")
@@ -59,15 +64,15 @@ class PyKafka(Driven):
     title = "pykafka"
     version = "2.8.0"
     absent: ClassVar = {
-        "admin": "it has no administration",
+        "admin": NO_ADMIN,
         "idempotence": NO_IDEMPOTENCE,
+        "zstd": UNKNOWN_CODEC,
     }
     departures: ClassVar = {
-        "groups": "`managed=True`: else it looks for ZooKeeper",
-        "rebalance": "as for groups",
+        "groups": MANAGED,
+        "rebalance": MANAGED,
         "commit and resume": "`commit_offsets()` is called: it does not by itself",
     }
-    codecs = ("none", "gzip", "snappy", "lz4")
 
     def command(self) -> list[str]:
         packages = ("setuptools==80.9.0", "python-snappy==0.7.3", "lz4==4.4.5", "xxhash==4.1.0")

@@ -110,7 +110,9 @@ const questions = {
   },
   CREATE: async (topic, partitions) => {
     const topics = [{ topic, numPartitions: Number(partitions) }]
-    await withAdmin((admin) => admin.createTopics({ topics }))
+    if (!(await withAdmin((admin) => admin.createTopics({ topics })))) {
+      throw new Error(`${topic} exists`)
+    }
   },
   DELETE: async (topic) => {
     await withAdmin((admin) => admin.deleteTopics({ topics: [topic] }))

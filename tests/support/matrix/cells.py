@@ -166,7 +166,7 @@ def idempotence(bench: Bench) -> str:
 
 def codecs(bench: Bench) -> str:
     """Written, stored as it was compressed, read by the client itself and by the judge."""
-    for codec in bench.client.codecs:
+    for codec in bench.client.codecs[1:]:
         topic = bench.new_topic(codec)
         # Compressible, and large enough that nobody sends it plain.
         records = [Record(0, r.key, (r.value or b"") * 100) for r in some_records()]
@@ -175,7 +175,7 @@ def codecs(bench: Bench) -> str:
         assert stored == {CODECS.index(codec)}, f"{codec}: stored with codec {stored}"
         for reader in (bench.client, bench.judge):
             assert told(reader.consume(topic, [0], len(records))) == as_written(records), codec
-    return ", ".join(codec for codec in bench.client.codecs if codec != "none")
+    return ", ".join(bench.client.codecs[1:])
 
 
 class Crowd:

@@ -5,11 +5,36 @@ before (kafka_python_09.py).
 """
 
 import sys
+import threading
 import time
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from lines import ANSWER_WITHIN_S, in_time, records, serve, stored
+
+
+class Member(threading.Thread):
+    """A thread of its own: while it joins, it waits for the others, which must be polling."""
+
+    def __init__(self, bootstrap, group, topic):
+        threading.Thread.__init__(self)
+        self.daemon = True
+        self.stop = threading.Event()
+        self.found = []
+        self.consumer = KafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest"
+        )
+
+    def run(self):
+        while not self.stop.is_set():
+            self.found.extend(_polled(self.consumer, 200))
+        self.consumer.close()
+
+    def take(self):
+        time.sleep(0.1)
+        count = len(self.found)
+        taken, self.found[:count] = self.found[:count], []
+        return taken
 
 
 class Driver:
@@ -28,8 +53,7 @@ class Driver:
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, **settings)
         try:
             sent = [
-                producer.send(topic, value=r.value, key=r.key, partition=r.partition)
-                for r in given
+                producer.send(topic, value=r.value, key=r.key, partition=r.partition) for r in given
             ]
             return [future.get(ANSWER_WITHIN_S).offset for future in sent]
         finally:
@@ -51,18 +75,16 @@ class Driver:
             consumer.close()
 
     def subscribe(self, name, group, topic):
-        self.members[name] = KafkaConsumer(
-            topic,
-            bootstrap_servers=self.bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-        )
+        self.members[name] = Member(self.bootstrap, group, topic)
+        self.members[name].start()
 
     def poll(self, name):
-        return _polled(self.members[name], 200)
+        return self.members[name].take()
 
     def leave(self, name):
-        self.members.pop(name).close()
+        member = self.members.pop(name)
+        member.stop.set()
+        member.join(ANSWER_WITHIN_S)
 
     def create(self, topic, partitions):
         self._admin(lambda admin: admin.create_topics([NewTopic(topic, int(partitions), 1)]))
