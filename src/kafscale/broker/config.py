@@ -88,6 +88,7 @@ class Config(Section, frozen=True):
             index_interval_bytes=self.storage.index_interval_bytes,
             compression_type=self.compression.type,
             acks1=self.storage.acks1,
+            message_format_version=self.topics.message_format_version,
         )
 
 

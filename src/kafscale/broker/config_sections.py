@@ -14,6 +14,7 @@ from kafscale.broker.config_values import (
     Acks1,
     BrokerId,
     CompressionType,
+    FormatVersion,
     Limit,
     LogFormat,
     LogLevel,
@@ -165,6 +166,7 @@ class TopicsSection(Section, frozen=True):
     retention_ms: MillisecondsOrForever = 604800000
     retention_bytes: Limit = Limit(-1)
     max_message_bytes: PositiveSize = PositiveSize(1048588)
+    message_format_version: FormatVersion = FormatVersion("3.0-IV1")
 
 
 class LoggingSection(Section, frozen=True):

@@ -10,6 +10,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from kafscale.model.topic_configs import magic_of
+
 
 class ConfigError(Exception):
     """The configuration cannot be used; the text is one line for the person who wrote it."""
@@ -29,6 +31,12 @@ class Limit(int):
 
 class Seconds(float):
     """A span of time above zero: "500ms", "30s", "10m", "7d"; a bare number means seconds."""
+
+
+class FormatVersion(str):
+    """A message format, by its number or by the first release that has it."""
+
+    __slots__ = ()
 
 
 class BrokerId(int):
@@ -87,6 +95,10 @@ def _special(kind: type, raw: object) -> object:
         return kind(_seconds(raw))
     if issubclass(kind, BrokerId):
         return kind(_ordinal(raw))
+    if issubclass(kind, FormatVersion):
+        if magic_of(str(raw).strip()) is None:
+            raise ValueError("not a release")
+        return kind(str(raw).strip())
     raise NotImplementedError(f"no reader for {kind}")  # a field of Config with an unknown type
 
 
@@ -131,6 +143,7 @@ _NAMED_KINDS: Final[dict[type, str]] = {
     Size: 'a size such as 4096 or "512Mi"',
     Limit: '-1 for no limit or a size such as 4096 or "512Mi"',
     Seconds: 'a duration above zero such as "500ms", "30s" or "10m"',
+    FormatVersion: "a release such as 0.10.2, or a format: 0, 1, 2",
     BrokerId: 'a number up to 2147483647 or a name that ends in one, such as "kafscale-3"',
 }
 

@@ -54,6 +54,12 @@ def _of_topics(config: Config) -> list[_Row]:
         ("delete.topic.enable", _BOOLEAN, True, "Fixed: topics can be deleted."),
         ("kafscale.acks1", _STRING, storage.acks1, "storage.acks1"),
         ("log.cleanup.policy", _LIST, "delete", "Fixed: topics may have another."),
+        (
+            "log.message.format.version",
+            _STRING,
+            str(topics.message_format_version),
+            "topics.messageFormatVersion",
+        ),
         ("log.retention.bytes", _LONG, int(topics.retention_bytes), "topics.retentionBytes"),
         ("log.retention.ms", _LONG, topics.retention_ms, "topics.retentionMs"),
         ("message.max.bytes", _INT, int(topics.max_message_bytes), "topics.maxMessageBytes"),

@@ -27,6 +27,7 @@ BROKER_NAME_OF: Final[dict[str, str]] = {
     "index.interval.bytes": "log.index.interval.bytes",
     "kafscale.acks1": "kafscale.acks1",
     "max.message.bytes": "message.max.bytes",
+    "message.format.version": "log.message.format.version",
     "retention.bytes": "log.retention.bytes",
     "retention.ms": "log.retention.ms",
     "segment.bytes": "log.segment.bytes",

@@ -12,6 +12,7 @@ codes in one table each (gateways/kafka/errors.py), and a test counts that none 
         BatchTooLarge  RecordListTooLarge  InvalidTimestamp
       BadSequence           idempotence
         OutOfOrderSequence  DuplicateSequence  StaleProducerEpoch  UnknownProducer
+      NotConvertible  ConversionOff
       NotTheOwner  OffsetOutOfRange  NotWritten  OutcomeUnknown  LogStopped
       FencedLeaderEpoch  UnknownLeaderEpoch
       TopicError
@@ -85,6 +86,14 @@ class RecordListTooLarge(BadBatch):
 
 class InvalidTimestamp(BadBatch):
     """A record's time lies outside what the topic allows."""
+
+
+class NotConvertible(KafscaleError):
+    """Stored records cannot be put into the older message format that a consumer reads."""
+
+
+class ConversionOff(KafscaleError):
+    """The topic hands out its records in the newest message format only."""
 
 
 class BadSequence(KafscaleError):

@@ -54,13 +54,13 @@ def _text(
     )
 
 
-def _flag(name: str, doc: str, *, honoured: bool = False) -> TopicConfig:
+def _flag(name: str, doc: str, *, default: str = "false", honoured: bool = False) -> TopicConfig:
     words = ("true", "false")
 
     def is_legal(value: str) -> bool:
         return value.strip().lower() in words
 
-    return TopicConfig(name, ConfigType.BOOLEAN, "false", "true or false", is_legal, honoured, doc)
+    return TopicConfig(name, ConfigType.BOOLEAN, default, "true or false", is_legal, honoured, doc)
 
 
 def _int(
@@ -140,10 +140,13 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
         _flag("kafscale.fetch.buffered",
               "Let consumers see records before they are committed.", honoured=True),
         _int("max.message.bytes", 1048588, "Largest batch, as it arrives.", low=0, honoured=True),
+        _flag("message.downconversion.enable",
+              "Whether consumers that read only older formats are converted for.",
+              default="true", honoured=True),
         TopicConfig("message.format.version", ConfigType.STRING, "3.0-IV1",
                     "a release such as 0.10.2, or a format: 0, 1, 2",
                     lambda value: magic_of(value) is not None, True,
-                    "Newest format that old consumers are handed; the log always holds format 2."),
+                    "Newest format that consumers are handed; the log always holds format 2."),
         _long("message.timestamp.after.max.ms", 3600000,
               "How far ahead of the broker's clock a record may be.", low=0, honoured=True),
         _long("message.timestamp.before.max.ms", LONG_MAX,

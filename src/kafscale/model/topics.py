@@ -64,6 +64,7 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
     index_interval_bytes: int = 4096
     compression_type: str = "producer"
     acks1: str = "durable"
+    message_format_version: str = TOPIC_CONFIGS["message.format.version"].default
 
     def configs(self) -> dict[str, str]:
         """Give the value of every setting of a topic that has none of its own."""
@@ -75,6 +76,7 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
             "index.interval.bytes": str(self.index_interval_bytes),
             "compression.type": self.compression_type,
             "kafscale.acks1": self.acks1,
+            "message.format.version": self.message_format_version,
         }
 
 
@@ -92,7 +94,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_append_time: bool
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
-    max_magic: int  # newest message format handed to consumers of old
+    max_magic: int  # newest message format handed to consumers
+    down_conversion: bool  # whether they are handed older ones than is stored
     fetch_buffered: bool
     acks1_buffered: bool
 
@@ -115,6 +118,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
             timestamp_before_max_ms=int(value["message.timestamp.before.max.ms"]),
             timestamp_after_max_ms=int(value["message.timestamp.after.max.ms"]),
             max_magic=magic_of(value["message.format.version"]) or 0,
+            down_conversion=value["message.downconversion.enable"].lower() == "true",
             fetch_buffered=value["kafscale.fetch.buffered"].lower() == "true",
             acks1_buffered=value["kafscale.acks1"] == "buffered",
         )

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from kafscale.engine.engine import Engine
+from kafscale.gateways.kafka.conversion import Conversions, Converted
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.model.errors import OutcomeUnknown
 from kafscale.wire.kafka.schema import Message
@@ -28,6 +29,7 @@ class Context:
     fetch_sessions: FetchSessions
     longest_wait_s: float
     offered: tuple[tuple[int, range], ...]  # API keys and their versions
+    conversions: Conversions = field(default_factory=Conversions)
 
 
 @dataclass(slots=True)
@@ -40,6 +42,7 @@ class Call:
     began_s: float  # by the engine's clock
     peer: str = ""  # the client's address, for the log
     client_id: str = ""  # what the client calls itself
+    converted: dict[tuple[int, int], Converted] | None = None  # message sets, by their place
 
     @property
     def engine(self) -> Engine:

@@ -23,6 +23,8 @@ CODE_OF: Final[dict[type[errors.KafscaleError], ErrorCode]] = {
     errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.RecordListTooLarge: ErrorCode.RECORD_LIST_TOO_LARGE,
     errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+    errors.NotConvertible: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    errors.ConversionOff: ErrorCode.UNSUPPORTED_VERSION,
     errors.BadSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,

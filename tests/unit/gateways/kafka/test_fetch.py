@@ -38,17 +38,6 @@ async def test_every_version_of_format_2_reads(caller: Caller, version: int) -> 
     assert values_of(row) == [b"002", b"003", b"004"]
 
 
-@pytest.mark.parametrize("version", range(4))
-async def test_readers_of_old_formats_are_refused_data_but_may_ask(
-    caller: Caller, version: int
-) -> None:
-    await caller.create("t")
-    assert (await caller.fetch("t", version=version)).error_code == 0
-    await fill(caller, 1)
-    row = await caller.fetch("t", version=version)
-    assert row.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-
-
 async def test_an_offset_in_the_middle_of_a_batch_gets_the_whole_batch(caller: Caller) -> None:
     await caller.create("t")
     await caller.produce("t", make_batch(b"a", b"b", b"c"))

@@ -16,6 +16,7 @@ from kafscale.wire.kafka.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from tests.support.old_wire import message
 from tests.unit.gateways.kafka.caller import (
     NOW_MS,
     Caller,
@@ -261,14 +262,14 @@ async def test_a_compacted_topic_wants_keys(caller: Caller) -> None:
 # -- formats, transactions, idempotence -------------------------------------------------------
 
 
-@pytest.mark.parametrize(("version", "code"), [(0, 43), (2, 43), (3, 87), (9, 87)])
-async def test_old_message_formats_are_refused_by_version(
-    caller: Caller, version: int, code: int
+@pytest.mark.parametrize("version", range(3, 10))
+@pytest.mark.parametrize("magic", [0, 1])
+async def test_old_message_formats_are_invalid_from_version_3_on(
+    caller: Caller, version: int, magic: int
 ) -> None:
     await caller.create("t")
-    old = bytearray(make_batch(b"a"))
-    old[16] = 1
-    assert (await caller.produce("t", bytes(old), version=version)).error_code == code
+    row = await caller.produce("t", message(magic), version=version)
+    assert row.error_code == ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, 76), (6, 76), (7, 0), (9, 0)])

@@ -1,6 +1,6 @@
 """Fetch: API 1, versions 0-13.
 
-v0-3  readers of the old message formats; data is refused until conversion exists
+v0-1  get message format 0, v2-3 format 1, converted from what is stored
 v3    max_bytes for the whole answer
 v7    incremental sessions
 v9    leader epochs are checked
@@ -8,12 +8,13 @@ v12   flexible
 v13   topics by id
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from kafscale.engine.reads import Part, Wanted
 from kafscale.engine.topics import Topic
-from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka import blame, conversion
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.gateways.kafka.fetch_sessions import (
@@ -24,7 +25,7 @@ from kafscale.gateways.kafka.fetch_sessions import (
     FetchSession,
     Told,
 )
-from kafscale.model.errors import KafscaleError, UnsupportedFormat
+from kafscale.model.errors import ConversionOff, KafscaleError, NotConvertible
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.fetch import (
     FetchableTopicResponse,
@@ -36,7 +37,6 @@ from kafscale.wire.kafka.messages.fetch import (
 API_KEY: Final = FetchRequest.api_key
 VERSIONS: Final = FetchRequest.versions
 
-_FORMAT_2_FROM: Final = 4
 _STORAGE_ERROR_FROM: Final = 6
 _SESSIONS_FROM: Final = 7
 _BY_ID_FROM: Final = 13
@@ -62,9 +62,10 @@ def answer(call: Call) -> Answer:
         min_bytes = 0
     incremental = session is not None and request.session_epoch != FULL
     parts = call.engine.reads.fetch_now(wanted, max_bytes, min_bytes if wait_ms else 0)
-    if parts is not None:
+    if parts is not None and not conversion.is_due(wanted, parts, call.version):
         return _respond(call, session, told, wanted, parts, incremental)
-    return _later(call, session, told, wanted, max_bytes, min_bytes, wait_ms, incremental)
+    finding = _find(call, wanted, parts, max_bytes, min_bytes, wait_ms / 1000)
+    return _later(call, session, told, wanted, finding, incremental)
 
 
 async def _later(
@@ -72,13 +73,42 @@ async def _later(
     session: FetchSession | None,
     told: list[Told],
     wanted: list[Wanted],
-    max_bytes: int,
-    min_bytes: int,
-    wait_ms: int,
+    finding: Awaitable[Sequence[Part]],
     incremental: bool,
 ) -> FetchResponse:
-    parts = await call.engine.reads.fetch(wanted, max_bytes, min_bytes, wait_ms / 1000)
-    return _respond(call, session, told, wanted, parts, incremental)
+    return _respond(call, session, told, wanted, await finding, incremental)
+
+
+async def _find(
+    call: Call,
+    wanted: Sequence[Wanted],
+    parts: Sequence[Part] | None,
+    max_bytes: int,
+    min_bytes: int,
+    wait_s: float,
+) -> Sequence[Part]:
+    """Wait for data, and convert it for those who read older formats.
+
+    Batches may have nothing to hand out: what is left of them after compaction lies before the
+    offset asked for. Then the search goes on behind them, or the consumer would ask for ever.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_s
+    if parts is None:
+        parts = await call.engine.reads.fetch(wanted, max_bytes, min_bytes, wait_s)
+    while conversion.is_due(wanted, parts, call.version):
+        handed = await conversion.to_hand_out(
+            call.context.conversions, wanted, parts, call.version, max_bytes
+        )
+        parts = [one.part for one in handed]
+        if any(part.batches or part.error for part in parts):
+            return parts
+        wanted = [
+            want._replace(offset=one.next_offset) for want, one in zip(wanted, handed, strict=True)
+        ]
+        left_s = max(0.0, deadline - loop.time())
+        parts = await call.engine.reads.fetch(wanted, max_bytes, min_bytes, left_s)
+    return parts
 
 
 # -- sessions --------------------------------------------------------------------------------
@@ -210,6 +240,9 @@ _UNDERSTOOD: Final = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_ID,
+        # These two no consumer waits out, and it should not: waiting does not help.
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.UNSUPPORTED_VERSION,
     }
 )
 
@@ -226,10 +259,10 @@ def _code(problem: KafscaleError, version: int) -> ErrorCode:
 
 def _row(call: Call, want: Wanted, part: Part) -> PartitionData:
     problem = part.error
-    if problem is None and part.batches and call.version < _FORMAT_2_FROM:
-        problem = UnsupportedFormat("message formats 0 and 1 are not supported yet")
     if problem is not None:
         blame.note(call, problem)
+        if isinstance(problem, NotConvertible | ConversionOff):
+            blame.note_ordinary(call, blame.reason_of(type(problem)), str(problem))
         return PartitionData(
             partition_index=want.partition,
             error_code=_code(problem, call.version),

@@ -1,6 +1,6 @@
 """Produce: API 0, versions 0-9.
 
-v0-2  go by the magic byte; the old message formats are refused for now
+v0-2  go by the magic byte: the old message formats are converted, format 2 is taken as it is
 v3    exactly one batch of message format 2 per partition
 v7    zstd
 acks  all and 1 are answered after the commit (topics may opt for an early answer to acks=1),
@@ -8,11 +8,12 @@ acks  all and 1 are answered after the commit (topics may opt for an early answe
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafscale.engine.topics import Topic
-from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka import blame, conversion
 from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Later
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.log.flush import Outcome
@@ -20,9 +21,7 @@ from kafscale.model.errors import (
     InvalidRequest,
     KafscaleError,
     OutcomeUnknown,
-    UnsupportedFormat,
 )
-from kafscale.records.validation import peek_magic
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.produce import (
     PartitionProduceData,
@@ -37,7 +36,6 @@ VERSIONS: Final = ProduceRequest.versions
 
 _ZSTD_FROM: Final = 7
 _ONE_BATCH_FROM: Final = 3
-_OLD_FORMATS: Final = (0, 1)
 _NO_ANSWER: Final = 0
 _EARLY: Final = 1
 _ALL: Final = -1
@@ -49,8 +47,19 @@ class _Pending(NamedTuple):
     committed: asyncio.Future[Outcome]
 
 
+class _Old(NamedTuple):
+    """A message set of an old format that takes long enough to convert."""
+
+    place: tuple[int, int]  # which topic of the request, which partition of that
+    topic: Topic
+    records: memoryview
+
+
 def prepare(call: Call) -> Coroutine[Any, Any, None] | None:
-    """Logs not yet open are opened first, with the requests behind this one waiting."""
+    """What takes time, with the requests behind this one waiting, so that batches keep their order.
+
+    Logs not yet open are opened; larger message sets of the old formats are converted.
+    """
     request: ProduceRequest = call.message
     engine = call.engine
     closed = []
@@ -63,12 +72,38 @@ def prepare(call: Call) -> Coroutine[Any, Any, None] | None:
             for data in topic_data.partition_data
             if 0 <= data.index < topic.partitions and engine.logs.find(topic, data.index) is None
         ]
-    return _open_all(call, closed) if closed else None
+    old = list(_old_sets(call)) if call.version < _ONE_BATCH_FROM else []
+    return _prepare(call, closed, old) if closed or old else None
 
 
-async def _open_all(call: Call, closed: list[tuple[Topic, int]]) -> None:
+async def _prepare(call: Call, closed: list[tuple[Topic, int]], old: list[_Old]) -> None:
     opening = (call.engine.logs.open(topic, partition) for topic, partition in closed)
     await asyncio.gather(*opening, return_exceptions=True)
+    call.converted = {}
+    for one in old:
+        call.converted[one.place] = await call.context.conversions.run(
+            partial(_to_store, call, one.topic, one.records)
+        )
+
+
+def _old_sets(call: Call) -> Iterator[_Old]:
+    request: ProduceRequest = call.message
+    for row, topic_data in enumerate(request.topic_data):
+        topic = call.engine.topics.find(topic_data.name)
+        if topic is None:
+            continue
+        for at, data in enumerate(topic_data.partition_data):
+            records = data.records
+            if not isinstance(records, memoryview) or not conversion.is_old(records):
+                continue
+            if not conversion.is_quick(records):
+                yield _Old((row, at), topic, records)
+
+
+def _to_store(call: Call, topic: Topic, records: memoryview) -> conversion.Converted:
+    limits = call.engine.appends.limits_of(topic)
+    now_ms = call.engine.clock.now_ms()
+    return conversion.to_store(records, limits, now_ms, topic.settings.compression)
 
 
 def answer(call: Call) -> Answer:
@@ -77,14 +112,14 @@ def answer(call: Call) -> Answer:
     pending: list[_Pending] = []
     responses = []
     failed = ""
-    for topic_data in request.topic_data:
+    for number, topic_data in enumerate(request.topic_data):
         topic = call.engine.topics.find(topic_data.name)
         rows = []
-        for data in topic_data.partition_data:
+        for at, data in enumerate(topic_data.partition_data):
             row = PartitionProduceResponse(index=data.index, base_offset=-1)
             rows.append(row)
             try:
-                _append(call, topic, topic_data.name, data, row, pending)
+                _append(call, topic, topic_data.name, data, (number, at), row, pending)
             except KafscaleError as problem:
                 _refuse(row, problem)
                 blame.note(call, problem)
@@ -106,6 +141,7 @@ def _append(
     topic: Topic | None,
     name: str,
     data: PartitionProduceData,
+    place: tuple[int, int],
     row: PartitionProduceResponse,
     pending: list[_Pending],
 ) -> None:
@@ -120,21 +156,37 @@ def _append(
         topic = call.engine.topics.get(name)
     records = data.records
     assert records is None or isinstance(records, memoryview)  # as decoding gives them
-    if call.version < _ONE_BATCH_FROM and peek_magic(records) in _OLD_FORMATS:
-        raise UnsupportedFormat("message formats 0 and 1 are not supported yet")
+    sets = [records]
+    is_old = call.version < _ONE_BATCH_FROM and conversion.is_old(records)
+    if is_old:
+        sets = _converted(call, topic, place, records)
     early = request.acks == _NO_ANSWER or (request.acks == _EARLY and topic.settings.acks1_buffered)
-    stored = call.engine.appends.append(
-        topic,
-        data.index,
-        records,
-        acknowledged=early,
-        allow_zstd=call.version >= _ZSTD_FROM,
-    )
-    row.base_offset = stored.first
-    row.log_append_time_ms = stored.append_time_ms
-    row.log_start_offset = stored.log_start
-    if stored.appended.committed is not None and not early:
-        pending.append(_Pending(row, stored.appended.committed))
+    for number, records in enumerate(sets):
+        stored = call.engine.appends.append(
+            topic,
+            data.index,
+            records,
+            acknowledged=early,
+            allow_zstd=call.version >= _ZSTD_FROM,
+            is_checked=is_old,
+        )
+        if number == 0:
+            row.base_offset = stored.first
+            row.log_append_time_ms = stored.append_time_ms
+            row.log_start_offset = stored.log_start
+        if stored.appended.committed is not None and not early:
+            pending.append(_Pending(row, stored.appended.committed))
+
+
+def _converted(
+    call: Call, topic: Topic, place: tuple[int, int], records: memoryview | None
+) -> list[memoryview | None]:
+    """What was converted beforehand, or else is small enough for now."""
+    assert records is not None  # it has a magic byte
+    found = (call.converted or {}).get(place) or _to_store(call, topic, records)
+    if isinstance(found, KafscaleError):
+        raise type(found)(str(found))  # raising `found` would tie it to this frame in a circle
+    return list(found)
 
 
 def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
