@@ -11,6 +11,7 @@ from tests.support.venv import folder_with, python_with
 PROGRAMS = Path(__file__).parents[1] / "python"
 
 ALONE = "members of a group came with 1.0"
+LINGER = "`linger_ms=100`, else it holds records back for five seconds"
 MANAGED = "`managed=True`, else it looks for ZooKeeper"
 NO_ADMIN = "it can only list"
 NO_IDEMPOTENCE = "its producer has no id"
@@ -51,7 +52,10 @@ class KafkaPython09(Driven):
         "lz4": UNKNOWN_CODEC,
         "zstd": UNKNOWN_CODEC,
     }
-    departures: ClassVar = {"commit and resume": "`commit()` is called: it does not by itself"}
+    departures: ClassVar = {
+        "every column": "it runs on Jython 2.7.4, with an empty module for `multiprocessing`",
+        "commit and resume": "`commit()` is called: it does not by itself",
+    }
 
     def command(self) -> list[str]:
         packages = folder_with(f"kafka-python=={self.version}", "six==1.17.0")
@@ -69,6 +73,8 @@ class PyKafka(Driven):
         "zstd": UNKNOWN_CODEC,
     }
     departures: ClassVar = {
+        "produce": LINGER,
+        "codecs": LINGER,
         "groups": MANAGED,
         "rebalance": MANAGED,
         "commit and resume": "`commit_offsets()` is called: it does not by itself",

@@ -26,6 +26,7 @@ class Driver:
             compression=getattr(CompressionType, codec.upper()),
             partitioner=lambda partitions, key: partitions[chosen[-1]],
             delivery_reports=True,
+            linger_ms=100,
         )
         try:
             sent = []
