@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 from aiokafka.structs import TopicPartition
 
@@ -88,6 +89,25 @@ class AioKafka(Client):
                 return {topic["topic"]: len(topic["partitions"]) for topic in found}
 
         return _run(topics())
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        async def create() -> None:
+            async with self._admin() as admin:
+                await admin.create_partitions({topic: NewPartitions(total)})
+
+        _run(create())
+
+    def alter_config(self, topic: str, operation: str, name: str, value: str | None) -> None:
+        """It can only replace all settings of a topic."""
+        assert operation == "SET"
+
+        async def alter() -> None:
+            async with self._admin() as admin:
+                wanted = ConfigResource(ConfigResourceType.TOPIC, topic, {name: value})
+                for answer in await admin.alter_configs([wanted]):
+                    _check([(topic, code) for code, *_ in answer.resources])
+
+        _run(alter())
 
     def earliest(self, topic: str, partition: int) -> int:
         place = TopicPartition(topic, partition)

@@ -66,7 +66,7 @@ class Member:
 
 
 class Client:
-    """A client under test. What it cannot do by nature stands in `lacks`.
+    """A client under test. What it cannot do, by nature or in these tests, stands in `lacks`.
 
     `title` and `version` are how people know it. Of the columns of docs/clients.md, `absent` names
     those it has nothing for, and codecs, with the reason; `departures` those that need more than

@@ -19,6 +19,7 @@ class FranzGo(Driven):
     name = "franz-go"
     title = "franz-go"
     version = _version("github.com/twmb/franz-go")
+    lacks = frozenset({"commits"})
     default_codec = "snappy"
 
     def command(self) -> list[str]:
@@ -29,6 +30,7 @@ class Sarama(Driven):
     name = "sarama"
     title = "sarama"
     version = _version("github.com/IBM/sarama")
+    lacks = frozenset({"commits"})
     departures: ClassVar = {
         "idempotence": "`Producer.Idempotent`, with the two settings it then insists on"
     }

@@ -14,6 +14,7 @@ class KafkaJs(Driven):
     name = "kafkajs"
     title = "kafkajs"
     version = json.loads((SOURCES / "package.json").read_text())["dependencies"]["kafkajs"]
+    lacks = frozenset({"commits"})
     departures: ClassVar = {"idempotence": "`idempotent: true`"}
     absent: ClassVar = dict.fromkeys(("snappy", "lz4", "zstd"), "only with further packages")
 

@@ -23,7 +23,7 @@ class KafkaPython2(Driven):
     name = "kafka-python-2"
     title = "kafka-python"
     version = "2.3.3"
-    lacks = frozenset({"headers", "timestamps"})
+    lacks = frozenset({"commits"})
     departures: ClassVar = {"idempotence": "`enable_idempotence=True`"}
 
     def command(self) -> list[str]:
@@ -43,6 +43,7 @@ class KafkaPython09(Driven):
     name = "kafka-python-0.9"
     title = "kafka-python"
     version = "0.9.5"
+    lacks = frozenset({"commits"})
     absent: ClassVar = {
         "groups": ALONE,
         "rebalance": ALONE,
@@ -67,6 +68,7 @@ class PyKafka(Driven):
     name = "pykafka"
     title = "pykafka"
     version = "2.8.0"
+    lacks = frozenset({"commits"})
     absent: ClassVar = {
         "admin": NO_ADMIN,
         "idempotence": NO_IDEMPOTENCE,

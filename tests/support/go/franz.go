@@ -115,6 +115,24 @@ func (f franz) delete(topic string) error {
 	})
 }
 
+func (f franz) addPartitions(topic string, total int32) error {
+	return f.admin(func(ctx context.Context, admin *kadm.Client) error {
+		answers, err := admin.UpdatePartitions(ctx, int(total), topic)
+		return errors.Join(err, answers.Error())
+	})
+}
+
+func (f franz) alter(topic, name, value string) error {
+	return f.admin(func(ctx context.Context, admin *kadm.Client) error {
+		wanted := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}
+		answers, err := admin.AlterTopicConfigs(ctx, wanted, topic)
+		for _, answer := range answers {
+			err = errors.Join(err, answer.Err)
+		}
+		return err
+	})
+}
+
 func (f franz) list() (map[string]int, error) {
 	found := map[string]int{}
 	err := f.admin(func(ctx context.Context, admin *kadm.Client) error {

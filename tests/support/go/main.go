@@ -31,6 +31,8 @@ type client interface {
 	subscribe(group, topic string) (member, error)
 	create(topic string, partitions int32) error
 	delete(topic string) error
+	addPartitions(topic string, total int32) error
+	alter(topic, name, value string) error
 	list() (map[string]int, error)
 }
 
@@ -86,6 +88,10 @@ func (d *driver) obey(words []string) error {
 		return d.members[words[1]].leave()
 	case "CREATE":
 		return d.client.create(words[1], int32(number(words[2])))
+	case "PARTITIONS":
+		return d.client.addPartitions(words[1], int32(number(words[2])))
+	case "ALTER":
+		return d.client.alter(words[1], words[3], words[4])
 	case "DELETE":
 		return d.client.delete(words[1])
 	case "LIST":

@@ -195,6 +195,20 @@ func (s sar) delete(topic string) error {
 	return s.admin(func(admin sarama.ClusterAdmin) error { return admin.DeleteTopic(topic) })
 }
 
+func (s sar) addPartitions(topic string, total int32) error {
+	return s.admin(func(admin sarama.ClusterAdmin) error {
+		return admin.CreatePartitions(topic, total, nil, false)
+	})
+}
+
+func (s sar) alter(topic, name, value string) error {
+	return s.admin(func(admin sarama.ClusterAdmin) error {
+		entry := sarama.IncrementalAlterConfigsEntry{Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &value}
+		wanted := map[string]sarama.IncrementalAlterConfigsEntry{name: entry}
+		return admin.IncrementalAlterConfig(sarama.TopicResource, topic, wanted, false)
+	})
+}
+
 func (s sar) list() (map[string]int, error) {
 	found := map[string]int{}
 	err := s.admin(func(admin sarama.ClusterAdmin) error {

@@ -4,7 +4,7 @@
 'use strict'
 
 const { createInterface } = require('node:readline')
-const { CompressionTypes, Kafka, logLevel } = require('kafkajs')
+const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require('kafkajs')
 
 const ANSWER_WITHIN_MS = 60000
 const POLL_FOR_MS = 200
@@ -113,6 +113,14 @@ const questions = {
     if (!(await withAdmin((admin) => admin.createTopics({ topics })))) {
       throw new Error(`${topic} exists`)
     }
+  },
+  PARTITIONS: async (topic, total) => {
+    const topicPartitions = [{ topic, count: Number(total) }]
+    await withAdmin((admin) => admin.createPartitions({ topicPartitions }))
+  },
+  ALTER: async (topic, operation, name, value) => {
+    const resource = { type: ConfigResourceTypes.TOPIC, name: topic, configEntries: [{ name, value }] }
+    await withAdmin((admin) => admin.alterConfigs({ validateOnly: false, resources: [resource] }))
   },
   DELETE: async (topic) => {
     await withAdmin((admin) => admin.deleteTopics({ topics: [topic] }))

@@ -130,13 +130,15 @@ def resume(bench: Bench) -> str:
             crowd.leave()
             ends = [(first + 40) // PARTITIONS] * PARTITIONS
             assert [bench.judge.committed(topic, topic, p) for p in range(PARTITIONS)] == ends
+            if "commits" not in bench.client.lacks:
+                assert bench.client.committed(topic, topic, 0) == ends[0]
             if first == 0:
                 written |= bench.fill(topic, 40, 40)
     return "yes"
 
 
 def admin(bench: Bench) -> str:
-    """Topics are made, listed and deleted; a second of the same name is refused."""
+    """A topic is made, listed, altered and deleted; a second of the same name is refused."""
     client, topic = bench.client, f"admin-{bench.client.name}-{next(_names)}"
     client.create_topic(topic, 3)
     until(lambda: client.list_topics().get(topic) == 3, f"{topic} is listed")
@@ -147,6 +149,10 @@ def admin(bench: Bench) -> str:
         pass
     else:
         raise AssertionError("made the same topic twice")
+    client.create_partitions(topic, 5)
+    until(lambda: client.list_topics().get(topic) == 5, f"{topic} has grown")
+    client.alter_config(topic, "SET", "retention.ms", "5000000")
+    until(lambda: bench.judge.configs(topic) == {"retention.ms": "5000000"}, f"{topic} is set")
     client.delete_topic(topic)
     until(lambda: topic not in client.list_topics(), f"{topic} is gone")
     return "yes"

@@ -34,7 +34,8 @@ MEANINGS: Final = """
   once; one leaves, and the other has four.
 - **commit and resume**: a member reads and leaves, and the next reads only what was written since;
   the committed offsets are the ends of the partitions.
-- **admin**: a topic is created, listed and deleted; creating it twice is refused.
+- **admin**: a topic is created, listed, given more partitions and a setting, and deleted; creating
+  it twice is refused.
 - **idempotence**: the batches carry a producer id, and sequences without a gap.
 - **codecs**: each is stored as the client compressed it, and read by the client and by
   confluent-kafka.

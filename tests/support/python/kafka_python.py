@@ -9,7 +9,7 @@ import threading
 import time
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import NewTopic
+from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 from lines import ANSWER_WITHIN_S, in_time, records, serve, stored
 
 
@@ -92,6 +92,17 @@ class Driver:
     def delete(self, topic):
         self._admin(lambda admin: admin.delete_topics([topic]))
 
+    def partitions(self, topic, total):
+        wanted = {topic: NewPartitions(int(total))}
+        self._admin(lambda admin: admin.create_partitions(wanted))
+
+    def alter(self, topic, operation, name, value):
+        wanted = ConfigResource(ConfigResourceType.TOPIC, topic, {name: value})
+        answer = self._admin(lambda admin: admin.alter_configs([wanted]))
+        for code, _, _, _ in answer.resources:
+            if code:
+                raise ValueError("error " + str(code))
+
     def list(self):
         consumer = KafkaConsumer(bootstrap_servers=self.bootstrap)
         try:
@@ -103,7 +114,7 @@ class Driver:
     def _admin(self, act):
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
         try:
-            act(admin)
+            return act(admin)
         finally:
             admin.close()
 
