@@ -22,7 +22,7 @@ from pathlib import Path
 import confluent_kafka
 import psutil
 
-from benchmarks import clients, opening, raw, report
+from benchmarks import clients, old_formats, opening, raw, report
 from benchmarks.workloads import FULL, QUICK, Figure, Life, Scale
 from tests.support import apache_kafka
 from tests.support.broker import KafscaleProcess
@@ -53,6 +53,10 @@ def main() -> int:
     if not options.no_ours and _wanted("opening", options.only):
         _progress("opening a log with a long history")
         runs.append((KafscaleProcess.label, opening.figure(5_000 if options.quick else 100_000)))
+    if not options.no_ours and _wanted(old_formats.NAME, options.only):
+        for figure in old_formats.figures(50_000 if options.quick else 500_000):
+            runs.append((KafscaleProcess.label, figure))
+            _progress(figure.workload)
     _progress("")
     found = report.rows(runs)
     print(report.table(found))
@@ -110,6 +114,7 @@ def _heading(options: argparse.Namespace) -> str:
         f"librdkafka {confluent_kafka.libversion()[0]}; {_java()}",
         clients.SETTINGS,
         raw.SETTINGS,
+        old_formats.SETTINGS,
         "Client and broker share this machine. confluent-kafka in one Python process is the limit "
         "of most produce and consume rows (see client CPU, 100% is one core); the broker's "
         "CPU-seconds per GB are the figure that does not depend on it, raw rows are the ceiling.",

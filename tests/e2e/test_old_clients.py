@@ -2,6 +2,7 @@
 
 import itertools
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +16,8 @@ from tests.support.broker import KafscaleProcess
 from tests.support.clients import CLIENTS
 from tests.support.clients.base import Client, ClientError, Record, Stored
 from tests.support.clients.old import OLD_CLIENTS, RELEASES
+from tests.support.java import SOURCES, compiled
+from tests.support.maven import Unavailable
 from tests.support.process import BrokerProcess
 
 pytestmark = pytest.mark.skipif(
@@ -121,6 +124,66 @@ def test_an_old_client_reads_what_a_new_one_wrote(
     assert timeless(found) == timeless(wanted[12_345:])
     if RELEASES[release]:
         assert found == wanted[12_345:]
+
+
+# -- Apache's own clients of the time ----------------------------------------------------------
+
+JAVA = {"0.8.2.2": 0, "0.9.0.1": 0, "0.10.2.2": 1}
+JAVA_ROWS = [(None if n % 3 == 0 else b"key %d" % n, b"value number %d" % n) for n in range(1000)]
+
+
+def run_java(version: str, program: str, *arguments: str) -> list[str]:
+    try:
+        command = compiled(SOURCES / program, f"org.apache.kafka:kafka-clients:{version}")
+    except Unavailable as reason:
+        pytest.skip(f"kafka-clients {version}: {reason}")
+    run = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    return run.stdout.splitlines()
+
+
+@pytest.mark.parametrize("version", JAVA)
+def test_what_the_java_clients_of_old_write_is_read_by_all(
+    broker: BrokerProcess, client_named: Callable[[str], Client], admin: Client, version: str
+) -> None:
+    topic = topic_name("java")
+    admin.create_topic(topic, 1)
+    since_ms = int(time.time() * 1000)
+    count = len(JAVA_ROWS)
+    for number, codec in enumerate(CODECS):
+        said = run_java(version, "OldProducer.java", broker.bootstrap, topic, codec, str(count))
+        assert [int(line) for line in said] == list(range(number * count, (number + 1) * count))
+    assert {b.codec for b in batches_of(broker, topic)} == set(old_wire.CODECS.values())
+    found = admin.consume(topic, [0], len(CODECS) * count)
+    assert [(row.key, row.value) for row in found] == JAVA_ROWS * len(CODECS)
+    times = {row.timestamp_ms for row in found}
+    if JAVA[version]:
+        assert since_ms <= min(times) <= max(times) <= time.time() * 1000
+    for release in RELEASES:
+        reader = OLD_CLIENTS["kafka-python"](broker.bootstrap, release)
+        again = reader.consume(topic, [0], len(found))
+        assert [(row.key, row.value) for row in again] == JAVA_ROWS * len(CODECS)
+
+
+@pytest.mark.parametrize("version", [version for version in JAVA if version != "0.8.2.2"])
+def test_the_java_consumers_of_old_read_what_is_written_today(
+    broker: BrokerProcess, admin: Client, version: str
+) -> None:
+    topic = topic_name("for-java")
+    admin.create_topic(topic, 1)
+    for codec in CODECS:
+        admin.produce(topic, [Record(0, key, value) for key, value in JAVA_ROWS], codec)
+    total = len(CODECS) * len(JAVA_ROWS)
+    for start in (0, 1500, total - 1):
+        said = run_java(
+            version, "OldConsumer.java", broker.bootstrap, topic, str(start), str(total - start)
+        )
+        assert said == [
+            f"{start + n}\t{'null' if key is None else key.decode()}\t{value.decode()}"
+            for n, (key, value) in enumerate((JAVA_ROWS * len(CODECS))[start:])
+        ]
 
 
 @OLD

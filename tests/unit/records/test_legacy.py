@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import lz4.frame
 import pytest
 import xxhash
@@ -8,6 +11,25 @@ from kafscale.model.errors import CorruptBatch
 from kafscale.records import legacy
 from kafscale.records.compression import Codec, compress, decompress
 from kafscale.records.legacy import with_right_lz4_checksum, with_wrong_lz4_checksum
+from tests.golden.annotate import from_text
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_documented_tables_are_the_structs(magic: int) -> None:
+    page = (ROOT / "docs/formats/message-set.md").read_text().split("## ")[1 + magic]
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \|", page, re.MULTILINE)
+    golden = from_text((ROOT / f"tests/golden/messages/format-{magic}.hex").read_text())
+    place, one_by_one = 0, []
+    for offset, size, name in rows:
+        assert int(offset) == place
+        field = golden[place : place + int(size)]
+        one_by_one.append(int.from_bytes(field, signed=name != "crc"))
+        place += int(size)
+    assert place == legacy.HEADS[magic].size
+    assert tuple(one_by_one) == legacy.HEADS[magic].unpack_from(golden)
+    assert f"{legacy.MIN_SIZES[magic]} or more" in page
 
 
 @given(st.binary(max_size=70))

@@ -26,7 +26,7 @@ from tests.unit.records.samples import (
     with_payload,
 )
 
-GOLDEN = Path("tests/golden/messages")
+GOLDEN = Path(__file__).parents[2] / "golden/messages"
 LIMIT = 1 << 24
 LIMITS = Limits(max_message_bytes=LIMIT, max_segment_bytes=LIMIT, max_decompressed_bytes=LIMIT)
 BOTH = pytest.mark.parametrize("magic", [0, 1])

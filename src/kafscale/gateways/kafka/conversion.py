@@ -57,10 +57,11 @@ def is_old(records: memoryview | None) -> bool:
     return peek_magic(records) in (0, 1)
 
 
-def is_quick(records: memoryview) -> bool:
-    """Whether a message set is small, and known to be: packed ones may hold anything."""
-    packed: int = records[_CODEC_AT] & batch.CODEC_MASK if len(records) > _CODEC_AT else 0
-    return len(records) <= _SMALL_BYTES and not packed
+def are_quick(sets: Sequence[memoryview]) -> bool:
+    """Whether message sets are small together, and known to be: packed ones may hold anything."""
+    return sum(map(len, sets)) <= _SMALL_BYTES and not any(
+        one[_CODEC_AT] & batch.CODEC_MASK for one in sets if len(one) > _CODEC_AT
+    )
 
 
 def to_store(

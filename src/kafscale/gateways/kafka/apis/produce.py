@@ -8,7 +8,7 @@ acks  all and 1 are answered after the commit (topics may opt for an early answe
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -48,7 +48,7 @@ class _Pending(NamedTuple):
 
 
 class _Old(NamedTuple):
-    """A message set of an old format that takes long enough to convert."""
+    """A message set of an old format."""
 
     place: tuple[int, int]  # which topic of the request, which partition of that
     topic: Topic
@@ -73,6 +73,8 @@ def prepare(call: Call) -> Coroutine[Any, Any, None] | None:
             if 0 <= data.index < topic.partitions and engine.logs.find(topic, data.index) is None
         ]
     old = list(_old_sets(call)) if call.version < _ONE_BATCH_FROM else []
+    if conversion.are_quick([one.records for one in old]):
+        old = []  # not worth the way to a thread: done when they are appended
     return _prepare(call, closed, old) if closed or old else None
 
 
@@ -81,29 +83,27 @@ async def _prepare(call: Call, closed: list[tuple[Topic, int]], old: list[_Old])
     await asyncio.gather(*opening, return_exceptions=True)
     call.converted = {}
     for one in old:
-        call.converted[one.place] = await call.context.conversions.run(
-            partial(_to_store, call, one.topic, one.records)
-        )
+        work = _conversion(call, one.topic, one.records)
+        call.converted[one.place] = await call.context.conversions.run(work)
 
 
 def _old_sets(call: Call) -> Iterator[_Old]:
     request: ProduceRequest = call.message
-    for row, topic_data in enumerate(request.topic_data):
+    for number, topic_data in enumerate(request.topic_data):
         topic = call.engine.topics.find(topic_data.name)
         if topic is None:
             continue
         for at, data in enumerate(topic_data.partition_data):
-            records = data.records
-            if not isinstance(records, memoryview) or not conversion.is_old(records):
-                continue
-            if not conversion.is_quick(records):
-                yield _Old((row, at), topic, records)
+            if isinstance(data.records, memoryview) and conversion.is_old(data.records):
+                yield _Old((number, at), topic, data.records)
 
 
-def _to_store(call: Call, topic: Topic, records: memoryview) -> conversion.Converted:
+def _conversion(
+    call: Call, topic: Topic, records: memoryview
+) -> Callable[[], conversion.Converted]:
     limits = call.engine.appends.limits_of(topic)
     now_ms = call.engine.clock.now_ms()
-    return conversion.to_store(records, limits, now_ms, topic.settings.compression)
+    return partial(conversion.to_store, records, limits, now_ms, topic.settings.compression)
 
 
 def answer(call: Call) -> Answer:
@@ -183,7 +183,7 @@ def _converted(
 ) -> list[memoryview | None]:
     """What was converted beforehand, or else is small enough for now."""
     assert records is not None  # it has a magic byte
-    found = (call.converted or {}).get(place) or _to_store(call, topic, records)
+    found = (call.converted or {}).get(place) or _conversion(call, topic, records)()
     if isinstance(found, KafscaleError):
         raise type(found)(str(found))  # raising `found` would tie it to this frame in a circle
     return list(found)
