@@ -162,7 +162,9 @@ def test_members_go_on_when_the_broker_was_killed_and_started_again(
     own_broker.start()
     written |= fill(admin, topic, 120, 120)
     crowd.drive(lambda: written <= set(crowd.values()), "reading on")
-    assert crowd.shares() == before
+    # Java 4 forgets what it knew of topics when it has found no broker for a while, and then joins
+    # once more: the same member as before, with the same share.
+    crowd.drive(lambda: crowd.shares() == before, "sharing as before")
     assert sorted(crowd.values()) == sorted(written)  # nobody had to begin again
     crowd.leave()
     assert [admin.committed(topic, topic, p) for p in range(PARTITIONS)] == [40] * PARTITIONS
