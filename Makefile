@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint check format test compat deep fuzz bench lock clean
+.PHONY: help setup run lint check format test clients compat deep fuzz bench lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ test: lint  ## every test: real clients, real S3 server, kill -9
 
 compat: $(VENV)/.dev  ## other projects' tests for Kafka brokers, whole (half an hour)
 	@$(BIN)/python -m tests.compat
+
+clients: $(VENV)/.dev  ## try every client anew and write docs/clients.md
+	@KAFSCALE_TEST_WRITE_CLIENTS=1 $(BIN)/pytest tests/e2e/test_matrix.py -n 0
 
 deep: $(VENV)/.dev  ## search the model of the log protocol far (ten minutes)
 	@$(BIN)/pytest tests/model -m deep -n 2

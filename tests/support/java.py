@@ -19,8 +19,8 @@ SILENCE = "org.slf4j:slf4j-nop:1.7.36"
 
 def compiled(source: Path, *coordinates: str) -> list[str]:
     """The command that runs the class named like the file, compiled against these coordinates."""
-    javac, java = shutil.which("javac"), shutil.which("java")
-    if javac is None or java is None:
+    javac = shutil.which("javac")
+    if javac is None:
         raise Unavailable("a Java development kit is not installed")
     jars = classpath(*coordinates, SILENCE)
     stamp = hashlib.sha256(" ".join(coordinates).encode() + source.read_bytes()).hexdigest()[:12]
@@ -30,7 +30,15 @@ def compiled(source: Path, *coordinates: str) -> list[str]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / f"{source.stem}.class").exists():
             _compile([javac, "-nowarn", "-cp", jars, "-d", str(folder), str(source)])
-    return [java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{folder}:{jars}", source.stem]
+    return on_the_jvm(f"{folder}:{jars}", source.stem)
+
+
+def on_the_jvm(jars: str, *words: str) -> list[str]:
+    """The command that runs a class: little heap and a quick start, for what lives seconds."""
+    java = shutil.which("java")
+    if java is None:
+        raise Unavailable("java is not installed")
+    return [java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jars, *words]
 
 
 def _compile(command: list[str]) -> None:

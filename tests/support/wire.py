@@ -133,6 +133,8 @@ class Batch(NamedTuple):
     next_offset: int
     codec: int
     size_bytes: int
+    producer_id: int
+    base_sequence: int
 
 
 def batches(records: memoryview) -> Iterator[Batch]:
@@ -143,5 +145,7 @@ def batches(records: memoryview) -> Iterator[Batch]:
         if at + 12 + length > len(records):
             return
         attributes, last_delta = struct.unpack_from(">hi", records, at + 21)
-        yield Batch(base, base + last_delta + 1, attributes & 7, 12 + length)
+        producer_id, _, sequence = struct.unpack_from(">qhi", records, at + 43)
+        next_offset = base + last_delta + 1
+        yield Batch(base, next_offset, attributes & 7, 12 + length, producer_id, sequence)
         at += 12 + length

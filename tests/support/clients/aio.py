@@ -1,13 +1,15 @@
 """aiokafka: asyncio, acks=1 and no idempotence by default."""
 
 import asyncio
+import importlib.metadata
 import threading
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 from aiokafka.structs import TopicPartition
 
@@ -26,10 +28,17 @@ T = TypeVar("T")
 
 class AioKafka(Client):
     name = "aiokafka"
+    title = "aiokafka"
+    version = importlib.metadata.version("aiokafka")
+    departures: ClassVar = {"idempotence": "`enable_idempotence=True`"}
     lacks = frozenset({"max timestamp", "records without key and value"})
 
     def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
-        return _run(self._produce(topic, records, None if codec == "none" else codec))
+        chosen = None if codec == "none" else codec
+        return _run(self._produce(topic, records, compression_type=chosen))
+
+    def produce_idempotently(self, topic: str, records: list[Record]) -> list[int]:
+        return _run(self._produce(topic, records, enable_idempotence=True))
 
     def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
         return _run(self._consume(topic, partitions, count))
@@ -81,6 +90,25 @@ class AioKafka(Client):
 
         return _run(topics())
 
+    def create_partitions(self, topic: str, total: int) -> None:
+        async def create() -> None:
+            async with self._admin() as admin:
+                await admin.create_partitions({topic: NewPartitions(total)})
+
+        _run(create())
+
+    def alter_config(self, topic: str, operation: str, name: str, value: str | None) -> None:
+        """It can only replace all settings of a topic."""
+        assert operation == "SET"
+
+        async def alter() -> None:
+            async with self._admin() as admin:
+                wanted = ConfigResource(ConfigResourceType.TOPIC, topic, {name: value})
+                for answer in await admin.alter_configs([wanted]):
+                    _check([(topic, code) for code, *_ in answer.resources])
+
+        _run(alter())
+
     def earliest(self, topic: str, partition: int) -> int:
         place = TopicPartition(topic, partition)
         return int(self._ask("beginning_offsets", [place])[place])
@@ -117,8 +145,8 @@ class AioKafka(Client):
 
         _run(begin())
 
-    async def _produce(self, topic: str, records: list[Record], codec: str | None) -> list[int]:
-        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, compression_type=codec)
+    async def _produce(self, topic: str, records: list[Record], **settings: Any) -> list[int]:
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, **settings)
         await producer.start()
         try:
             answers = [

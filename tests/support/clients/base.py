@@ -5,6 +5,7 @@ Next door: one file per client. Each leaves its client at default settings but f
 bootstrap address and what the question itself needs (a codec, a starting offset).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -65,20 +66,44 @@ class Member:
 
 
 class Client:
-    """A client under test. What it cannot do by nature stands in `lacks`."""
+    """A client under test. What it cannot do, by nature or in these tests, stands in `lacks`.
+
+    `title` and `version` are how people know it. Of the columns of docs/clients.md, `absent` names
+    those it has nothing for, and codecs, with the reason; `departures` those that need more than
+    its defaults, with what was set.
+    """
 
     name: ClassVar[str]
+    title: ClassVar[str]
+    version: ClassVar[str]
     lacks: ClassVar[frozenset[str]] = frozenset()
+    absent: ClassVar[Mapping[str, str]] = {}
+    departures: ClassVar[Mapping[str, str]] = {}
+    default_codec: ClassVar[str] = "none"
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
+    @property
+    def codecs(self) -> list[str]:
+        return [codec for codec in CODECS if codec not in self.absent]
+
     def close(self) -> None:
         """Let go of processes and connections that outlive a question."""
+
+    def found_version(self) -> str:
+        """The version that runs here, where it is not ours to choose."""
+        return self.version
 
     def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
         """Write in order; the offset each record was acknowledged at."""
         raise NotImplementedError
+
+    def produce_idempotently(self, topic: str, records: list[Record]) -> list[int]:
+        """Write as a producer with an id, which is the default where it stands in no departure."""
+        if "idempotence" in self.departures:
+            raise NotImplementedError
+        return self.produce(topic, records)
 
     def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
         """Read `count` records of these partitions from their beginning."""

@@ -4,11 +4,13 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
+import confluent_kafka
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
+    ConsumerGroupState,
     KafkaException,
     Producer,
     TopicPartition,
@@ -41,6 +43,9 @@ GROUP = {"group.id": "readers"}
 
 class Confluent(Client):
     name = "confluent"
+    title = "confluent-kafka"
+    version = confluent_kafka.__version__
+    departures: ClassVar = {"idempotence": "`enable.idempotence=true`"}
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
@@ -48,7 +53,13 @@ class Confluent(Client):
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "compression.type": codec})
+        return self._produce(topic, records, {"compression.type": codec})
+
+    def produce_idempotently(self, topic: str, records: list[Record]) -> list[int]:
+        return self._produce(topic, records, {"enable.idempotence": True})
+
+    def _produce(self, topic: str, records: list[Record], settings: dict[str, Any]) -> list[int]:
+        producer = Producer({"bootstrap.servers": self.bootstrap, **settings})
         offsets: list[int] = [-1] * len(records)
         errors: list[str] = []
 
@@ -108,6 +119,13 @@ class Confluent(Client):
 
     def subscribe(self, group: str, topic: str) -> Member:
         return ConfluentMember(self.bootstrap, group, topic)
+
+    def shares(self, group: str) -> list[int]:
+        """How many partitions each member of a settled group has; nothing of an unsettled one."""
+        found = _done(self._admin.describe_consumer_groups([group])[group])
+        if found.state != ConsumerGroupState.STABLE:
+            return []
+        return sorted(len(member.assignment.topic_partitions) for member in found.members)
 
     def create_topic(self, topic: str, partitions: int) -> None:
         new = NewTopic(topic, num_partitions=partitions)

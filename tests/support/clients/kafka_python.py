@@ -1,5 +1,6 @@
 """kafka-python: pure Python, idempotent by default since 3.0."""
 
+import importlib.metadata
 import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -48,6 +49,8 @@ class _KafkaPythonMember(Member):
 
 class KafkaPython(Client):
     name = "kafka-python"
+    title = "kafka-python"
+    version = importlib.metadata.version("kafka-python")
     lacks = frozenset({"null headers", "records without key and value"})
 
     def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:

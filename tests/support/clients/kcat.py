@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.support.clients.base import (
     ANSWER_WITHIN_S,
@@ -12,9 +12,11 @@ from tests.support.clients.base import (
     ClientError,
     Cluster,
     Headers,
+    Member,
     Record,
     Stored,
 )
+from tests.support.clients.members import ProgramMember
 from tests.support.debian import program
 
 # Bytes no test record contains: between messages, between key and value.
@@ -22,8 +24,22 @@ BETWEEN, AFTER_KEY = b"\x1e", b"\x1f"
 FORMAT = r"%p %o %K %S %T %h\n%k%s\n"
 
 
+FROM_START = "`-X auto.offset.reset=earliest`"
+# For members: one line per record, of records that are text.
+MEMBER_FORMAT = r"%p\t%o\t%T\t%k\t%s\n"
+
+
 class Kcat(Client):
     name = "kcat"
+    title = "kcat"
+    version = "1.7.1"
+    absent: ClassVar = {"admin": "it can only list"}
+    departures: ClassVar = {
+        "groups": FROM_START,
+        "rebalance": FROM_START,
+        "commit and resume": FROM_START,
+        "idempotence": "`-X enable.idempotence=true`",
+    }
     lacks = frozenset(
         {
             "timestamps",
@@ -41,10 +57,25 @@ class Kcat(Client):
         super().__init__(bootstrap)
         self._program = program("kcat")
 
+    def found_version(self) -> str:
+        said = subprocess.run([self._program, "-V"], capture_output=True, text=True, check=True)
+        return re.findall(r"Version (\S+)", said.stdout)[0]
+
     def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
+        return self._produce(topic, records, "-z", codec)
+
+    def produce_idempotently(self, topic: str, records: list[Record]) -> list[int]:
+        return self._produce(topic, records, "-X", "enable.idempotence=true")
+
+    def subscribe(self, group: str, topic: str) -> Member:
+        words = ["-b", self.bootstrap, "-q", "-u", "-X", "auto.offset.reset=earliest"]
+        words += ["-f", MEMBER_FORMAT, "-G", group, topic]
+        return ProgramMember([self._program, *words], _from_line)
+
+    def _produce(self, topic: str, records: list[Record], *settings: str) -> list[int]:
         offsets: list[int] = []
         for (partition, headers, nulls), alike in groupby(records, key=_invocation):
-            arguments = ["-P", "-t", topic, "-p", str(partition), "-z", codec, "-v", "-v"]
+            arguments = ["-P", "-t", topic, "-p", str(partition), *settings, "-v", "-v"]
             arguments += ["-D", r"\x1e", "-K", r"\x1f", *(["-Z"] if nulls else [])]
             for name, value in headers:
                 arguments += ["-H", f"{name}={(value or b'').decode()}"]
@@ -53,11 +84,11 @@ class Kcat(Client):
         return offsets
 
     def consume(self, topic: str, partitions: list[int], count: int) -> list[Stored]:
-        found: list[Stored] = []
-        for partition in partitions:
-            arguments = ["-C", "-t", topic, "-p", str(partition), "-o", "beginning", "-e", "-q"]
-            found += _parse(self._run([*arguments, "-f", FORMAT]).stdout)
-        return found
+        # One partition or all: it waits half a second at the end of each run.
+        where = ["-p", str(partitions[0])] if len(partitions) == 1 else []
+        arguments = ["-C", "-t", topic, *where, "-o", "beginning", "-e", "-q", "-f", FORMAT]
+        found = _parse(self._run(arguments).stdout)
+        return [stored for stored in found if stored.partition in partitions]
 
     def list_topics(self) -> dict[str, int]:
         topics = self._metadata()["topics"]
@@ -113,6 +144,13 @@ def _line(record: Record) -> bytes:
     if record.key is None:
         return record.value or b""
     return record.key + AFTER_KEY + (record.value or b"")
+
+
+def _from_line(line: str) -> Stored:
+    partition, offset, timestamp, key, value = line.split("\t")
+    return Stored(
+        int(partition), int(offset), key.encode() or None, value.encode(), (), int(timestamp)
+    )
 
 
 def _parse(said: bytes) -> list[Stored]:

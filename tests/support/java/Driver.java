@@ -75,7 +75,11 @@ public final class Driver {
 
     private void obey(String[] words) throws Exception {
         switch (words[0]) {
-            case "PRODUCE" -> produce(words[1], words[2], Integer.parseInt(words[3]));
+            case "PRODUCE" ->
+                produce(words[1], Integer.parseInt(words[3]), Map.of("compression.type", words[2]));
+            // The default since 3.0, to be asked for before.
+            case "IDEMPOTENT" ->
+                produce(words[1], Integer.parseInt(words[2]), Map.of("enable.idempotence", "true"));
             case "CONSUME" -> consume(words[1], words[2], Integer.parseInt(words[3]));
             case "COMMIT" -> commit(words[1], words[2], words[3]);
             case "COMMITTED" -> committed(words[1], words[2], Integer.parseInt(words[3]));
@@ -99,13 +103,13 @@ public final class Driver {
         }
     }
 
-    private void produce(String topic, String codec, int count) throws Exception {
+    private void produce(String topic, int count, Map<String, String> settings) throws Exception {
         List<ProducerRecord<byte[], byte[]>> records = new ArrayList<>();
         for (int i = 0; i < count; i++) {
             records.add(record(topic, in.readLine().split(" ")));
         }
         Properties properties = producerProperties();
-        properties.put("compression.type", codec);
+        properties.putAll(settings);
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(properties)) {
             List<Future<RecordMetadata>> answers = new ArrayList<>();
             for (ProducerRecord<byte[], byte[]> record : records) {

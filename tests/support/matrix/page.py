@@ -1,0 +1,130 @@
+"""docs/clients.md: written by what was seen, read to compare with what is seen.
+
+Two tables of cells; everything else on the page follows from the clients themselves.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from tests.support.clients import EVERYONE
+from tests.support.clients.base import Client
+from tests.support.matrix.cells import COLUMNS
+
+PATH: Final = Path(__file__).resolve().parents[3] / "docs" / "clients.md"
+UNKNOWN: Final = "?"
+ABSENT: Final = "n/a"
+
+Table = dict[str, dict[str, str]]
+
+INTRODUCTION: Final = """\
+# Clients
+
+Every cell is a run of that client against a broker, with the client's default settings unless
+[said otherwise](#set-otherwise-than-by-default). `make test` runs them all again and fails when
+a cell is not what this page says; `make clients` writes the page anew.
+
+"""
+
+MEANINGS: Final = """
+- **produce**, **consume**: twenty records with keys, written by the client and read by
+  confluent-kafka, and the other way round; keys, values and offsets must agree.
+- **groups**: a member is given all four partitions of a topic, and reads what is there and what
+  is written later, everything once.
+- **rebalance**: a second member joins, each has two partitions, and both together read everything
+  once; one leaves, and the other has four.
+- **commit and resume**: a member reads and leaves, and the next reads only what was written since;
+  the committed offsets are the ends of the partitions.
+- **admin**: a topic is created, listed, given more partitions and a setting, and deleted; creating
+  it twice is refused.
+- **idempotence**: the batches carry a producer id, and sequences without a gap.
+- **codecs**: each is stored as the client compressed it, and read by the client and by
+  confluent-kafka.
+"""
+
+CROSSWISE: Final = """
+## Everyone reads what everyone wrote
+
+Rows read, columns write: five records plain, and five in every codec both have. The columns are
+the clients by number.
+
+"""
+
+
+def label(client: type[Client]) -> str:
+    return f"{client.title} {client.version}"
+
+
+class Page:
+    """The cells of both tables, by the names of clients and columns."""
+
+    def __init__(self, features: Table, crosswise: Table) -> None:
+        self.features = features
+        self.crosswise = crosswise
+
+    @staticmethod
+    def load() -> "Page":
+        lines = PATH.read_text().splitlines() if PATH.exists() else []
+        rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+        # Rows of the second table are known by their number of cells.
+        width = 1 + len(EVERYONE)
+        return Page(
+            _cells([row for row in rows if len(row) == 1 + len(COLUMNS)], list(COLUMNS)),
+            _cells([row for row in rows if len(row) == width], list(EVERYONE)),
+        )
+
+    def save(self) -> None:
+        PATH.write_text(self.text())
+
+    def text(self) -> str:
+        features = _table("client", list(COLUMNS), self.features)
+        numbers = [str(n) for n in range(1, 1 + len(EVERYONE))]
+        crosswise = _table("reader", numbers, self.crosswise)
+        return (
+            INTRODUCTION + features + MEANINGS + _departures() + _absences() + CROSSWISE + crosswise
+        )
+
+
+def _cells(rows: list[list[str]], columns: list[str]) -> Table:
+    known = {label(client): name for name, client in EVERYONE.items()}
+    table: Table = {name: dict.fromkeys(columns, UNKNOWN) for name in EVERYONE}
+    for first, *cells in rows:
+        name = known.get(first.partition(". ")[2])
+        if name is not None:
+            table[name] = dict(zip(columns, cells, strict=True))
+    return table
+
+
+def _table(corner: str, columns: list[str], table: Table) -> str:
+    lines = [f"| {corner} | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    for number, (name, client) in enumerate(EVERYONE.items(), 1):
+        lines.append(f"| {number}. {label(client)} | {' | '.join(table[name].values())} |")
+    return "\n".join(lines) + "\n"
+
+
+def _departures() -> str:
+    lines = [
+        "",
+        "## Set otherwise than by default",
+        "",
+        "Every client is told the address, the codec where one is tried, the partition to write",
+        "to where it can choose one, and to begin at the start of a topic.",
+        "",
+    ]
+    return "\n".join([*lines, *_notes("departures")]) + "\n"
+
+
+def _absences() -> str:
+    lines = ["", "## What a client does not have", ""]
+    return "\n".join([*lines, *_notes("absent")]) + "\n"
+
+
+def _notes(what: str) -> list[str]:
+    lines = []
+    for client in EVERYONE.values():
+        notes: dict[str, list[str]] = {}
+        for column, note in getattr(client, what).items():
+            notes.setdefault(note, []).append(column)
+        told = "; ".join(f"{', '.join(columns)}: {note}" for note, columns in notes.items())
+        if told:
+            lines.append(f"- {label(client)}: {told}.")
+    return lines
