@@ -18,7 +18,7 @@ $(VENV)/.broker: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.broker
-	@$(UV) -e . --group dev --group spark
+	@$(UV) -e '.[spark,fast,delta,iceberg,json,avro,protobuf]' --group dev
 	@touch $@
 
 setup: $(VENV)/.dev  ## install everything, tests included, into .venv
@@ -53,7 +53,7 @@ bench: $(VENV)/.dev  ## compare with Apache Kafka on this machine, as a table
 	@$(BIN)/python -m benchmarks.compare
 
 lock: $(VENV)/.broker  ## write constraints.txt anew
-	@$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --group dev --group spark pyproject.toml -o constraints.txt && $(BIN)/uv --version | awk '{print "uv==" $$2}' >> constraints.txt
+	@$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --all-extras --group dev pyproject.toml -o constraints.txt && $(BIN)/uv --version | awk '{print "uv==" $$2}' >> constraints.txt
 
 clean:  ## remove the environment and all caches, never ./data
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist src/*.egg-info

@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 
 from benchmarks.workloads import Figure
-from kafscale.broker.clock import SystemClock, SystemDice
 from kafscale.log import history
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings
 from kafscale.objects.files import FileObjectStore
 from kafscale.records import batch
 from kafscale.records.record import Record, build_batch
+from kafscale.system import SystemClock, SystemDice
 
 FLUSHES, TAIL, PRODUCERS, RUNS = 100_000, 1_000, 5, 5
 

@@ -173,6 +173,17 @@ async def test_more_keys_than_one_page_are_all_found(store: ObjectStore, folder:
     assert await keys(store, folder) == []
 
 
+async def test_folders_are_named_once_and_only_one_level_down(
+    store: ObjectStore, folder: str
+) -> None:
+    for key in ("b/1", "b/2", "a/deep/1", "a@1/x", "file"):
+        await store.put_new(f"{folder}/{key}", [b"x"])
+    assert await store.folders(folder) == ["a", "a@1", "b"]
+    assert await store.folders(f"{folder}/a") == ["deep"]
+    assert await store.folders(f"{folder}/nothing") == []
+    assert folder.partition("/")[0] in await store.folders("")
+
+
 async def test_deleting_what_is_gone_is_no_error(store: ObjectStore, folder: str) -> None:
     await store.put_new(f"{folder}/a", [b"x"])
     await store.delete([f"{folder}/never", f"{folder}/a", f"{folder}/deep/er"])

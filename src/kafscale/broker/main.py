@@ -15,13 +15,13 @@ import structlog
 import uvloop
 
 from kafscale.broker import banner, logs
-from kafscale.broker.clock import SystemClock, SystemDice
 from kafscale.broker.config import Config
 from kafscale.broker.wiring import Broker, build, open_metadata, open_store
 from kafscale.engine.engine import Address
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.health import Health
 from kafscale.objects.probe import probe_create_if_absent
+from kafscale.system import SystemClock, SystemDice
 
 logger = structlog.get_logger()
 

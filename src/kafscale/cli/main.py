@@ -22,6 +22,7 @@ COMMANDS: Final[dict[str, str]] = {
     "produce": "write lines to a topic",
     "consume": "read a topic",
     "segments": "look at the objects of a topic in the bucket",
+    "pipeline": "bulk work on topics with Spark, without a broker",
     "doctor": "check configuration, ports and storage",
 }
 

@@ -9,11 +9,11 @@ import msgspec
 
 from kafscale.broker.config import Config
 from kafscale.cli import bucket, verify
-from kafscale.cli.bucket import LogView
 from kafscale.cli.errors import CommandError
 from kafscale.cli.output import counting, human_bytes, print_columns, print_json
 from kafscale.cli.settings import add_config_arguments, config_of
 from kafscale.log import index, keys, segment
+from kafscale.log.survey import LogView
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from kafscale.engine.descriptors import Descriptors, descriptor_of, record_of
+from kafscale.engine.descriptors import descriptor_of, record_of
 from kafscale.log import keys
+from kafscale.log.descriptors import Descriptors
 from kafscale.metadata import keys as metadata_keys
 from kafscale.metadata.store import Compare, MetadataStore, Put, Remove
 from kafscale.model.clock import Clock, Dice

@@ -226,6 +226,64 @@ def parse(data: memoryview) -> Segment:
     )
 
 
+class Outline(NamedTuple):
+    """A segment by its two ends alone, nothing between them checked."""
+
+    base: int
+    end: int
+    records: int
+    created_ms: int
+    content_id: ContentId
+    spans: tuple[Span, ...]
+
+
+# What stands for times that only the batches themselves could tell: no search may skip them.
+ANY_TIME: Final = (-1 << 63, (1 << 63) - 1)
+
+
+def outline(head: memoryview, foot: memoryview, size: int) -> Outline:
+    """Read a segment of `size` bytes by its first 32 and its last bytes, lane table included.
+
+    Raises ShortFoot where the table is longer than `foot`.
+    """
+    if len(head) < HEADER.size or len(foot) < FOOTER.size:
+        raise CorruptObject("too short to be a segment")
+    magic, version, flags, base, records, created_ms, token = HEADER.unpack_from(head)
+    crc, last, end_magic = FOOTER.unpack_from(foot, len(foot) - FOOTER.size)
+    if (magic, end_magic) != (MAGIC, END_MAGIC) or last < base:
+        raise CorruptObject("not a whole segment")
+    if version != VERSION or flags & ~FLAG_LANES:
+        raise CorruptObject(f"segment version {version} with flags {flags:#x} is not known here")
+    content_id = ContentId(token, size, crc)
+    if flags & FLAG_LANES:
+        spans = _outline_lanes(foot, size)
+    else:
+        spans = (Span(0, base, last, HEADER.size, size - SMALLEST, *ANY_TIME, records),)
+    return Outline(base, last + 1, records, created_ms, content_id, spans)
+
+
+class ShortFoot(Exception):
+    """More of the object's end is needed."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(f"{needed} bytes of the object's end are needed")
+        self.needed = needed
+
+
+def _outline_lanes(foot: memoryview, size: int) -> tuple[Span, ...]:
+    end = len(foot) - FOOTER.size
+    if end < LANE_TAIL.size:
+        raise ShortFoot(min(size, FOOTER.size + LANE_TAIL.size))
+    count = LANE_TAIL.unpack_from(foot, end - LANE_TAIL.size)[3]
+    needed = FOOTER.size + LANE_TAIL.size + count * LANE_ENTRY.size
+    if needed > size - HEADER.size:
+        raise CorruptObject("the segment has no room for the lane table it announces")
+    if needed > len(foot):
+        raise ShortFoot(needed)
+    spans, _, _ = _read_lane_table(foot, end, before=size - len(foot))
+    return spans
+
+
 def read_content_id(header: memoryview, footer: memoryview, size: int) -> ContentId:
     """Identify an object by its first 32 and last 16 bytes alone."""
     if len(header) < HEADER.size or len(footer) < FOOTER.size:
@@ -233,19 +291,22 @@ def read_content_id(header: memoryview, footer: memoryview, size: int) -> Conten
     return ContentId(HEADER.unpack_from(header)[6], size, FOOTER.unpack_from(footer)[0])
 
 
-def _read_lane_table(data: memoryview, end: int) -> tuple[tuple[Span, ...], ContentId, int]:
-    if end < HEADER.size + LANE_TAIL.size:
+def _read_lane_table(
+    data: memoryview, end: int, before: int = 0
+) -> tuple[tuple[Span, ...], ContentId, int]:
+    """Read the table that ends at `end` of `data`, which begins at byte `before` of the object."""
+    if end + before < HEADER.size + LANE_TAIL.size:
         raise CorruptObject("the segment has no room for the lane table it announces")
-    *before, count, table_crc = LANE_TAIL.unpack_from(data, end - LANE_TAIL.size)
+    *predecessor, count, table_crc = LANE_TAIL.unpack_from(data, end - LANE_TAIL.size)
     start = end - LANE_TAIL.size - count * LANE_ENTRY.size
-    if start < HEADER.size or crc32c(data[start : end - 4]) != table_crc:
+    if start + before < HEADER.size or crc32c(data[start : end - 4]) != table_crc:
         raise CorruptObject("the lane table's checksum does not match")
     spans = tuple(
         Span._make(row) for row in LANE_ENTRY.iter_unpack(data[start : end - LANE_TAIL.size])
     )
-    if any(span.start + span.length > start for span in spans):
+    if any(span.start + span.length > start + before for span in spans):
         raise CorruptObject("the lane table points outside the batches")
-    return spans, ContentId._make(before), start
+    return spans, ContentId._make(predecessor), start
 
 
 def _sole_span(data: memoryview, base: int, last: int, body_end: int) -> Span:

@@ -1,7 +1,7 @@
 """Time and chance as arguments.
 
 Here: the two protocols that pure code takes instead of the wall clock and the dice.
-Next door: the real ones (broker/clock.py) and the manual ones (testing/clock.py).
+Next door: the real ones (system.py) and the manual ones (testing/clock.py).
 """
 
 from typing import NamedTuple, Protocol

@@ -98,6 +98,11 @@ class FileObjectStore:
         found.sort()
         return found
 
+    async def folders(self, folder: str) -> list[str]:
+        """One directory's directories. An empty one is on its way out and of no interest."""
+        check_folder(folder)
+        return await self._in_thread(self._folders, inside(folder))
+
     async def delete(self, keys: Sequence[str]) -> None:
         """Unlink, and drop the folders that became empty."""
         await self._in_thread(self._delete, [self._path(key) for key in keys])
@@ -183,6 +188,16 @@ class FileObjectStore:
             return
         except OSError as failed:
             _fail("list", f"{self._root}/{prefix}", failed)
+
+    def _folders(self, prefix: str) -> list[str]:
+        try:
+            with os.scandir(f"{self._root}/{prefix}") as entries:
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as failed:
+            _fail("list", f"{self._root}/{prefix}", failed)
+        return sorted(name for name in names if prefix or not name.startswith("."))
 
     def _delete(self, paths: Sequence[str]) -> None:
         for path in paths:

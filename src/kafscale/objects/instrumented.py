@@ -56,6 +56,17 @@ class InstrumentedStore:
         self._report("list", began_s, 0)
         return found
 
+    async def folders(self, folder: str) -> list[str]:
+        """Report as list."""
+        began_s = self._clock.elapsed_s()
+        try:
+            found = await self._inner.folders(folder)
+        except StoreError as failed:
+            self._report("list", began_s, 0, failed)
+            raise
+        self._report("list", began_s, 0)
+        return found
+
     async def delete(self, keys: Sequence[str]) -> None:
         """Report as delete."""
         began_s = self._clock.elapsed_s()

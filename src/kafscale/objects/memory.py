@@ -50,6 +50,12 @@ class MemoryObjectStore:
             for key in self._keys[first:last]
         ]
 
+    async def folders(self, folder: str) -> list[str]:
+        """The first path segments of what `find` finds."""
+        skip = len(inside(folder))
+        names = {row.key[skip:].partition("/") for row in await self.find(folder)}
+        return sorted({name for name, slash, _ in names if slash})
+
     async def delete(self, keys: Sequence[str]) -> None:
         """Forget the keys."""
         for key in map(check_key, keys):

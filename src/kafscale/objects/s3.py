@@ -153,6 +153,17 @@ class S3ObjectStore:
             if row.key > after and (not before or row.key < before) and row.key[0] != "."
         ]
 
+    async def folders(self, folder: str) -> list[str]:
+        """List with a delimiter."""
+        prefix = check_folder(folder) or None
+        try:
+            async with self._places:
+                found = await obstore.list_with_delimiter_async(self._store, prefix)
+        except Exception as failed:
+            raise _translated("list", folder, failed) from failed
+        names = (path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"])
+        return sorted(name for name in names if folder or not name.startswith("."))
+
     async def delete(self, keys: Sequence[str]) -> None:
         """Remove in bulk."""
         paths = [check_key(key) for key in keys]

@@ -48,6 +48,10 @@ class ObjectStore(Protocol):
         """
         ...
 
+    async def folders(self, folder: str) -> list[str]:
+        """Names of the folders right below `folder`, sorted, without reading what is in them."""
+        ...
+
     async def delete(self, keys: Sequence[str]) -> None:
         """Remove the keys; those that are gone already are no error."""
         ...

@@ -1,6 +1,5 @@
-"""The data pipeline: Spark on the objects of a bucket, without a broker.
+"""The data pipeline: Spark on the objects themselves, without a broker.
 
-Here: the source that turns topics into rows, the jobs, and what they share.
-Next door: the objects' formats (log/, records/).
-Never here: engine, gateways; a job does not run a broker inside.
+bucket.py and wiring.py reach the store; splits.py, source.py and stream.py make topics into
+DataFrames; units.py runs work whose bytes never enter Spark; jobs/ has one job per file.
 """

@@ -1,6 +1,6 @@
 """Time and chance that a test holds in its hand.
 
-Next door: the protocols (model/clock.py), the real ones (broker/clock.py).
+Next door: the protocols (model/clock.py), the real ones (system.py).
 """
 
 import random

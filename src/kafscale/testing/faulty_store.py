@@ -15,7 +15,7 @@ from kafscale.model.errors import StoreError, StoreUnavailable
 from kafscale.objects.store import Buffer, ObjectStore, StoredObject
 from kafscale.testing.clock import SeededDice
 
-VERBS: Final = frozenset({"put_new", "read", "find", "delete", "now_ms"})
+VERBS: Final = frozenset({"put_new", "read", "find", "folders", "delete", "now_ms"})
 _T = TypeVar("_T")
 
 
@@ -106,6 +106,10 @@ class FaultyObjectStore:
     async def find(self, folder: str, after: str = "", before: str = "") -> list[StoredObject]:
         """Find under the plan."""
         return await self._run("find", folder, lambda: self.inner.find(folder, after, before))
+
+    async def folders(self, folder: str) -> list[str]:
+        """Folders under the plan."""
+        return await self._run("folders", folder, lambda: self.inner.folders(folder))
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Delete under the plan."""

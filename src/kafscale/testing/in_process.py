@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Self
 
-from kafscale.broker.clock import SystemClock, SystemDice
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import BrokerSection, ConsumerSection
 from kafscale.broker.wiring import Broker, build
@@ -22,6 +21,7 @@ from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import ObjectStore
+from kafscale.system import SystemClock, SystemDice
 
 _HOST: Final = "127.0.0.1"
 _FLUSH_DEADLINE_S: Final = 5.0

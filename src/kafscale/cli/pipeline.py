@@ -1,0 +1,124 @@
+"""`kafscale pipeline JOB`: bulk work on topics, on Spark, straight on the bucket.
+
+Here: the arguments all jobs share, the progress line, the report. Next door: the jobs
+(spark/jobs/), each imported only when it is asked for.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from kafscale.cli.errors import CommandError, UsageError
+from kafscale.cli.output import print_columns, print_json
+
+JOBS: Final[dict[str, str]] = {}
+
+
+class Job(Protocol):
+    """What a job's module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare what the job takes besides the common arguments."""
+        ...
+
+    def run(self, context: Any, args: argparse.Namespace) -> Any:
+        """Do it and report."""
+        ...
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the jobs; only the one that was asked for is imported."""
+    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
+    words = sys.argv[1:]
+    for name, summary in JOBS.items():
+        job = jobs.add_parser(name, help=summary, description=summary.capitalize())
+        job.add_argument(
+            "--store", required=True, metavar="URL", help="file:///path or s3://bucket"
+        )
+        job.add_argument(
+            "--topic", action="append", default=[], metavar="T", help="repeatable; else every topic"
+        )
+        job.add_argument("--master", default="local[*]", metavar="URL", help="Spark's master")
+        job.add_argument(
+            "--conf", action="append", default=[], metavar="KEY=VALUE", help="for Spark, repeatable"
+        )
+        job.add_argument("--dry-run", action="store_true", help="print the plan and its cost only")
+        job.add_argument("--json", action="store_true", help="the report as JSON")
+        if name in words:
+            _module(name).add_arguments(job)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it and give the exit code."""
+    module = _module(args.job)
+    from kafscale.cli.progress import ProgressLine
+    from kafscale.spark.bucket import Bucket
+    from kafscale.spark.job import Context
+
+    with ProgressLine() as line:
+        context = Context(
+            Bucket(args.store),
+            tuple(args.topic),
+            dry_run=args.dry_run,
+            master=args.master,
+            conf=_pairs(args.conf),
+            progress=line.update,
+        )
+        report = module.run(context, args)
+    if args.json:
+        print_json(
+            {
+                "job": report.job,
+                "dry_run": report.dry_run,
+                **report.facts,
+                "rows": report.rows,
+                "notes": report.notes,
+            }
+        )
+    else:
+        _print(report)
+    return int(report.exit_code)
+
+
+def _module(name: str) -> Job:
+    try:
+        module: Job = importlib.import_module(f"kafscale.spark.jobs.{name}")
+    except ImportError as missing:
+        if (missing.name or "").startswith("kafscale"):
+            raise
+        raise CommandError(
+            f"{missing.name} is not installed: pip install 'kafscale[spark]'"
+        ) from missing
+    return module
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    for word in words:
+        if "=" not in word:
+            raise UsageError(f"--conf {word}: write KEY=VALUE")
+    return dict(word.split("=", 1) for word in words)
+
+
+def _print(report: Any) -> None:
+    if report.rows:
+        names = list(report.rows[0])
+        lines = [[_text(row.get(name)) for name in names] for row in report.rows]
+        print_columns(names, lines)
+    if report.dry_run:
+        print("plan only, nothing was changed:")
+    for name, value in report.facts.items():
+        print(f"{name.replace('_', ' ')}: {_text(value)}")
+    for note in report.notes:
+        print(note)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return str(value)

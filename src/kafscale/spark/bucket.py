@@ -1,0 +1,126 @@
+"""The bucket as synchronous code sees it, on the driver and in every Python worker.
+
+Here: one event loop in a thread per process, one open store per URL; topics and logs found by
+nothing but the bucket. A Bucket travels to executors as its URL alone.
+Next door: which adapter it is (wiring.py), what a log consists of (log/survey.py).
+"""
+
+import asyncio
+import os
+import re
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+from kafscale.log import keys, survey
+from kafscale.log.descriptors import Descriptors
+from kafscale.log.survey import Snapshot
+from kafscale.model.errors import UnknownTopic
+from kafscale.model.topics import TopicDescriptor
+from kafscale.objects.store import Buffer, ObjectStore
+from kafscale.spark import wiring
+from kafscale.system import SystemClock, SystemDice
+
+_T = TypeVar("_T")
+
+
+class _Process:
+    """What a process keeps for all its buckets: a loop of its own and the open stores.
+
+    Workers are forked, and a loop does not survive that: each process id has its own.
+    """
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        self.stores: dict[wiring.Location, ObjectStore] = {}
+        thread = threading.Thread(target=self.loop.run_forever, name="kafscale-bucket", daemon=True)
+        thread.start()
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine to its end, whatever loop the caller may be in."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+
+_LOCK: Final = threading.Lock()
+_process: _Process | None = None
+
+
+def _this_process() -> _Process:
+    global _process
+    with _LOCK:
+        if _process is None or _process.pid != os.getpid():
+            _process = _Process()
+        return _process
+
+
+class Bucket:
+    """One namespace of one store."""
+
+    def __init__(self, url: str, namespace: str = "") -> None:
+        """Refuse what is no store; nothing is read yet."""
+        self.url = url
+        where = wiring.locate(url)
+        self.where = where._replace(namespace=namespace) if namespace else where
+        self.namespace = self.where.namespace
+        self.clock = SystemClock()
+        self.dice = SystemDice()
+
+    def __reduce__(self) -> tuple[type["Bucket"], tuple[str, str]]:
+        """Travel light: the other side opens the store for itself."""
+        return Bucket, (self.url, self.namespace)
+
+    def run(self, work: Callable[[ObjectStore], Awaitable[_T]]) -> _T:
+        """Do something with the store and wait for it."""
+        process = _this_process()
+
+        async def on_loop() -> _T:
+            store = process.stores.get(self.where)
+            if store is None:
+                store = process.stores[self.where] = wiring.open_store(self.where)
+            return await work(store)
+
+        return process.run(on_loop())
+
+    # -- topics ------------------------------------------------------------------------------
+
+    def topics(self) -> list[TopicDescriptor]:
+        """Every topic there is, by name."""
+        return self.run(lambda store: Descriptors(store, self.namespace).all())
+
+    def topic(self, name: str) -> TopicDescriptor:
+        """One topic, or UnknownTopic."""
+        _, found = self.run(lambda store: Descriptors(store, self.namespace).newest(name))
+        if found is None or found.deleted:
+            raise UnknownTopic(f"there is no topic {name!r} in {self.url}")
+        return found
+
+    def select(self, names: Iterable[str] = (), pattern: str = "") -> list[TopicDescriptor]:
+        """The named topics, those a pattern matches as a whole, or all of them."""
+        named = list(dict.fromkeys(names))
+        if named:
+            return [self.topic(name) for name in named]
+        return [
+            topic for topic in self.topics() if not pattern or re.fullmatch(pattern, topic.name)
+        ]
+
+    # -- logs --------------------------------------------------------------------------------
+
+    def snapshots(self, topic: TopicDescriptor) -> list[Snapshot]:
+        """Every log of a topic as it is now, in order of log number."""
+
+        async def look(store: ObjectStore) -> list[Snapshot]:
+            folders = (keys.log_folder(topic.folder, log) for log in range(topic.logs))
+            return await survey.gathered(survey.snapshot(store, folder) for folder in folders)
+
+        return self.run(look)
+
+    # -- objects -----------------------------------------------------------------------------
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        """Read a range of an object."""
+        return self.run(lambda store: store.read(key, start, length))
+
+    def put_new(self, key: str, body: Sequence[Buffer]) -> None:
+        """Create an object, or raise ObjectExists."""
+        self.run(lambda store: store.put_new(key, body))

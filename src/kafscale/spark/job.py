@@ -1,0 +1,57 @@
+"""What every job is given and what it gives back.
+
+Here: the context, the report. Next door: the jobs themselves, one file each (jobs/), the command
+that runs them (cli/pipeline.py).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from kafscale.model.topics import TopicDescriptor
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.session import open_session
+
+# what is being done, how much of it is done, how much there is in all, and its unit ("B", "")
+Progress = Callable[[str, int, int, str], None]
+
+
+def _silent(_what: str, _done: int, _total: int, _unit: str) -> None:
+    """Nobody watches."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a job did, for people and for programs."""
+
+    job: str
+    facts: dict[str, Any] = field(default_factory=dict)  # name -> number or text, in order
+    rows: list[dict[str, Any]] = field(default_factory=list)  # a table, one dict per line
+    notes: list[str] = field(default_factory=list)
+    exit_code: int = 0
+    dry_run: bool = False
+
+
+@dataclass
+class Context:
+    """Where a job works. The session starts when it is first needed: a dry run needs none."""
+
+    bucket: Bucket
+    topics: tuple[str, ...] = ()
+    dry_run: bool = False
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    progress: Progress = _silent
+    session: SparkSession | None = None
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session, ours or the caller's."""
+        return self.session or open_session("kafscale", self.master, self.conf)
+
+    def chosen(self) -> list[TopicDescriptor]:
+        """The topics the job is asked to work on; none named means all."""
+        return self.bucket.select(self.topics)
