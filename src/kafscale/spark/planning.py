@@ -7,7 +7,7 @@ begins and ends. Next door: a stream's offsets (stream.py), cutting windows into
 from collections.abc import Collection, Sequence
 
 from kafscale.model.errors import UnknownTopic
-from kafscale.spark import offsets, splits, times
+from kafscale.spark import cuts, offsets, splits, times
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.filters import Bounds
 from kafscale.spark.options import Options
@@ -63,8 +63,12 @@ def windows(
 
 def cut(bucket: Bucket, options: Options, slices: Sequence[Slice]) -> list[Split]:
     """The tasks that read these windows."""
+    target = options.split_bytes
+    if options.min_partitions:
+        total = sum(one.size for one in slices)
+        target = max(1 << 20, min(target, total // options.min_partitions))
     return splits.plan(
-        slices,
+        cuts.refined(bucket, slices, target),
         options.split_bytes,
         min_splits=options.min_partitions,
         max_offsets=options.max_records_per_partition,
