@@ -43,19 +43,19 @@ async def lay(
     )
     await store.put_new(keys.descriptor(folder, 1), [topic.encode()])
     for number, log in enumerate(logs):
-        await _lay_log(store, keys.log_folder(folder, number), log)
+        await lay_log(store, keys.log_folder(folder, number), log)
     return topic
 
 
-async def _lay_log(store: ObjectStore, folder: str, log: Log) -> None:
+async def lay_log(store: ObjectStore, folder: str, log: Log) -> None:
     at = 0
     before = segment.NOTHING_BEFORE
     entries: list[Entry] = []
     marks: dict[int, LaneMark] = {}
     for lanes in log.history:
-        built = _build(at, lanes, before, token=at + 1)
+        built = build_segment(at, lanes, before, token=at + 1)
         name = keys.rewritten_name(at, 1, at + 1)
-        entries.append(await _put(store, folder, name, built, lanes))
+        entries.append(await put_segment(store, folder, name, built, lanes))
         for span in built.spans:
             marks[span.lane] = LaneMark(log.starts.get(span.lane, 0), span.last + 1)
         at, before = built.end, built.content_id
@@ -72,12 +72,12 @@ async def _lay_log(store: ObjectStore, folder: str, log: Log) -> None:
         )
         await store.put_new(keys.manifest(folder, 1), [manifest.encode(newest)])
     for lanes in log.tail:
-        built = _build(at, lanes, before, token=at + 1)
-        await _put(store, folder, keys.segment_name(at), built, lanes)
+        built = build_segment(at, lanes, before, token=at + 1)
+        await put_segment(store, folder, keys.segment_name(at), built, lanes)
         at, before = built.end, built.content_id
 
 
-def _build(base: int, lanes: Lanes, before: ContentId, token: int) -> Built:
+def build_segment(base: int, lanes: Lanes, before: ContentId, token: int) -> Built:
     rows = []
     for lane, batches in sorted(lanes.items()):
         headers = [batch.read_header(one) for one in batches]
@@ -96,7 +96,9 @@ def _build(base: int, lanes: Lanes, before: ContentId, token: int) -> Built:
     return segment.build(base, end, rows, created_ms=0, token=token, predecessor=before)
 
 
-async def _put(store: ObjectStore, folder: str, name: str, built: Built, lanes: Lanes) -> Entry:
+async def put_segment(
+    store: ObjectStore, folder: str, name: str, built: Built, lanes: Lanes
+) -> Entry:
     await store.put_new(f"{folder}/{name}", built.body)
     rows = [lanes[span.lane] for span in built.spans]
     found = index.of_pieces(built.spans, rows, INTERVAL)

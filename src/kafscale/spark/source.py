@@ -91,7 +91,7 @@ def read_rows(
         from kafscale.spark.tables import batch_rows
 
         return batch_rows(bucket, split, asked.columns)
-    refresh = replaced(bucket, options.fail_on_data_loss)
+    refresh = replaced(bucket, options.fail_on_data_loss, options.as_of)
     if asked.value_format is None:
         decoder = Decoder(asked.columns, verify_crc=options.verify_crc)
         return read_split(bucket, split, decoder, since_ms, refresh)
