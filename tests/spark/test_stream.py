@@ -1,6 +1,10 @@
 """The stream source: exactly the planned offsets, whatever stops and starts again."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -18,6 +22,7 @@ from tests.support.broker import KafscaleProcess
 from tests.support.process import BrokerProcess
 
 DEADLINE_S = 120
+ROOT = Path(__file__).parents[2]
 
 
 def stream(spark: SparkSession, store: str, topic: str, **options: object) -> DataFrame:
@@ -112,6 +117,28 @@ def test_a_query_killed_at_any_point_goes_on_without_a_lost_or_doubled_row(
     writer.join()
     run(limited, tmp_path)
     assert offsets(spark, tmp_path) == once(3, 2000)
+
+
+def test_a_process_killed_in_mid_batch_loses_and_doubles_nothing(
+    spark: SparkSession, broker: KafscaleProcess, store: str, tmp_path: Path
+) -> None:
+    kafka.create(broker.bootstrap, "murdered", 2)
+    writer = threading.Thread(target=fill, args=(broker, "murdered", 2, 5000))
+    writer.start()
+    command = [sys.executable, "-m", "tests.spark.follower", store, "murdered", str(tmp_path)]
+    with (tmp_path / "output.txt").open("wb") as output:
+        follower = subprocess.Popen(
+            command, stdout=output, stderr=output, start_new_session=True, cwd=ROOT
+        )
+        try:
+            commits = tmp_path / "checkpoint/commits"
+            until(lambda: commits.exists() and len(list(commits.glob("[0-9]*"))) >= 2)
+        finally:
+            os.killpg(follower.pid, signal.SIGKILL)  # the driver, its JVM and all workers
+            follower.wait()
+    writer.join()
+    run(stream(spark, store, "murdered"), tmp_path)
+    assert offsets(spark, tmp_path) == once(2, 5000)
 
 
 def test_a_log_start_beyond_the_checkpoint_fails_or_goes_on(

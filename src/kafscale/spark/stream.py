@@ -8,7 +8,9 @@ Spark 4.0 has neither read limits nor Trigger.AvailableNow for Python sources; t
 the options are applied from the second trigger on.
 """
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -147,12 +149,28 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         try:
             found = planning.views(self._bucket, self._options)
         except UnknownTopic as gone:
-            raise DataLost(f"{gone}; the query followed it") if begin else gone from gone
+            if not begin:
+                raise
+            if self._options.fail_on_data_loss:
+                raise DataLost(f"{gone}; the query followed it") from gone
+            found = self._those_left()
         views = {(view.topic, view.partition): view for view in found}
         for place, reached in (begin or {}).items():
             self._check(place, reached, views.get(place))
         self._seen = views
         return views
+
+    def _those_left(self) -> list[PartitionView]:
+        """Of the topics that were named, those that still exist."""
+        names = self._options.subscribe or tuple(self._options.assign)
+        pattern = "|".join(map(re.escape, names))
+        options = replace(self._options, subscribe=(), assign={}, pattern=pattern)
+        assigned = self._options.assign
+        return [
+            view
+            for view in planning.views(self._bucket, options)
+            if not assigned or view.partition in assigned[view.topic]
+        ]
 
     def _check(self, place: offsets.Place, reached: int, view: PartitionView | None) -> None:
         if self._options.fail_on_data_loss and (view is None or view.end < reached):
