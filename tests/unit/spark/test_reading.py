@@ -189,19 +189,21 @@ def test_a_wrong_index_is_not_believed(tmp_path: Path) -> None:
     assert offsets(read(found)) == list(range(1000))
 
 
+def replace_objects(url: str, log: int) -> None:
+    """What a roll-up does: the same batches in one object, named by a newer manifest."""
+
+    async def roll_up(store: Any) -> None:
+        folder = keys.log_folder("default/t", log)
+        await store.delete([row.key for row in await store.find(folder)])
+        await lay_log(store, folder, Log(history=[{0: batches(0, 200)}]))
+
+    Bucket(url).run(roll_up)
+
+
 def test_objects_replaced_since_the_planning_are_looked_up_again(url: str) -> None:
     found = options(url, assign='{"t": [0]}', subscribe="")
     (split,) = planned(found)
-    bucket = Bucket(url)
-
-    async def roll_up(store: Any) -> None:
-        # What a roll-up does: the same batches in one object, named by a newer manifest.
-        folder = keys.log_folder("default/t", 0)
-        for row in await store.find(folder):
-            await store.delete([row.key])
-        await lay_log(store, folder, Log(history=[{0: batches(0, 200)}]))
-
-    bucket.run(roll_up)
+    replace_objects(url, 0)
     rows = [
         row for one in read_rows(found, Wanted(("offset",)), split, None) for row in one.to_pylist()
     ]
@@ -259,3 +261,18 @@ def test_the_table_of_segments_lists_objects(url: str) -> None:
         (100, 149, 50, "flush"),
         (150, 199, 50, "flush"),
     ]
+
+
+def test_objects_replaced_under_one_partition_do_not_hurt_the_others(url: str) -> None:
+    found = options(
+        url, startingOffsets='{"t": {"0": 3, "1": 60}}', endingOffsets='{"t": {"0": 62, "1": 190}}'
+    )
+    (split,) = planned(found)
+    replace_objects(url, 1)
+    rows = [
+        row
+        for one in read_rows(found, Wanted(("partition", "offset")), split, None)
+        for row in one.to_pylist()
+    ]
+    assert offsets(rows, 0) == list(range(3, 62))
+    assert offsets(rows, 1) == list(range(60, 190))
