@@ -14,11 +14,13 @@ import argparse
 import asyncio
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
+import psutil
 from confluent_kafka import Consumer, Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -40,6 +42,9 @@ ALL = (
 TWO = "offset bigint, value binary"
 
 
+HEAD = f"{'query':34}{'wall s':>8}{'CPU s':>9}{'Mrows/s':>10}{'MB/s':>9}{'MB/CPU-s':>12}"
+
+
 class Cost(NamedTuple):
     """One query."""
 
@@ -50,14 +55,14 @@ class Cost(NamedTuple):
     cpu_s: float
 
     @property
-    def mb_per_cpu_s(self) -> float:
-        return self.raw_bytes / self.cpu_s / 1e6
+    def cpu_s_per_gb(self) -> float:
+        return self.cpu_s / self.raw_bytes * 1e9
 
     def __str__(self) -> str:
         return (
             f"{self.name:34}{self.wall_s:8.2f}{self.cpu_s:9.2f}"
             f"{self.rows / self.wall_s / 1e6:10.2f}{self.raw_bytes / self.wall_s / 1e6:9.0f}"
-            f"{self.mb_per_cpu_s:12.0f}"
+            f"{1000 / self.cpu_s_per_gb:12.0f}"
         )
 
 
@@ -80,32 +85,31 @@ def main() -> None:
 
 def measure(spark: SparkSession, folder: Path, gb: float, runs: int) -> None:
     spark.dataSource.register(CeilingSource)
-    print(f"{gb} GB, local[2], best of {runs} runs")
-    print(f"{'query':34}{'wall s':>8}{'CPU s':>9}{'Mrows/s':>10}{'MB/s':>9}{'MB/CPU-s':>12}")
-    found: dict[str, Cost] = {}
+    frames: dict[str, tuple[DataFrame, int, int]] = {}
     for codec in (Codec.NONE, Codec.LZ4, Codec.ZSTD):
         url, rows, raw = lay_topic(folder / codec.name, gb, codec)
-        frames: list[tuple[str, DataFrame]] = [
-            (f"{codec.name.lower()}, all columns", read(spark, url, ALL))
-        ]
+        frames[f"{codec.name.lower()}, all columns"] = read(spark, url, ALL), rows, raw
         if codec is Codec.NONE:
-            segments = round(raw / SEGMENT) or 1
-            frames += [
-                ("none, two columns", read(spark, url, TWO)),
-                ("none, offset only", read(spark, url, "offset bigint")),
-                ("ceiling, all columns", ceiling(spark, ALL, segments)),
-                ("ceiling, two columns", ceiling(spark, TWO, segments)),
-            ]
-        for name, frame in frames:
-            cost = best(name, rows, raw, runs, frame)
-            found[name] = cost
-            print(cost, flush=True)
+            tasks = max(1, round(raw / SEGMENT))
+            for name, schema in (("all", ALL), ("two", TWO)):
+                frames[f"ceiling, {name} columns"] = ceiling(spark, schema, tasks), rows, raw
+            frames["none, two columns"] = read(spark, url, TWO), rows, raw
+            frames["none, offset only"] = read(spark, url, "offset bigint"), rows, raw
+    found: dict[str, list[Cost]] = {name: [] for name in frames}
+    for run in range(runs + 1):  # in turn, so that a busy minute hits all alike; one to warm up
+        for name, (frame, rows, raw) in frames.items():
+            cost = query(name, rows, raw, frame)
+            if run:
+                found[name].append(cost)
+    print(f"{gb} GB, local[2], best of {runs} runs")
+    print(HEAD)
+    best = {name: min(costs, key=lambda cost: cost.cpu_s_per_gb) for name, costs in found.items()}
+    for cost in best.values():
+        print(cost)
     for columns in ("all", "two"):
-        ratio = found[f"none, {columns} columns"].mb_per_cpu_s
-        print(
-            f"{columns} columns against the ceiling: "
-            f"{ratio / found[f'ceiling, {columns} columns'].mb_per_cpu_s:.2f}"
-        )
+        ours, most = best[f"none, {columns} columns"], best[f"ceiling, {columns} columns"]
+        ratio = most.cpu_s_per_gb / ours.cpu_s_per_gb
+        print(f"{columns} columns against the ceiling: {ratio:.2f}")
 
 
 def lay_topic(root: Path, gb: float, codec: Codec) -> tuple[str, int, int]:
@@ -136,26 +140,53 @@ def read(spark: SparkSession, url: str, schema: str) -> DataFrame:
     )
 
 
-def best(name: str, rows: int, raw: int, runs: int, frame: DataFrame) -> Cost:
-    """Count, and touch every column, so that no row can be left out."""
-    costs = []
-    for run in range(runs + 1):
-        cpu, began = cpu_of_tree(), time.perf_counter()
-        # A new query each time: Spark would answer the same one from what it has kept.
-        sums = ["max(offset)"] + ["sum(length(value))"] * ("value" in frame.columns)
+def query(name: str, rows: int, raw: int, frame: DataFrame) -> Cost:
+    """Count and add up, so that no row can be left out. A new query each time.
+
+    Asked twice, Spark would answer the same query from what it has kept.
+    """
+    sums = ["max(offset)"] + ["sum(length(value))"] * ("value" in frame.columns)
+    with CpuWatch() as watch:
+        began = time.perf_counter()
         counted = frame.selectExpr("count(*) as rows", *sums).collect()[0]["rows"]
         wall = time.perf_counter() - began
-        if counted != rows and not name.startswith("ceiling"):
-            raise RuntimeError(f"{name}: {counted} rows, not {rows}")
-        if run:
-            share = counted / rows
-            costs.append(Cost(name, counted, int(raw * share), wall, cpu_of_tree() - cpu))
-    return min(costs, key=lambda cost: cost.cpu_s / cost.raw_bytes)
+    if counted != rows and not name.startswith("ceiling"):
+        raise RuntimeError(f"{name}: {counted} rows, not {rows}")
+    return Cost(name, counted, raw * counted // rows, wall, watch.spent_s())
 
 
-def cpu_of_tree() -> float:
-    """CPU seconds of this process and all below it, those that have ended included."""
-    return sum(sum(process.cpu_times()[:4]) for process in tree(os.getpid()))
+class CpuWatch:
+    """CPU seconds of this process and all below it, also of those that end meanwhile."""
+
+    def __enter__(self) -> Self:
+        self._first = self._look()
+        self._last = dict(self._first)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._last.update(self._look())
+
+    def spent_s(self) -> float:
+        return sum(last - self._first.get(pid, 0.0) for pid, last in self._last.items())
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.1):
+            self._last.update(self._look())
+
+    @staticmethod
+    def _look() -> dict[int, float]:
+        found = {}
+        for process in tree(os.getpid()):
+            try:
+                found[process.pid] = sum(process.cpu_times()[:2])
+            except psutil.NoSuchProcess:
+                continue
+        return found
 
 
 # -- the ceiling -------------------------------------------------------------------------------
@@ -208,7 +239,9 @@ def against_consumer(folder: Path, gb: float, runs: int) -> None:
         spark = open_session("bench", "local[2]", {"spark.driver.memory": "1g"})
         try:
             frame = read(spark, f"file://{broker.data}", ALL)
-            ours = best("from a broker's objects", count, count * 205, runs, frame)
+            name = "from a broker's objects"
+            costs = [query(name, count, count * 205, frame) for _ in range(runs + 1)]
+            ours = min(costs[1:], key=lambda cost: cost.wall_s)
         finally:
             spark.stop()
     print(ours)
