@@ -276,3 +276,12 @@ def test_objects_replaced_under_one_partition_do_not_hurt_the_others(url: str) -
     ]
     assert offsets(rows, 0) == list(range(3, 62))
     assert offsets(rows, 1) == list(range(60, 190))
+
+
+def test_gaps_that_key_compaction_left_stay_gaps(tmp_path: Path) -> None:
+    kept = [0, 3, 7, 12, 19]
+    thin = [build_batch([record(n) for n in kept], base_offset=0)]
+    url = store_with(tmp_path, "t", 1, [Log(history=[{0: thin}], tail=[{0: batches(20, 10)}])])
+    assert offsets(read(options(url))) == [*kept, *range(20, 30)]
+    some = options(url, startingOffsets='{"t": {"0": 4}}', endingOffsets='{"t": {"0": 22}}')
+    assert offsets(read(some)) == [7, 12, 19, 20, 21]
