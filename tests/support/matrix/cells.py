@@ -31,7 +31,9 @@ class Bench:
     def new_topic(self, purpose: str, partitions: int = 1) -> str:
         topic = f"{purpose}-{self.client.name}-{next(_names)}"
         self.judge.create_topic(topic, partitions)
-        # Kafka's brokers learn of a topic a little later than they admit to it.
+        # Kafka's brokers learn of a topic a little later than they admit to it, and the judge keeps
+        # asking for what it remembers of a topic that it has asked for too early.
+        until(lambda: self.judge.list_topics().get(topic) == partitions, f"{topic} is listed")
         until(lambda: all(self._is_empty(topic, p) for p in range(partitions)), f"{topic} is there")
         return topic
 
