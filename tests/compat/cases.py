@@ -61,6 +61,16 @@ def cases(name: str, idempotent: bool = False, starred_only: bool = False) -> li
 
 def unlisted() -> list[Case]:
     """The cases that the page of findings says do not pass."""
+    return [Case.read(name) for name in _explained() if not name.startswith("`")]
+
+
+def hollow() -> list[Case]:
+    """The cases that the page of findings says test nothing of a broker."""
+    return [Case.read(name.strip("`")) for name in _explained() if name.startswith("`")]
+
+
+def _explained() -> list[str]:
     page = (HERE.parents[1] / "docs" / "protocols" / "compat.md").read_text()
-    rows = re.findall(r"^\| (\d{4}.*?) \|", page, re.MULTILINE)
-    return [Case.read(name) for row in rows for name in row.split(", ")]
+    table = page.partition("## librdkafka: what does not pass")[2].partition("With idempotence")[0]
+    rows = re.findall(r"^\| (`?\d{4}.*?) \|", table, re.MULTILINE)
+    return [name for row in rows for name in row.split(", ")]
