@@ -13,7 +13,10 @@ from typing import Any, Final, Protocol
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.output import print_columns, print_json
 
-JOBS: Final[dict[str, str]] = {}
+JOBS: Final[dict[str, str]] = {
+    "export": "bring Parquet, Delta or Iceberg tables up to date with topics",
+    "stats": "count what topics hold, what they cost, and who lags behind",
+}
 
 
 class Job(Protocol):
