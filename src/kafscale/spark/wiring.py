@@ -67,6 +67,12 @@ def locate_folder(url: str) -> Location:
     return Location("file", str(Path(url).absolute()), "")
 
 
+def make_folder(where: Location) -> None:
+    """Have a folder that an open store may count on, also after somebody removed it."""
+    if where.kind == "file":
+        os.makedirs(os.path.join(where.root, _MARK), exist_ok=True)
+
+
 def _find_root(path: Path, url: str) -> Location:
     """The nearest folder on the way up that is a store; what is left is the namespace."""
     path = path.absolute()

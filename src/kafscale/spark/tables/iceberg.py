@@ -45,7 +45,7 @@ class IcebergTable:
     folder = "data/"
 
     def __init__(
-        self, catalog: Callable[[], Catalog], name: tuple[str, ...], location: str
+        self, catalog: Callable[[bool], Catalog], name: tuple[str, ...], location: str
     ) -> None:
         """Look at nothing yet. Without a location the catalog chooses one."""
         self._open = catalog
@@ -69,7 +69,7 @@ class IcebergTable:
 
     @cached_property
     def _catalog(self) -> Catalog:
-        return self._open()
+        return self._open(False)
 
     @property
     def place(self) -> Place:
@@ -145,7 +145,7 @@ class IcebergTable:
     def _create(self, columns: pa.Schema, partition_by: str) -> None:
         from pyiceberg.transforms import DayTransform, HourTransform
 
-        self._open = partial(self._open, create=True)
+        self._catalog = self._open(True)
         try:
             self._catalog.create_namespace(self._name[:-1])
         except NamespaceAlreadyExistsError:
@@ -185,7 +185,7 @@ def _partitioning(found: Found) -> str:
     return next((by for by, name in schemas.PARTITION_COLUMNS.items() if [name] == names), "none")
 
 
-def _catalog(named: str, warehouse: str, *, create: bool = False) -> Catalog:
+def _catalog(named: str, warehouse: str, create: bool) -> Catalog:
     """Open a catalog; a file that is not there is created only on demand."""
     if "://" not in named:
         return load_catalog(named)

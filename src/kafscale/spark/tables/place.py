@@ -37,6 +37,7 @@ class Place:
 
     def put_new(self, name: str, body: Buffer) -> None:
         """Create an object, or raise ObjectExists."""
+        wiring.make_folder(self.where)
         on_store(self.where, lambda store: store.put_new(self._key(name), [body]))
 
     def read(self, name: str) -> bytes:

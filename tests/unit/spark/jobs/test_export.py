@@ -300,4 +300,3 @@ def _mark_dead_letters(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     made = _table_class(kind)
     is_dead = property(lambda self: self.place.url.endswith("_dead_letters"))
     monkeypatch.setattr(made, "_is_dead_letters", is_dead, raising=False)
-
