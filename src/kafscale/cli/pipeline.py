@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
             tuple(args.topic),
             dry_run=args.dry_run,
             master=args.master,
-            conf=_pairs(args.conf),
+            conf=pairs(args.conf),
             progress=line.update,
         )
         report = module.run(context, args)
@@ -97,7 +97,8 @@ def _module(name: str) -> Job:
     return module
 
 
-def _pairs(words: Sequence[str]) -> dict[str, str]:
+def pairs(words: Sequence[str]) -> dict[str, str]:
+    """Read KEY=VALUE words."""
     for word in words:
         if "=" not in word:
             raise UsageError(f"--conf {word}: write KEY=VALUE")

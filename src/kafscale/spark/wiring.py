@@ -19,6 +19,7 @@ from kafscale.model.errors import StoreRefused
 from kafscale.objects.store import ObjectStore
 
 if TYPE_CHECKING:
+    from kafscale.metadata.store import Entry
     from kafscale.objects.s3 import S3Settings
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -83,6 +84,19 @@ def _find_root(path: Path, url: str) -> Location:
             left = path.relative_to(root).as_posix()
             return Location("file", str(root), DEFAULT_NAMESPACE if left == "." else left)
     raise StoreRefused(f"{url}: no broker has kept objects there")
+
+
+def metadata_beside(where: Location) -> Path | None:
+    """The metadata of the broker whose objects these are, if they lie beside each other."""
+    file = Path(where.root).parent / "metadata.db"
+    return file if where.kind == "file" and file.is_file() else None
+
+
+def read_metadata(path: Path, prefix: str) -> "list[Entry]":
+    """Read a range of a broker's metadata, whether the broker runs or not."""
+    from kafscale.metadata import embedded
+
+    return embedded.peek(path, prefix)
 
 
 def open_store(where: Location, environment: Mapping[str, str] = os.environ) -> ObjectStore:
