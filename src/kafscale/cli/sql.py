@@ -6,6 +6,7 @@ Here: the arguments, and rows as columns, JSON lines or CSV. Next door: what `to
 
 import argparse
 import csv
+import logging
 import os
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Final
 
 from kafscale.cli.errors import CommandError
@@ -39,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="json: 'id bigint, name string'; avro: the schema; protobuf: a file of protoc -o",
     )  # fmt: skip
     parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
-    parser.add_argument(
-        "--value-framing", choices=("none", "confluent"), default="none", help="of a registry"
-    )
+    parser.add_argument("--schema-registry", default="", metavar="URL", help="avro with a registry")
     parser.add_argument("--master", default="local[*]", metavar="URL", help="Spark's master")
     parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="for Spark, repeatable"
@@ -65,21 +65,30 @@ def run(args: argparse.Namespace) -> int:
     os.environ["TZ"] = "UTC"
     time.tzset()
     debug = bool(getattr(args, "debug", False))
+    if not debug:
+        logging.disable(logging.CRITICAL)  # PySpark logs errors that it raises as well
     with _jvm_to_a_file(debug):
         spark = open_session("kafscale sql", args.master, pairs(args.conf))
-    topics = register_topics(
-        spark,
-        args.store,
-        (),
-        value_format=args.value_format,
-        value_schema=args.value_schema,
-        value_message=args.value_message,
-        value_framing=args.value_framing,
-    )
+    topics = register_topics(spark, args.store, (), **_value_options(args))
     limit = args.rows if args.rows is not None else SHOWN if args.output == "columns" else None
     names, rows = run_query(spark, topics, args.query, None if limit is None else limit + 1)
     _print(args.output, names, rows, limit)
     return 0
+
+
+def _value_options(args: argparse.Namespace) -> dict[str, str]:
+    """The source's own words for what was asked; a schema may be the name of a file."""
+    schema = args.value_schema
+    is_file = bool(schema) and len(schema) < 1000 and Path(schema).is_file()
+    if is_file and args.value_format == "json":
+        schema, is_file = Path(schema).read_text("utf-8").strip(), False
+    given = {
+        "valueFormat": args.value_format,
+        "valueSchemaFile" if is_file else "valueSchema": schema,
+        "valueMessage": args.value_message,
+        "schemaRegistry": args.schema_registry,
+    }
+    return {name: value for name, value in given.items() if value}
 
 
 @contextmanager

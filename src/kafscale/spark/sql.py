@@ -13,19 +13,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its customary name
-from pyspark.sql.column import Column
-from pyspark.sql.pandas.functions import arrow_udf
 
 from kafscale.model.errors import InvalidRequest, UnknownTopic
-from kafscale.spark import values
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.tables import ddl
-from kafscale.spark.values import Spec
 
 PREFIX: Final = "topic."
+DEFAULTS: Final = {"includeHeaders": "true", "badRecords": "null"}
 # What a name may hide in: strings, quoted names, comments.
 _SKIPPED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/"
 
@@ -33,12 +27,9 @@ _SKIPPED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[
 class Topics:
     """The topics of a store in a session. Views are made when a query names them."""
 
-    def __init__(
-        self, spark: SparkSession, bucket: Bucket, spec: Spec, options: dict[str, str]
-    ) -> None:
+    def __init__(self, spark: SparkSession, bucket: Bucket, options: dict[str, str]) -> None:
         self._spark = spark
         self._bucket = bucket
-        self._spec = spec
         self._options = options
         self._views: set[str] = set()
         self.names = [topic.name for topic in bucket.topics()]
@@ -61,66 +52,26 @@ class Topics:
         if name not in self.names:
             raise UnknownTopic(f"there is no topic {name!r} in {self._bucket.url}")
         reader = self._spark.read.format("kafscale").options(**self._options)
-        rows = reader.option("store", self._bucket.url).option("subscribe", name).load()
-        return rows.withColumn("value", value_column(self._spec))
+        return reader.option("store", self._bucket.url).option("subscribe", name).load()
 
 
 def register_topics(
     spark: SparkSession,
     store: str,
     topics: Iterable[str] | None = None,
-    *,
-    value_format: str = "binary",
-    value_schema: str = "",
-    value_message: str = "",
-    value_framing: str = "none",
-    options: dict[str, str] | None = None,
+    **options: str,
 ) -> Topics:
     """Make topics (all of them, if none is named) tables `topic.NAME` of a session.
 
-    `options` go to the source: startingOffsets, endingTimestamp, includeHeaders and so on.
+    `options` go to the source: valueFormat, startingOffsets, endingTimestamp and so on. Headers
+    are there; a value that cannot be decoded is null, unless badRecords says otherwise.
     """
     from kafscale.spark.source import KafscaleSource
 
     spark.dataSource.register(KafscaleSource)
-    spec = values.spec_of(value_format, value_schema, value_message, value_framing)
-    found = Topics(spark, Bucket(store), spec, {"includeHeaders": "true", **(options or {})})
+    found = Topics(spark, Bucket(store), {**DEFAULTS, **options})
     found.register(found.names if topics is None else topics)
     return found
-
-
-def value_column(spec: Spec) -> Column:
-    """The column `value` in the wanted format; null where a value is not what it should be."""
-    value = F.col("value")
-    if spec == values.BINARY:
-        return value
-    if spec.format == "string" and spec.framing == "none":
-        return value.cast("string")
-    columns = values.decoder_of(spec).schema
-    single = spec.format == "string"
-    kind = "string" if single else f"struct<{ddl.text(columns)}>"
-
-    def decode(raw: pa.Array) -> pa.Array:
-        return _decoded(raw, spec, single)
-
-    decode.__annotations__ = {"raw": pa.Array, "return": pa.Array}
-    wrap: Any = arrow_udf
-    column: Column = wrap(decode, kind)(value)
-    return column
-
-
-def _decoded(raw: pa.Array, spec: Spec, single: bool) -> pa.Array:
-    """All rows again, null for the bad ones and for those without a value."""
-    decoder = values.decoder_of(spec)
-    found = decoder.decode(raw.cast(pa.binary()))
-    kept = [at for at in range(len(raw)) if at not in found.bad]
-    back = {row: at for at, row in enumerate(kept)}
-    places = pa.array([back.get(row) for row in range(len(raw))], pa.int64())
-    if single:
-        return found.columns[0].take(places)
-    absent = raw.filter(pa.array([row not in found.bad for row in range(len(raw))])).is_null()
-    rows = pa.StructArray.from_arrays(found.columns, fields=list(decoder.schema), mask=absent)
-    return rows.take(places)
 
 
 def quoted(query: str, names: Iterable[str]) -> tuple[str, list[str]]:

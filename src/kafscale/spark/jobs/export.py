@@ -2,7 +2,7 @@
 
 Here: the arguments, the rounds of plan, work and commit, the report. Progress lives in the table:
 files and how far it is then are one commit, and whoever loses the race for it plans anew.
-Next door: the work on a unit (tables/unit.py), the tables (tables/), what is new (backlog.py).
+Next door: the work on a unit (lake/unit.py), the tables (lake/), what is new (lake/backlog.py).
 """
 
 import argparse
@@ -14,16 +14,16 @@ from typing import Any, Final
 from kafscale.log.commits import LostRace
 from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
 from kafscale.model.topics import TopicDescriptor
-from kafscale.spark import splits, values
-from kafscale.spark.backlog import Gap, backlog, progress_name
+from kafscale.spark import splits
+from kafscale.spark.lake.backlog import Gap, backlog, progress_name
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.splits import Slice, Split
-from kafscale.spark.tables import dead_letters, schemas
-from kafscale.spark.tables.table import DEAD_LETTERS, KINDS, open_table, still_there
-from kafscale.spark.tables.unit import Outlet, Result, Target, export_unit
+from kafscale.spark.lake import dead_letters, schemas, values
+from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, open_table, still_there
+from kafscale.spark.lake.unit import Outlet, Result, Target, export_unit
 from kafscale.spark.units import run_units
-from kafscale.spark.values import Spec
+from kafscale.spark.lake.values import Spec
 from kafscale.spark.views import look
 
 ROUND_BYTES: Final = 8 << 30  # stored bytes between two commits

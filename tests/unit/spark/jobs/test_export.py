@@ -11,13 +11,12 @@ import pytest
 
 from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
 from kafscale.records.compression import Codec
-from kafscale.spark import values
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import export
 from kafscale.spark.jobs.export import Done, Wish, run_export
-from kafscale.spark.tables import parquet
-from kafscale.spark.tables.iceberg import IcebergTable
-from kafscale.spark.tables.table import KINDS
+from kafscale.spark.lake import parquet, values
+from kafscale.spark.lake.iceberg import IcebergTable
+from kafscale.spark.lake.table import KINDS
 from tests.unit.spark.topics import HOUR_MS, Topic
 
 JSON = values.spec_of("json", "id bigint, name string")
@@ -287,7 +286,7 @@ def test_several_topics_need_a_table_each(tmp_path: Path) -> None:
 
 
 def _table_class(kind: str) -> Any:
-    from kafscale.spark.tables import delta, iceberg
+    from kafscale.spark.lake import delta, iceberg
 
     return {
         "parquet": parquet.ParquetTable,

@@ -27,10 +27,10 @@ from pyiceberg.table import Table as Found
 
 from kafscale.model.errors import InvalidRequest
 from kafscale.spark import wiring
-from kafscale.spark.tables import schemas, table
-from kafscale.spark.tables.place import Place
-from kafscale.spark.tables.table import DEAD_LETTERS, LostRace
-from kafscale.spark.tables.writer import DataFile
+from kafscale.spark.lake import schemas, table
+from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
+from kafscale.spark.lake.writer import DataFile
 
 ATTEMPTS: Final = 20
 OFFSETS: Final = "kafscale.offsets"

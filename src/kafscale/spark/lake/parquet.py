@@ -13,10 +13,10 @@ import msgspec
 import pyarrow as pa
 
 from kafscale.model.errors import CorruptObject, InvalidRequest, ObjectExists
-from kafscale.spark.tables import ddl, schemas, table
-from kafscale.spark.tables.place import Place
-from kafscale.spark.tables.table import DEAD_LETTERS, LostRace
-from kafscale.spark.tables.writer import DataFile
+from kafscale.spark.lake import ddl, schemas, table
+from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
+from kafscale.spark.lake.writer import DataFile
 from kafscale.system import SystemClock, SystemDice
 
 LOG: Final = "_kafscale_log"

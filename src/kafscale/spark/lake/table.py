@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from kafscale.log.commits import LostRace
 from kafscale.model.errors import InvalidRequest
-from kafscale.spark.tables.place import Place
-from kafscale.spark.tables.writer import DataFile
+from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.writer import DataFile
 
 KINDS: Final = ("parquet", "delta", "iceberg")
 DEAD_LETTERS: Final = "_dead_letters"
@@ -63,15 +63,15 @@ def open_table(url: str, kind: str, catalog: str = "") -> Table:
         raise InvalidRequest("only Iceberg tables have a catalog")
     match kind:
         case "parquet":
-            from kafscale.spark.tables.parquet import ParquetTable
+            from kafscale.spark.lake.parquet import ParquetTable
 
             return ParquetTable(Place(url))
         case "delta":
-            from kafscale.spark.tables.delta import DeltaTable
+            from kafscale.spark.lake.delta import DeltaTable
 
             return DeltaTable(Place(url))
         case "iceberg":
-            from kafscale.spark.tables.iceberg import IcebergTable
+            from kafscale.spark.lake.iceberg import IcebergTable
 
             return IcebergTable.open(url, catalog)
     raise InvalidRequest(f"a table is one of {', '.join(KINDS)}, not {kind!r}")

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kafscale.spark.values import Decoded, with_nulls
+from kafscale.spark.lake.values import Decoded, with_nulls
 
 _INTEGERS: Final = {
     pa.int32(): Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)],

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafscale.model.errors import InvalidRequest
-from kafscale.spark.tables import ddl, schemas
+from kafscale.spark.lake import ddl, schemas
 
 FORMATS: Final = ("binary", "string", "json", "avro", "protobuf")
 FRAMINGS: Final = ("none", "confluent")
@@ -84,7 +84,7 @@ def decoder_of(spec: Spec) -> Decoder:
         case "string":
             inner = _Plain(pa.string())
         case "json":
-            from kafscale.spark.json_values import JsonValues
+            from kafscale.spark.lake.json_values import JsonValues
 
             inner = JsonValues(ddl.parse(spec.schema.decode()))
         case "avro":

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafscale.log.commits import LostRace
-from kafscale.spark.tables import schemas
-from kafscale.spark.tables.table import Table
-from kafscale.spark.tables.unit import Result
-from kafscale.spark.tables.writer import DataFile, PartitionedWriter
-from kafscale.spark.values import Spec
+from kafscale.spark.lake import schemas
+from kafscale.spark.lake.table import Table
+from kafscale.spark.lake.unit import Result
+from kafscale.spark.lake.writer import DataFile, PartitionedWriter
+from kafscale.spark.lake.values import Spec
 from kafscale.system import SystemDice
 
 ATTEMPTS: Final = 20

@@ -18,10 +18,10 @@ from deltalake.transaction import AddAction, CommitProperties
 
 from kafscale.model.errors import StoreUnavailable
 from kafscale.spark import wiring
-from kafscale.spark.tables import schemas, table
-from kafscale.spark.tables.place import Place
-from kafscale.spark.tables.table import DEAD_LETTERS, LostRace
-from kafscale.spark.tables.writer import DataFile
+from kafscale.spark.lake import schemas, table
+from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
+from kafscale.spark.lake.writer import DataFile
 from kafscale.system import SystemClock
 
 ATTEMPTS: Final = 20

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kafscale.spark.tables.schemas import PARTITION_COLUMNS
+from kafscale.spark.lake.schemas import PARTITION_COLUMNS
 
 ROW_GROUP_BYTES: Final = 32 << 20
 FILE_BYTES: Final = 256 << 20  # before compression
