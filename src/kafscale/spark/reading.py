@@ -17,6 +17,7 @@ import pyarrow as pa
 from kafscale.log import survey
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.objects.store import ObjectStore
+from kafscale.spark import pins
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.kernels.decoder import BUFFER_BYTES, Decoder, Lane, Piece
 from kafscale.spark.offsets import DataLost
@@ -57,10 +58,12 @@ def settle() -> None:
         _settled = True
 
 
-def replaced(bucket: Bucket, fail_on_data_loss: bool) -> Refresh:
+def replaced(bucket: Bucket, fail_on_data_loss: bool, as_of: str = "") -> Refresh:
     """Look up what holds a slice now: compaction may have replaced objects since the planning."""
 
     def refresh(one: Slice) -> Slice:
+        if as_of:
+            raise pins.expired(as_of)
         (view,) = look(bucket, bucket.topic(one.topic), [one.partition])
         if view.start > one.first and fail_on_data_loss:
             raise DataLost(

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from kafscale.model.errors import UnknownTopic
 from kafscale.spark import offsets, planning, splits, times
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.columns import Wanted
 from kafscale.spark.offsets import DataLost, Offsets
 from kafscale.spark.options import Options
 from kafscale.spark.source import SplitPartition, read_rows, split_of
@@ -35,9 +36,9 @@ else:
 class StreamReader(DataSourceStreamReader, AvailableNow):
     """Follows partitions from offset to offset."""
 
-    def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: Options, asked: Wanted) -> None:
         self._options = options
-        self._columns = columns
+        self._asked = asked
         self._bucket = Bucket(options.store)
         self._seen: dict[offsets.Place, PartitionView] = {}
         self._target: Offsets | None = None
@@ -137,7 +138,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task."""
-        return read_rows(self._options, self._columns, split_of(partition), None)
+        return read_rows(self._options, self._asked, split_of(partition), None)
 
     # -- the bucket --------------------------------------------------------------------------
 
