@@ -14,19 +14,20 @@ from typing import Any, Final
 from kafscale.log.commits import LostRace
 from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
 from kafscale.model.topics import TopicDescriptor
-from kafscale.spark import splits
-from kafscale.spark.lake.backlog import Gap, backlog, progress_name
+from kafscale.spark import cuts, splits
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
-from kafscale.spark.splits import Slice, Split
 from kafscale.spark.lake import dead_letters, schemas, values
+from kafscale.spark.lake.backlog import Gap, backlog, progress_name
 from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, open_table, still_there
 from kafscale.spark.lake.unit import Outlet, Result, Target, export_unit
-from kafscale.spark.units import run_units
 from kafscale.spark.lake.values import Spec
+from kafscale.spark.near import run_near
+from kafscale.spark.splits import Slice, Split
 from kafscale.spark.views import look
 
 ROUND_BYTES: Final = 8 << 30  # stored bytes between two commits
+WITHOUT_SPARK_BYTES: Final = 32 << 20  # a session takes longer to start than this to export
 LOST_RACES: Final = 20
 PARTITIONINGS: Final = ("day", "hour", "none")
 
@@ -178,7 +179,7 @@ class Export:
             found = self._backlog()
             goal = goal or {one.partition: one.until for one in found}
             pending = [one for one in found if one.first < goal.get(one.partition, 0)]
-            units = splits.plan(pending, self._wish.unit_bytes)
+            units = self._units(pending)
             if not units:
                 return self.done
             try:
@@ -233,7 +234,8 @@ class Export:
             self._context.progress(what, size * done // max(total, 1), size, "B")
 
         work = [(target, unit) for unit in units]
-        return run_units(self._context.spark, work, export_unit, progress=progress)
+        small = size <= WITHOUT_SPARK_BYTES
+        return run_near(self._context, work, export_unit, small=small, progress=progress)
 
     def _backlog(self) -> list[Slice]:
         names = [self._name(at) for at in range(self._topic.partitions)]
@@ -244,8 +246,13 @@ class Export:
             raise OffsetOutOfRange(f"{found.gaps[0]}; --allow-gaps goes on after them")
         return found.slices
 
+    def _units(self, slices: Sequence[Slice]) -> list[Split]:
+        """Pieces of work; of an object that is new in part only that part is read."""
+        size = self._wish.unit_bytes
+        return splits.plan(cuts.refined(self._context.bucket, slices, size), size)
+
     def _estimate(self) -> None:
-        units = splits.plan(self._backlog(), self._wish.unit_bytes)
+        units = self._units(self._backlog())
         self.done.bytes_read = _size(units)
         self.done.rows = sum(one.offsets for unit in units for one in unit)
         self.done.files = len(units)

@@ -20,10 +20,10 @@ from kafscale.records import batch
 from kafscale.spark import sampling, statistics, wiring
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
+from kafscale.spark.near import run_near
 from kafscale.spark.sampling import Look, Sample
 from kafscale.spark.splits import SPLIT_BYTES
 from kafscale.spark.statistics import Lag, Prices, TopicStats
-from kafscale.spark.units import run_units
 from kafscale.spark.views import PartitionView, Stretch, views_of
 
 SAMPLE_BYTES: Final = 4 << 20
@@ -177,14 +177,8 @@ def _sampled(context: Context, looks: Sequence[Look]) -> dict[tuple[str, int], S
     def progress(done: int, total: int) -> None:
         context.progress("taking samples", done, total, "")
 
-    if sum(look.length for look in looks) <= WITHOUT_SPARK_BYTES and context.session is None:
-        results = []
-        for number, group in enumerate(groups):
-            progress(number, len(groups))
-            results.append(sampling.look_at_all(group))
-    else:
-        results = run_units(context.spark, groups, sampling.look_at_all, progress=progress)
-    for result in results:
+    small = sum(look.length for look in looks) <= WITHOUT_SPARK_BYTES
+    for result in run_near(context, groups, sampling.look_at_all, small=small, progress=progress):
         for place, sample in result.items():
             found[place] = found.get(place, Sample()) + sample
     return found

@@ -23,7 +23,7 @@ JSON = values.spec_of("json", "id bigint, name string")
 
 
 def run_here(
-    spark: object, units: Sequence[Any], work: Callable[[Any], Any], *, progress: object = None
+    context: object, units: Sequence[Any], work: Callable[[Any], Any], **_: object
 ) -> list[Any]:
     """What Spark does with units: each travels, is worked on, and its result travels back."""
     return [pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(unit))))) for unit in units]
@@ -31,8 +31,7 @@ def run_here(
 
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "run_units", run_here)
-    monkeypatch.setattr(Context, "spark", None)
+    monkeypatch.setattr(export, "run_near", run_here)
 
 
 @pytest.fixture
@@ -184,7 +183,7 @@ def test_of_two_exports_at_once_the_loser_plans_anew(
             export_now(topic, lake.wish(values=JSON))
         return results
 
-    monkeypatch.setattr(export, "run_units", overtaken)
+    monkeypatch.setattr(export, "run_near", overtaken)
     done = export_now(topic, lake.wish(values=JSON))
     assert (done.races_lost, done.commits) == (1, 0)
     check(topic, lake)
@@ -235,7 +234,7 @@ def test_an_export_may_die_between_any_two_steps(
     with monkeypatch.context() as patched:
         patched.setattr(made, "prepare", step(made.prepare))
         patched.setattr(made, "commit", step(made.commit))
-        patched.setattr(export, "run_units", step(run_here))
+        patched.setattr(export, "run_near", step(run_here))
         with pytest.raises(Crash):
             export_now(topic, lake.wish(values=JSON))
     topic.flush(1, [b'{"id":6}', b"broken"])
