@@ -9,6 +9,7 @@ A table is named by its path, with a SQLite catalog beside it, or by its name in
 a URI of SQLAlchemy or of a REST catalog, or one that pyiceberg's configuration names.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -37,6 +38,9 @@ OFFSETS: Final = "kafscale.offsets"
 NAMESPACE: Final = "kafscale"
 CATALOG_FILE: Final = "iceberg-catalog.sqlite"
 _RETRIES: Final = "commit.retry.num-retries"
+
+# It would remark on every column without statistics, of every file: keys and values have none.
+logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
 
 
 class IcebergTable:

@@ -8,6 +8,7 @@ No value is trusted: one that cannot be read costs itself, not its neighbours.
 """
 
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -116,9 +117,12 @@ class _Avro:
         import pyruhvro
 
         try:
-            found = pyruhvro.avro_to_arrow_schema(schema)
-        except ValueError as bad:
+            is_record = json.loads(schema)["type"] == "record"
+            found = pyruhvro.avro_to_arrow_schema(schema) if is_record else None
+        except (ValueError, KeyError, TypeError) as bad:
             raise InvalidRequest(f"not an Avro record schema: {bad}") from bad
+        if found is None:
+            raise InvalidRequest("not an Avro record schema: values are records")
         self.schema = schemas.lake_schema(found)
         self._read: Callable[[list[bytes], str], pa.RecordBatch] = pyruhvro.deserialize_array
         self._text = schema
@@ -162,18 +166,20 @@ class _Framed:
         self._width = width
 
     def decode(self, values: pa.Array) -> Decoded:
-        framed = pc.and_kleene(
-            pc.equal(pc.binary_slice(values, 0, 1), b"\0"),
-            pc.greater_equal(pc.binary_length(values), self._width),
-        )
+        if values.null_count:
+            present = values.is_valid().to_numpy(zero_copy_only=False)
+            return with_nulls(self.decode(values.drop_null()), present)
+        # Arrow cannot slice what is shorter than the slice's start: length first, then contents.
+        good = pc.greater_equal(pc.binary_length(values), self._width)
+        long = values.filter(good)
+        framed = pc.equal(pc.binary_slice(long, 0, 1), b"\0")
         if self._width > _MAGIC_AND_ID:
-            last = pc.binary_slice(values, _MAGIC_AND_ID, self._width)
-            framed = pc.and_kleene(framed, pc.equal(last, b"\0"))
-        good = pc.fill_null(framed, True).to_numpy(zero_copy_only=False)
-        bare = pc.binary_slice(values, self._width)
-        if good.all():
-            return self._inner.decode(bare)
-        return _merged(self._inner.decode(bare.filter(pa.array(good))), good, "no schema number")
+            last = pc.binary_slice(long, _MAGIC_AND_ID, self._width)
+            framed = pc.and_(framed, pc.equal(last, b"\0"))
+        found = self._inner.decode(pc.binary_slice(long.filter(framed), self._width))
+        are_good = good.to_numpy(zero_copy_only=False)
+        are_good[np.flatnonzero(are_good)] = framed.to_numpy(zero_copy_only=False)
+        return found if are_good.all() else _merged(found, are_good, "no schema number")
 
 
 def _message(descriptors: bytes, message: str) -> Any:
