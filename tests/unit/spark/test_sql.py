@@ -33,14 +33,12 @@ NAMES = ["orders", "orders.v2", "web-logs", "a", "a-b"]
         ("from `topic.orders`", "from `topic.orders`", []),
     ],
 )
-def test_topics_get_the_quotes_that_spark_wants(
-    query: str, expected: str, used: list[str]
-) -> None:
+def test_topics_get_the_quotes_that_spark_wants(query: str, expected: str, used: list[str]) -> None:
     assert quoted(query, NAMES) == (expected, used)
 
 
 def test_an_unknown_topic_is_named_and_the_known_ones_too() -> None:
-    with pytest.raises(UnknownTopic, match="no topic 'order'; there are: .*orders"):
+    with pytest.raises(UnknownTopic, match=r"no topic 'order'; there are: .*orders"):
         quoted("select * from topic.order", NAMES)
 
 

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafscale.model.errors import InvalidRequest
+from kafscale.spark.kernels import spans
 from kafscale.spark.lake import ddl, schemas
 
 FORMATS: Final = ("binary", "string", "json", "avro", "protobuf")
@@ -169,17 +169,19 @@ class _Framed:
         if values.null_count:
             present = values.is_valid().to_numpy(zero_copy_only=False)
             return with_nulls(self.decode(values.drop_null()), present)
-        # Arrow cannot slice what is shorter than the slice's start: length first, then contents.
-        good = pc.greater_equal(pc.binary_length(values), self._width)
-        long = values.filter(good)
-        framed = pc.equal(pc.binary_slice(long, 0, 1), b"\0")
+        count = len(values)
+        _, offsets, data = values.buffers()
+        places = np.frombuffer(offsets, np.int32)[values.offset : values.offset + count + 1]
+        raw = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+        starts, ends = places[:-1], places[1:]
+        good = ends - starts >= self._width
+        good[good] = raw[starts[good]] == 0
         if self._width > _MAGIC_AND_ID:
-            last = pc.binary_slice(long, _MAGIC_AND_ID, self._width)
-            framed = pc.and_(framed, pc.equal(last, b"\0"))
-        found = self._inner.decode(pc.binary_slice(long.filter(framed), self._width))
-        are_good = good.to_numpy(zero_copy_only=False)
-        are_good[np.flatnonzero(are_good)] = framed.to_numpy(zero_copy_only=False)
-        return found if are_good.all() else _merged(found, are_good, "no schema number")
+            good[good] = raw[starts[good] + _MAGIC_AND_ID] == 0
+        bare = np.column_stack([starts[good] + self._width, ends[good]]).astype(np.int32).ravel()
+        cut = spans.copy(raw, bare, np.zeros(len(bare) // 2, np.bool_))
+        found = self._inner.decode(cut)
+        return found if good.all() else _merged(found, good, "no schema number")
 
 
 def _message(descriptors: bytes, message: str) -> Any:

@@ -146,7 +146,7 @@ def test_avro_becomes_columns_and_bad_bytes_stand_alone(tmp_path: Path) -> None:
 def test_values_framed_by_a_schema_registry_are_unwrapped() -> None:
     good = [b"\0\0\0\0\x07" + raw for raw in avro_values(2)]
     found = decode(
-        [good[0], avro_values(1)[0], None, good[1], b"\0\0"], "avro", AVRO, "", "confluent"
+        [good[0], avro_values(2)[1], None, good[1], b"\0\0"], "avro", AVRO, "", "confluent"
     )
     assert found.columns[0].to_pylist() == [0, None, 1]
     assert found.bad == {1: "no schema number", 4: "no schema number"}
