@@ -76,8 +76,9 @@ def test_an_export_killed_again_and_again_gets_there(
     assert export(topic.url, small(lake)).commits == 0
 
 
-def test_two_exports_at_once_share_the_work(topic: Topic, tmp_path: Path) -> None:
-    lake = Lake(tmp_path, "delta")
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+def test_two_exports_at_once_double_nothing(topic: Topic, tmp_path: Path, kind: str) -> None:
+    lake = Lake(tmp_path, kind)
     processes = multiprocessing.get_context("forkserver")
     both = [
         processes.Process(target=export, args=(topic.url, small(lake, round_bytes=1 << 16)))

@@ -20,14 +20,21 @@ class Topic:
     """A topic whose partitions grow by flushes."""
 
     def __init__(
-        self, folder: Path, name: str = "orders", partitions: int = 2, incarnation: int = 1
+        self,
+        folder: Path,
+        name: str = "orders",
+        partitions: int = 2,
+        incarnation: int = 1,
+        bucket: Bucket | None = None,
     ) -> None:
-        FileObjectStore(folder)
-        self.bucket = Bucket(f"file://{folder}")
-        self.url = f"file://{folder}"
+        if bucket is None:
+            FileObjectStore(folder)
+        self.bucket = bucket or Bucket(f"file://{folder}")
+        self.url = self.bucket.url
+        namespace = self.bucket.namespace
         self.ends = [0] * partitions
         self.records: dict[tuple[int, int], Record] = {}
-        place = f"default/{name}" if incarnation == 1 else f"default/{name}@{incarnation}"
+        place = f"{namespace}/{name}" + (f"@{incarnation}" if incarnation > 1 else "")
         self.descriptor = TopicDescriptor(
             name=name,
             topic_id=f"{incarnation:032x}",
@@ -37,7 +44,7 @@ class Topic:
             logs=partitions,
             created_at="2025-11-15T00:00:00Z",
         )
-        key = keys.descriptor(f"default/{name}", incarnation)
+        key = keys.descriptor(f"{namespace}/{name}", incarnation)
         self.bucket.put_new(key, [self.descriptor.encode()])
 
     def flush(

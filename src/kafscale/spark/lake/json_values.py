@@ -9,6 +9,7 @@ Next door: the other formats (values.py).
 import datetime as dt
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from operator import attrgetter
 from typing import Annotated, Any, Final, Optional
 
 import msgspec
@@ -98,7 +99,7 @@ def _type(kind: pa.DataType) -> Any:
 
 def _columns(rows: Rows, fields: Sequence[pa.Field]) -> list[pa.Array]:
     return [
-        _column([getattr(row, f"f{at}") for row in rows], field.type)
+        _column(list(map(attrgetter(f"f{at}"), rows)), field.type)
         for at, field in enumerate(fields)
     ]
 

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from kafscale.model.errors import CorruptObject, InvalidRequest, ObjectExists
+from kafscale.spark import wiring
 from kafscale.spark.lake import ddl, schemas, table
 from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
@@ -183,11 +184,33 @@ def dataset(url: str) -> Any:
         field = pa.field(schemas.PARTITION_COLUMNS[by], schemas.PARTITION_TYPES[by])
         columns = columns.append(field)
         partitioning = ds.partitioning(pa.schema([field]), flavor="hive")
-    paths = [found.place.path(file.path) for file in found.files()]
-    root = f"{found.place.url}/data"
+    filesystem, root = _arrow_filesystem(found.place)
     return ds.dataset(
-        paths, columns, format="parquet", partitioning=partitioning, partition_base_dir=root
+        [f"{root}/{file.path}" for file in found.files()],
+        columns,
+        format="parquet",
+        filesystem=filesystem,
+        partitioning=partitioning,
+        partition_base_dir=f"{root}/data",
     )
+
+
+def _arrow_filesystem(place: Place) -> tuple[Any, str]:
+    """Arrow's own way to the place, and the place's name there."""
+    from pyarrow import fs
+
+    if place.where.kind == "file":
+        return fs.LocalFileSystem(), place.url
+    settings = wiring.s3_settings(place.where.root)
+    store = fs.S3FileSystem(
+        access_key=settings.access_key or None,
+        secret_key=settings.secret_key or None,
+        session_token=settings.session_token or None,
+        region=settings.region,
+        endpoint_override=settings.endpoint or None,
+        force_virtual_addressing=not settings.path_style,
+    )
+    return store, place.url.removeprefix("s3://")
 
 
 def _name(version: int) -> str:
