@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, str]] = {
     "consume": "read a topic",
     "segments": "look at the objects of a topic in the bucket",
     "pipeline": "bulk work on topics with Spark, without a broker",
+    "sql": "query topics with SQL, without a broker",
     "doctor": "check configuration, ports and storage",
 }
 

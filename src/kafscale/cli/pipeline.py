@@ -13,7 +13,10 @@ from typing import Any, Final, Protocol
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.output import print_columns, print_json
 
-JOBS: Final[dict[str, str]] = {}
+JOBS: Final[dict[str, str]] = {
+    "export": "bring Parquet, Delta or Iceberg tables up to date with topics",
+    "stats": "count what topics hold, what they cost, and who lags behind",
+}
 
 
 class Job(Protocol):
@@ -63,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
             tuple(args.topic),
             dry_run=args.dry_run,
             master=args.master,
-            conf=_pairs(args.conf),
+            conf=pairs(args.conf),
             progress=line.update,
         )
         report = module.run(context, args)
@@ -94,7 +97,8 @@ def _module(name: str) -> Job:
     return module
 
 
-def _pairs(words: Sequence[str]) -> dict[str, str]:
+def pairs(words: Sequence[str]) -> dict[str, str]:
+    """Read KEY=VALUE words."""
     for word in words:
         if "=" not in word:
             raise UsageError(f"--conf {word}: write KEY=VALUE")

@@ -166,3 +166,16 @@ def _lock(path: Path) -> int:
         os.close(handle)
         raise MetadataUnavailable(f"cannot lock {name}: {failed}") from failed
     return handle
+
+
+def peek(path: Path, prefix: str) -> list[Entry]:
+    """Read a range of keys beside the process that has the file, changing nothing."""
+    try:
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            query = "SELECT key, value, version FROM entry WHERE key >= ? AND key < ? ORDER BY key"
+            return [Entry(*row) for row in database.execute(query, (prefix, prefix + _BEYOND))]
+        finally:
+            database.close()
+    except sqlite3.Error as failed:
+        raise MetadataUnavailable(f"cannot read {path}: {failed}") from failed

@@ -54,6 +54,19 @@ def _this_process() -> _Process:
         return _process
 
 
+def on_store(where: wiring.Location, work: Callable[[ObjectStore], Awaitable[_T]]) -> _T:
+    """Do something with a store, opened once per process, and wait for it."""
+    process = _this_process()
+
+    async def on_loop() -> _T:
+        store = process.stores.get(where)
+        if store is None:
+            store = process.stores[where] = wiring.open_store(where)
+        return await work(store)
+
+    return process.run(on_loop())
+
+
 class Bucket:
     """One namespace of one store."""
 
@@ -72,15 +85,7 @@ class Bucket:
 
     def run(self, work: Callable[[ObjectStore], Awaitable[_T]]) -> _T:
         """Do something with the store and wait for it."""
-        process = _this_process()
-
-        async def on_loop() -> _T:
-            store = process.stores.get(self.where)
-            if store is None:
-                store = process.stores[self.where] = wiring.open_store(self.where)
-            return await work(store)
-
-        return process.run(on_loop())
+        return on_store(self.where, work)
 
     # -- topics ------------------------------------------------------------------------------
 

@@ -1,0 +1,162 @@
+"""`kafscale sql "select ... from topic.orders"`: SQL over topics, straight on the bucket.
+
+Here: the arguments, and rows as columns, JSON lines or CSV. Next door: what `topic.orders` is
+(spark/sql.py).
+"""
+
+import argparse
+import csv
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from kafscale.cli.errors import CommandError
+from kafscale.cli.output import print_columns, print_json
+
+FORMATS: Final = ("columns", "json", "csv")
+SHOWN: Final = 1000  # rows a person is shown unless asked for more
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.add_argument("query", help="topics are tables: select * from topic.orders limit 3")
+    parser.add_argument("--store", required=True, metavar="URL", help="file:///path or s3://bucket")
+    parser.add_argument("--output", choices=FORMATS, default="columns")
+    parser.add_argument(
+        "--rows", type=int, metavar="N", help=f"at most; columns {SHOWN}, else all of them"
+    )
+    parser.add_argument(
+        "--value-format", choices=("string", "binary", "json", "avro", "protobuf"), default="string"
+    )
+    parser.add_argument(
+        "--value-schema", default="", metavar="TEXT|FILE",
+        help="json: 'id bigint, name string'; avro: the schema; protobuf: a file of protoc -o",
+    )  # fmt: skip
+    parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
+    parser.add_argument("--schema-registry", default="", metavar="URL", help="avro with a registry")
+    parser.add_argument("--master", default="local[*]", metavar="URL", help="Spark's master")
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="for Spark, repeatable"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the query and print what it gives."""
+    try:
+        from kafscale.spark.session import open_session
+        from kafscale.spark.sql import register_topics, run_query
+    except ImportError as missing:
+        if (missing.name or "").startswith("kafscale"):
+            raise
+        raise CommandError(
+            f"{missing.name} is not installed: pip install 'kafscale[spark]'"
+        ) from missing
+    from kafscale.cli.pipeline import pairs
+
+    # Rows come with times of this process's zone; queries speak of UTC.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    debug = bool(getattr(args, "debug", False))
+    if not debug:
+        logging.disable(logging.CRITICAL)  # PySpark logs errors that it raises as well
+    with _jvm_to_a_file(debug):
+        spark = open_session("kafscale sql", args.master, pairs(args.conf))
+    topics = register_topics(spark, args.store, (), **_value_options(args))
+    limit = args.rows if args.rows is not None else SHOWN if args.output == "columns" else None
+    names, rows = run_query(spark, topics, args.query, None if limit is None else limit + 1)
+    _print(args.output, names, rows, limit)
+    return 0
+
+
+def _value_options(args: argparse.Namespace) -> dict[str, str]:
+    """The source's own words for what was asked; a schema may be the name of a file."""
+    schema = args.value_schema
+    is_file = bool(schema) and len(schema) < 1000 and Path(schema).is_file()
+    if is_file and args.value_format == "json":
+        schema, is_file = Path(schema).read_text("utf-8").strip(), False
+    given = {
+        "valueFormat": args.value_format,
+        "valueSchemaFile" if is_file else "valueSchema": schema,
+        "valueMessage": args.value_message,
+        "schemaRegistry": args.schema_registry,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+@contextmanager
+def _jvm_to_a_file(debug: bool) -> Iterator[None]:
+    """Start a JVM whose complaints nobody sees: errors of a query come back as errors anyway.
+
+    What is left are warnings at the start, and workers that find their pipe closed because a
+    LIMIT was satisfied.
+    """
+    if debug:
+        yield
+        return
+    ours = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        sys.stderr.flush()
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(ours, 2)
+            os.close(ours)
+
+
+def _print(output: str, names: Sequence[str], rows: Iterator[list[Any]], limit: int | None) -> None:
+    if output == "columns":
+        found = list(rows)
+        print_columns(names, [[_cell(value) for value in row] for row in found[:limit]])
+        if limit is not None and len(found) > limit:
+            print(f"the first {limit} rows; --rows shows more", file=sys.stderr)
+        return
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    if output == "csv":
+        writer.writerow(names)
+    for number, row in enumerate(rows):
+        if limit is not None and number >= limit:
+            return
+        if output == "csv":
+            writer.writerow(["" if value is None else _cell(value) for value in row])
+        else:
+            print_json({name: _plain(value) for name, value in zip(names, row, strict=True)})
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; bytes as text where they are text, else in base64."""
+    if isinstance(value, bytes | bytearray):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return bytes(value)
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds") + "Z"
+    if hasattr(value, "asDict"):
+        return {name: _plain(part) for name, part in value.asDict().items()}
+    if isinstance(value, dict):
+        return {str(_plain(key)): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return str(value) if isinstance(value, Decimal | date) else value
+
+
+def _cell(value: Any) -> Any:
+    plain = _plain(value)
+    if isinstance(plain, bytes):
+        return plain.hex()
+    if isinstance(plain, dict | list):
+        import msgspec
+
+        return msgspec.json.encode(plain).decode()
+    if isinstance(plain, bool):
+        return "true" if plain else "false"
+    return plain

@@ -1,0 +1,305 @@
+"""Topic to table: Parquet, Delta or Iceberg, every record once.
+
+Here: the arguments, the rounds of plan, work and commit, the report. Progress lives in the table:
+files and how far it is then are one commit, and whoever loses the race for it plans anew.
+Next door: the work on a unit (lake/unit.py), the tables (lake/), what is new (lake/backlog.py).
+"""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kafscale.log.commits import LostRace
+from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
+from kafscale.model.topics import TopicDescriptor
+from kafscale.spark import cuts, splits
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.job import Context, Report
+from kafscale.spark.lake import dead_letters, schemas, values
+from kafscale.spark.lake.backlog import Gap, backlog, progress_name
+from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, open_table, still_there
+from kafscale.spark.lake.unit import Outlet, Result, Target, export_unit
+from kafscale.spark.lake.values import Spec
+from kafscale.spark.near import run_near
+from kafscale.spark.splits import Slice, Split
+from kafscale.spark.views import look
+
+ROUND_BYTES: Final = 8 << 30  # stored bytes between two commits
+WITHOUT_SPARK_BYTES: Final = 32 << 20  # a session takes longer to start than this to export
+LOST_RACES: Final = 20
+PARTITIONINGS: Final = ("day", "hour", "none")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to export, and how."""
+
+    table: str  # a path or URL; {topic} in it is replaced
+    format: str = "parquet"
+    catalog: str = ""
+    values: Spec = values.BINARY
+    partition_by: str | None = None
+    allow_gaps: bool = False
+    unit_bytes: int = splits.SPLIT_BYTES
+    round_bytes: int = ROUND_BYTES
+
+
+@dataclass
+class Done:
+    """What came of it, for one topic."""
+
+    table: str
+    topic: str
+    rows: int = 0
+    dead: int = 0
+    files: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    commits: int = 0
+    races_lost: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what an export takes."""
+    parser.add_argument(
+        "--table",
+        required=True,
+        metavar="URL",
+        help="path, file:///path or s3://bucket/path; {topic} in it is replaced",
+    )
+    parser.add_argument("--format", choices=KINDS, default="parquet")
+    parser.add_argument(
+        "--catalog",
+        default="",
+        metavar="URI",
+        help="of Iceberg; default: a SQLite file beside the table",
+    )
+    add_value_arguments(parser)
+    parser.add_argument(
+        "--partition-by", choices=PARTITIONINGS, help="event time; default: day, or as the table is"
+    )
+    parser.add_argument(
+        "--allow-gaps", action="store_true", help="go on where retention was faster than the export"
+    )
+    parser.add_argument("--follow", action="store_true", help="again and again, until stopped")
+    parser.add_argument(
+        "--interval", type=float, default=60.0, metavar="SECONDS", help="between two exports"
+    )
+
+
+def add_value_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare how values are read."""
+    parser.add_argument("--value-format", choices=values.FORMATS, default="binary")
+    parser.add_argument(
+        "--value-schema", default="", metavar="TEXT|FILE",
+        help="json: 'id bigint, name string'; avro: the schema; protobuf: a file of protoc -o",
+    )  # fmt: skip
+    parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
+    parser.add_argument(
+        "--value-framing", choices=values.FRAMINGS, default="none", help="of a schema registry"
+    )
+
+
+def run(context: Context, args: argparse.Namespace) -> Report:
+    """Export what was asked for."""
+    wish = Wish(
+        args.table,
+        args.format,
+        args.catalog,
+        values.spec_of(
+            args.value_format, args.value_schema, args.value_message, args.value_framing
+        ),
+        args.partition_by,
+        args.allow_gaps,
+    )
+    done = run_export(context, wish)
+    while args.follow and not context.dry_run:
+        time.sleep(args.interval)
+        done = [_sum(old, new) for old, new in zip(done, run_export(context, wish), strict=True)]
+    return _report(context, wish, done)
+
+
+def export_topic(
+    store: str,
+    topic: str,
+    table: str,
+    *,
+    format: str = "parquet",  # noqa: A002
+    value_format: str = "binary",
+    value_schema: str = "",
+    value_message: str = "",
+    value_framing: str = "none",
+    partition_by: str | None = None,
+    catalog: str = "",
+    spark: Any = None,
+) -> Report:
+    """For notebooks: bring a table up to date with a topic, and tell what that took."""
+    spec = values.spec_of(value_format, value_schema, value_message, value_framing)
+    wish = Wish(table, format, catalog, spec, partition_by)
+    context = Context(Bucket(store), (topic,), session=spark)
+    return _report(context, wish, run_export(context, wish))
+
+
+def run_export(context: Context, wish: Wish) -> list[Done]:
+    """Export every chosen topic into its table."""
+    topics = context.chosen()
+    if not topics:
+        raise InvalidRequest("there is no topic to export")
+    if len(topics) > 1 and "{topic}" not in wish.table:
+        raise InvalidRequest("several topics: write {topic} in --table, each has its own table")
+    return [
+        Export(context, replace(wish, table=wish.table.replace("{topic}", topic.name)), topic).run()
+        for topic in topics
+    ]
+
+
+class Export:
+    """One topic into one table."""
+
+    def __init__(self, context: Context, wish: Wish, topic: TopicDescriptor) -> None:
+        """Open the table; nothing is written."""
+        self._context = context
+        self._wish = wish
+        self._topic = topic
+        self._table = open_table(wish.table, wish.format, wish.catalog)
+        self._columns = schemas.with_values(values.decoder_of(wish.values).schema)
+        self.done = Done(wish.table, topic.name)
+
+    def run(self) -> Done:
+        """Rounds of plan, work and commit until all is exported that was there at the start."""
+        if self._context.dry_run:
+            self._estimate()
+            return self.done
+        self._table.prepare(self._columns, self._wish.partition_by)
+        goal: dict[int, int] = {}
+        while True:
+            found = self._backlog()
+            goal = goal or {one.partition: one.until for one in found}
+            pending = [one for one in found if one.first < goal.get(one.partition, 0)]
+            units = self._units(pending)
+            if not units:
+                return self.done
+            try:
+                self._round(_first(units, self._wish.round_bytes))
+            except LostRace:
+                self.done.races_lost += 1
+                if self.done.races_lost > LOST_RACES:
+                    raise
+
+    def _round(self, units: Sequence[Split]) -> None:
+        """Files by the workers, then dead letters, then the commit that makes all of it count."""
+        names = {one.partition: self._name(one.partition) for unit in units for one in unit}
+        before = self._at_start(units, names)
+        after = {names[one.partition]: one.until for unit in units for one in unit}
+        results = self._work(units)
+        still_there(self._table.progress(before), before)
+        dead = dead_letters.commit(self._table, self._wish.values, names, after, results)
+        files = [file for result in results for file in result.files]
+        self._table.commit(files, before, after)
+        self.done.commits += 1
+        self.done.rows += sum(file.rows for file in files)
+        self.done.dead += dead
+        self.done.files += len(files)
+        self.done.bytes_read += _size(units)
+        self.done.bytes_written += sum(file.size for file in files)
+
+    def _at_start(self, units: Sequence[Split], names: Mapping[int, str]) -> dict[str, int]:
+        """How far the table is, which must be where these units begin."""
+        known = self._table.progress(names.values())
+        firsts: dict[str, int] = {}
+        for one in (one for unit in units for one in unit):
+            firsts.setdefault(names[one.partition], one.first)
+        for name, first in firsts.items():
+            if known.get(name, 0) > first:
+                raise LostRace(f"{name} is at {known[name]}, beyond {first}")
+        return {name: known.get(name, 0) for name in firsts}
+
+    def _work(self, units: Sequence[Split]) -> list[Result]:
+        dead = self._table.dead_letters()
+        target = Target(
+            self._context.bucket,
+            self._wish.values,
+            self._columns,
+            self._table.partition_by,
+            Outlet(self._table.place, self._table.folder),
+            Outlet(dead.place, dead.folder),
+        )
+        size = _size(units)
+        what = f"{self._topic.name} to {self._wish.format}"
+
+        def progress(done: int, total: int) -> None:
+            self._context.progress(what, size * done // max(total, 1), size, "B")
+
+        work = [(target, unit) for unit in units]
+        small = size <= WITHOUT_SPARK_BYTES
+        return run_near(self._context, work, export_unit, small=small, progress=progress)
+
+    def _backlog(self) -> list[Slice]:
+        names = [self._name(at) for at in range(self._topic.partitions)]
+        known = self._table.progress(names)
+        found = backlog(self._topic, look(self._context.bucket, self._topic), known)
+        self.done.gaps += [gap for gap in found.gaps if gap not in self.done.gaps]
+        if found.gaps and not self._wish.allow_gaps:
+            raise OffsetOutOfRange(f"{found.gaps[0]}; --allow-gaps goes on after them")
+        return found.slices
+
+    def _units(self, slices: Sequence[Slice]) -> list[Split]:
+        """Pieces of work; of an object that is new in part only that part is read."""
+        size = self._wish.unit_bytes
+        return splits.plan(cuts.refined(self._context.bucket, slices, size), size)
+
+    def _estimate(self) -> None:
+        units = self._units(self._backlog())
+        self.done.bytes_read = _size(units)
+        self.done.rows = sum(one.offsets for unit in units for one in unit)
+        self.done.files = len(units)
+        while units:
+            self.done.commits += 1
+            units = units[len(_first(units, self._wish.round_bytes)) :]
+
+    def _name(self, partition: int) -> str:
+        return progress_name(self._topic, partition)
+
+
+def _first(units: Sequence[Split], limit: int) -> Sequence[Split]:
+    """As many as fit, at least one: each partition goes forward without a hole."""
+    size = 0
+    for count, unit in enumerate(units):
+        size += sum(one.size for one in unit)
+        if count and size > limit:
+            return units[:count]
+    return units
+
+
+def _size(units: Sequence[Split]) -> int:
+    return sum(one.size for unit in units for one in unit)
+
+
+def _sum(old: Done, new: Done) -> Done:
+    counts = ("rows", "dead", "files", "bytes_read", "bytes_written", "commits", "races_lost")
+    added = {name: getattr(old, name) + getattr(new, name) for name in counts}
+    gaps = [*old.gaps, *(gap for gap in new.gaps if gap not in old.gaps)]
+    return replace(new, **added, gaps=gaps)
+
+
+def _report(context: Context, wish: Wish, done: Sequence[Done]) -> Report:
+    report = Report("export", dry_run=context.dry_run)
+    for one in done:
+        row: dict[str, Any] = {"topic": one.topic, "records": one.rows}
+        if not context.dry_run:
+            row["dead_letters"] = one.dead
+        row |= {"files": one.files, "commits": one.commits, "bytes_read": one.bytes_read}
+        if not context.dry_run:
+            row["bytes_written"] = one.bytes_written
+        report.rows.append({**row, "table": one.table})
+        report.notes += [str(gap) for gap in one.gaps]
+        if one.dead:
+            report.notes.append(f"what did not parse is in {one.table}{DEAD_LETTERS}")
+        if one.races_lost:
+            report.notes.append(
+                f"{one.topic}: another export was faster {one.races_lost} times; planned anew"
+            )
+    return report

@@ -1,0 +1,216 @@
+"""Apache Iceberg tables, through `pyiceberg`.
+
+Here: ready-made Parquet files added in one snapshot whose properties say how far the table is;
+the same goes into the table's own properties, for when old snapshots have been expired.
+The library's own retry of a commit is off: it would append again after a commit it has not read.
+Next door: bare files (parquet.py), Delta (delta.py).
+
+A table is named by its path, with a SQLite catalog beside it, or by its name in a catalog:
+a URI of SQLAlchemy or of a REST catalog, or one that pyiceberg's configuration names.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table as Found
+
+from kafscale.model.errors import InvalidRequest
+from kafscale.spark import wiring
+from kafscale.spark.lake import schemas, table
+from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
+from kafscale.spark.lake.writer import DataFile
+
+ATTEMPTS: Final = 20
+OFFSETS: Final = "kafscale.offsets"
+NAMESPACE: Final = "kafscale"
+CATALOG_FILE: Final = "iceberg-catalog.sqlite"
+_RETRIES: Final = "commit.retry.num-retries"
+
+# It would remark on every column without statistics, of every file: keys and values have none.
+logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
+
+
+class IcebergTable:
+    """An Iceberg table and the progress in it."""
+
+    folder = "data/"
+
+    def __init__(
+        self, catalog: Callable[[bool], Catalog], name: tuple[str, ...], location: str
+    ) -> None:
+        """Look at nothing yet. Without a location the catalog chooses one."""
+        self._open = catalog
+        self._name = name
+        self._location = location
+        self.partition_by = ""
+
+    @staticmethod
+    def open(url: str, catalog: str = "") -> "IcebergTable":
+        """A table by its path, or by its name in a catalog."""
+        if catalog and "://" not in url and not url.startswith((".", "/")):
+            return IcebergTable(partial(_catalog, catalog, ""), tuple(url.split(".")), "")
+        place = Place(url)
+        name = (NAMESPACE, place.name.replace(".", "_"))
+        location = place.url if place.where.kind == "s3" else f"file://{place.url}"
+        if not catalog:
+            if place.where.kind == "s3":
+                raise InvalidRequest("a table in a bucket needs --catalog: who else could commit?")
+            catalog = f"sqlite:///{Path(place.url).parent / CATALOG_FILE}"
+        return IcebergTable(partial(_catalog, catalog, location.rpartition("/")[0]), name, location)
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        return self._open(False)
+
+    @property
+    def place(self) -> Place:
+        """Where its files go."""
+        if not self._location:
+            found = self._load()
+            if found is None:
+                raise InvalidRequest(f"there is no table {'.'.join(self._name)}")
+            self._location = found.location()
+        return Place(self._location)
+
+    def dead_letters(self) -> "IcebergTable":
+        """The table beside this one."""
+        name = (*self._name[:-1], self._name[-1] + DEAD_LETTERS)
+        return IcebergTable(self._open, name, self._url() + DEAD_LETTERS)
+
+    def prepare(self, columns: pa.Schema, partition_by: str | None) -> None:
+        """Create it, or add columns; another who does the same at once is asked to have won."""
+        for _ in range(ATTEMPTS):
+            try:
+                found = self._load()
+                if found is None:
+                    self._create(columns, partition_by or "day")
+                    continue
+                self.partition_by = table.agreed_partitioning(_partitioning(found), partition_by)
+                missing = schemas.additions(found.schema().as_arrow(), columns)
+                if not missing:
+                    return
+                with found.update_schema() as change:
+                    change.union_by_name(pa.schema([*found.schema().as_arrow(), *missing]))
+            except (CommitFailedException, TableAlreadyExistsError):
+                continue
+        raise LostRace(f"{'.'.join(self._name)} is being changed by too many others")
+
+    def progress(self, names: Iterable[str]) -> dict[str, int]:
+        """What the newest snapshot that speaks of it says."""
+        found = self._load()
+        known = {} if found is None else _offsets(found)
+        return {name: known[name] for name in names if name in known}
+
+    def commit(
+        self, files: Sequence[DataFile], before: Mapping[str, int], after: Mapping[str, int]
+    ) -> None:
+        """Add the files in one snapshot on top of the one that was read, or none."""
+        paths = [f"{self._url()}/{file.path}" for file in files]
+        for _ in range(ATTEMPTS):
+            found = self._load()
+            if found is None:
+                raise LostRace(f"{'.'.join(self._name)} is gone")
+            known = _offsets(found)
+            table.still_there(known, before)
+            text = msgspec.json.encode({**known, **after}).decode()
+            found.metadata.properties[_RETRIES] = "0"  # of this copy, not of the table
+            try:
+                with found.transaction() as change:
+                    change.set_properties({OFFSETS: text})
+                    change.add_files(paths, {OFFSETS: text}, check_duplicate_files=False)
+                return
+            except CommitFailedException:
+                continue
+        raise LostRace(f"{'.'.join(self._name)} is being written by too many others")
+
+    def _url(self) -> str:
+        place = self.place
+        return place.url if place.where.kind == "s3" else f"file://{place.url}"
+
+    def _load(self) -> Found | None:
+        try:
+            return self._catalog.load_table(self._name)
+        except (NoSuchTableError, _NoCatalog):
+            return None
+
+    def _create(self, columns: pa.Schema, partition_by: str) -> None:
+        from pyiceberg.transforms import DayTransform, HourTransform
+
+        self._catalog = self._open(True)
+        try:
+            self._catalog.create_namespace(self._name[:-1])
+        except NamespaceAlreadyExistsError:
+            pass
+        made = self._catalog.create_table_transaction(
+            self._name, columns, location=self._location or None
+        )
+        with made as change:
+            if partition_by != "none":
+                transform: Any = DayTransform() if partition_by == "day" else HourTransform()
+                with change.update_spec() as spec:
+                    column = schemas.PARTITION_COLUMNS[partition_by]
+                    spec.add_field("_timestamp", transform, column)
+
+
+def _offsets(found: Found) -> dict[str, int]:
+    """By the newest snapshot of ours among the current one's ancestors.
+
+    A table rolled back to an older snapshot is as far as that one says. Where the line ends in a
+    snapshot that was expired, the table's properties have the last word.
+    """
+    snapshot = found.current_snapshot()
+    while snapshot is not None:
+        if snapshot.summary is not None and (text := snapshot.summary.get(OFFSETS)):
+            return msgspec.json.decode(text, type=dict[str, int])
+        if snapshot.parent_snapshot_id is None:
+            return {}
+        snapshot = found.snapshot_by_id(snapshot.parent_snapshot_id)
+        if snapshot is None:
+            text = found.properties.get(OFFSETS, "{}")
+            return msgspec.json.decode(text, type=dict[str, int])
+    return {}
+
+
+def _partitioning(found: Found) -> str:
+    names = [field.name for field in found.spec().fields]
+    return next((by for by, name in schemas.PARTITION_COLUMNS.items() if [name] == names), "none")
+
+
+def _catalog(named: str, warehouse: str, create: bool) -> Catalog:
+    """Open a catalog; a file that is not there is created only on demand."""
+    if "://" not in named:
+        return load_catalog(named)
+    file = Path(named.removeprefix("sqlite:///")) if named.startswith("sqlite:///") else None
+    if file is not None and not file.exists():
+        if not create:
+            raise _NoCatalog
+        file.parent.mkdir(parents=True, exist_ok=True)
+    settings = wiring.s3_settings("")
+    facts = {
+        "warehouse": warehouse,
+        "s3.endpoint": settings.endpoint,
+        "s3.region": settings.region,
+        "s3.access-key-id": settings.access_key,
+        "s3.secret-access-key": settings.secret_key,
+        "s3.session-token": settings.session_token,
+    }
+    kind = "rest" if named.startswith(("http://", "https://")) else "sql"
+    given = {name: value for name, value in facts.items() if value}
+    return load_catalog("kafscale", type=kind, uri=named, **given)
+
+
+class _NoCatalog(Exception):
+    """The catalog's file is not there yet."""

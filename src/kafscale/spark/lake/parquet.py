@@ -1,0 +1,217 @@
+"""Parquet files without a table format: a log of commits says which of them count.
+
+Here: `_kafscale_log/{version:020d}.json`, one immutable object per commit, created only if it is
+absent, each naming the files it adds and how far the table is; every fiftieth repeats all files.
+Also here, for readers: which files count, as paths or as an Arrow dataset.
+Next door: tables with a format of their own (delta.py, iceberg.py).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from kafscale.model.errors import CorruptObject, InvalidRequest, ObjectExists
+from kafscale.spark import wiring
+from kafscale.spark.lake import ddl, schemas, table
+from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
+from kafscale.spark.lake.writer import DataFile
+from kafscale.system import SystemClock, SystemDice
+
+LOG: Final = "_kafscale_log"
+WHOLE_EVERY: Final = 50
+ATTEMPTS: Final = 100
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """One object of the log."""
+
+    format: int = 1
+    version: int
+    commit_id: str
+    committed_ms: int
+    partition_by: str
+    columns: str  # as SQL writes them
+    next: dict[str, int]  # all progress, not only this commit's
+    added: list[DataFile] = []
+    whole: list[DataFile] | None = None  # all files up to and with this commit
+
+
+class Head(NamedTuple):
+    """The newest commit, and what it says about columns."""
+
+    commit: Commit
+    columns: pa.Schema
+
+
+class ParquetTable:
+    """Bare Parquet files and their log."""
+
+    folder = "data/"
+
+    def __init__(self, place: Place) -> None:
+        """Look at nothing yet."""
+        self.place = place
+        self.partition_by = ""
+        self._clock = SystemClock()
+        self._dice = SystemDice()
+
+    def dead_letters(self) -> "ParquetTable":
+        """The table beside this one."""
+        return ParquetTable(self.place.beside(DEAD_LETTERS))
+
+    def prepare(self, columns: pa.Schema, partition_by: str | None) -> None:
+        """Write a first commit without files, or one that adds columns."""
+        while True:
+            head = self.head()
+            if head is None:
+                self.partition_by = partition_by or "day"
+                if self._append(None, self.partition_by, columns, {}, []):
+                    return
+                continue
+            commit = head.commit
+            self.partition_by = table.agreed_partitioning(commit.partition_by, partition_by)
+            missing = schemas.additions(head.columns, columns)
+            if not missing:
+                return
+            grown = pa.schema([*head.columns, *missing])
+            if self._append(commit, self.partition_by, grown, dict(commit.next), []):
+                return
+
+    def progress(self, names: Iterable[str]) -> dict[str, int]:
+        """What the newest commit says."""
+        head = self.head()
+        known = {} if head is None else head.commit.next
+        return {name: known[name] for name in names if name in known}
+
+    def commit(
+        self, files: Sequence[DataFile], before: Mapping[str, int], after: Mapping[str, int]
+    ) -> None:
+        """Write the next commit; one that came between is no harm if it was about others."""
+        for _ in range(ATTEMPTS):
+            head = self.head()
+            if head is None:
+                raise LostRace(f"{self.place.url} is gone")
+            old = head.commit
+            table.still_there(old.next, before)
+            if self._append(old, old.partition_by, head.columns, {**old.next, **after}, files):
+                return
+        raise LostRace(f"{self.place.url} is being written by too many others")
+
+    def head(self) -> Head | None:
+        """The newest commit, None where there is no table."""
+        versions = self._versions()
+        if not versions:
+            return None
+        commit = self._read(versions[-1])
+        return Head(commit, ddl.parse(commit.columns))
+
+    def files(self) -> list[DataFile]:
+        """All files that count, oldest first."""
+        found: list[list[DataFile]] = []
+        for version in reversed(self._versions()):
+            commit = self._read(version)
+            found.append(commit.added if commit.whole is None else commit.whole)
+            if commit.whole is not None:
+                break
+        return [file for files in reversed(found) for file in files]
+
+    def _versions(self) -> list[int]:
+        names = [row.key.rpartition("/")[2] for row in self.place.find(LOG)]
+        return sorted(int(name[:-5]) for name in names if name[:-5].isdecimal())
+
+    def _read(self, version: int) -> Commit:
+        name = _name(version)
+        try:
+            commit = _DECODER.decode(self.place.read(name))
+        except msgspec.DecodeError as bad:
+            raise CorruptObject(f"{self.place.path(name)}: {bad}") from bad
+        if commit.format != 1:
+            raise CorruptObject(f"{self.place.path(name)}: format {commit.format} is not known")
+        return commit
+
+    def _append(
+        self,
+        old: Commit | None,
+        partition_by: str,
+        columns: pa.Schema,
+        after: dict[str, int],
+        files: Sequence[DataFile],
+    ) -> bool:
+        """Create the version after `old`; False if somebody else has."""
+        version = old.version + 1 if old else 1
+        ours = Commit(
+            version=version,
+            commit_id=self._dice.token(16).hex(),
+            committed_ms=self._clock.now_ms(),
+            partition_by=partition_by,
+            columns=ddl.text(columns),
+            next=after,
+            added=list(files),
+            whole=[*self.files(), *files] if version % WHOLE_EVERY == 0 else None,
+        )
+        try:
+            self.place.put_new(_name(version), msgspec.json.encode(ours))
+        except ObjectExists:
+            # Perhaps by an attempt of our own whose answer was lost.
+            return self._read(version).commit_id == ours.commit_id
+        return True
+
+
+_DECODER: Final = msgspec.json.Decoder(Commit)
+
+
+def committed_files(url: str) -> list[str]:
+    """For any reader of Parquet: the paths of the files that count, and of no others."""
+    found = ParquetTable(Place(url))
+    return [found.place.path(file.path) for file in found.files()]
+
+
+def dataset(url: str) -> Any:
+    """The table as a pyarrow dataset: all its columns, null where a file is older than one."""
+    import pyarrow.dataset as ds
+
+    found = ParquetTable(Place(url))
+    head = found.head()
+    if head is None:
+        raise InvalidRequest(f"there is no table at {url}")
+    by = head.commit.partition_by
+    columns = head.columns
+    partitioning = None
+    if by != "none":
+        field = pa.field(schemas.PARTITION_COLUMNS[by], schemas.PARTITION_TYPES[by])
+        columns = columns.append(field)
+        partitioning = ds.partitioning(pa.schema([field]), flavor="hive")
+    filesystem, root = _arrow_filesystem(found.place)
+    return ds.dataset(
+        [f"{root}/{file.path}" for file in found.files()],
+        columns,
+        format="parquet",
+        filesystem=filesystem,
+        partitioning=partitioning,
+        partition_base_dir=f"{root}/data",
+    )
+
+
+def _arrow_filesystem(place: Place) -> tuple[Any, str]:
+    """Arrow's own way to the place, and the place's name there."""
+    from pyarrow import fs
+
+    if place.where.kind == "file":
+        return fs.LocalFileSystem(), place.url
+    settings = wiring.s3_settings(place.where.root)
+    store = fs.S3FileSystem(
+        access_key=settings.access_key or None,
+        secret_key=settings.secret_key or None,
+        session_token=settings.session_token or None,
+        region=settings.region,
+        endpoint_override=settings.endpoint or None,
+        force_virtual_addressing=not settings.path_style,
+    )
+    return store, place.url.removeprefix("s3://")
+
+
+def _name(version: int) -> str:
+    return f"{LOG}/{version:020d}.json"

@@ -1,0 +1,61 @@
+"""The folder a table lies in, in a bucket or on a disk.
+
+Here: the object store's verbs below one prefix, for drivers and workers; a Place travels as its
+URL. Next door: which adapter that is (spark/wiring.py).
+"""
+
+import os
+
+from kafscale.objects.store import Buffer, StoredObject
+from kafscale.spark import wiring
+from kafscale.spark.bucket import on_store
+
+
+class Place:
+    """One table's folder. Names are relative to it."""
+
+    def __init__(self, url: str) -> None:
+        """Refuse what is no place for a table; nothing is read yet."""
+        self.where = wiring.locate_folder(url)
+        self.url = (
+            f"s3://{self.where.root}/{self.where.namespace}"
+            if self.where.kind == "s3"
+            else self.where.root
+        )
+
+    def __reduce__(self) -> tuple[type["Place"], tuple[str]]:
+        return Place, (self.url,)
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.url.rstrip("/").rpartition("/")[2]
+
+    def beside(self, suffix: str) -> "Place":
+        """A place next to this one."""
+        return Place(self.url + suffix)
+
+    def put_new(self, name: str, body: Buffer) -> None:
+        """Create an object, or raise ObjectExists."""
+        wiring.make_folder(self.where)
+        view = memoryview(body).cast("B")  # Arrow's buffers call themselves signed
+        on_store(self.where, lambda store: store.put_new(self._key(name), [view]))
+
+    def read(self, name: str) -> bytes:
+        """Read an object, or raise ObjectMissing."""
+        return bytes(on_store(self.where, lambda store: store.read(self._key(name))))
+
+    def find(self, folder: str) -> list[StoredObject]:
+        """List a folder of the place; keys are relative to the place."""
+        if self.where.kind == "file" and not os.path.isdir(self.where.root):
+            return []  # opening the store would create it
+        found = on_store(self.where, lambda store: store.find(self._key(folder)))
+        cut = len(self._key(""))
+        return [row._replace(key=row.key[cut:]) for row in found]
+
+    def path(self, name: str) -> str:
+        """How others find an object of this place."""
+        return f"{self.url}/{name}"
+
+    def _key(self, name: str) -> str:
+        return f"{self.where.namespace}/{name}" if self.where.namespace else name

@@ -1,0 +1,91 @@
+"""What the kinds of tables have in common.
+
+Here: the port. A table is asked how far it is, and takes files together with how far it is then,
+in one commit of its own; whoever comes second with the same records is told so.
+Next door: the kinds (parquet.py, delta.py, iceberg.py), making files (writer.py).
+
+Progress is kept under names such as `{topic id}/{partition}`: a topic that was deleted and
+created again has another id and begins anew.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from kafscale.log.commits import LostRace
+from kafscale.model.errors import InvalidRequest
+from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.writer import DataFile
+
+KINDS: Final = ("parquet", "delta", "iceberg")
+DEAD_LETTERS: Final = "_dead_letters"
+
+__all__ = ["DEAD_LETTERS", "KINDS", "DataFile", "LostRace", "Table", "open_table"]
+
+
+class Table(Protocol):
+    """A table that keeps its own progress."""
+
+    folder: str  # where files go, below the place
+    partition_by: str  # day, hour or none; known once prepared
+
+    @property
+    def place(self) -> Place:
+        """The folder it lies in."""
+        ...
+
+    def prepare(self, columns: pa.Schema, partition_by: str | None) -> None:
+        """Create the table, or add the columns it lacks. None: as it is, a new one by day."""
+        ...
+
+    def progress(self, names: Iterable[str]) -> dict[str, int]:
+        """How far it is, for those of the names it knows; an absent table knows none."""
+        ...
+
+    def commit(
+        self, files: Sequence[DataFile], before: Mapping[str, int], after: Mapping[str, int]
+    ) -> None:
+        """Take the files if the table is still where `before` says (0: knows nothing of it).
+
+        Raises LostRace otherwise, with nothing changed.
+        """
+        ...
+
+    def dead_letters(self) -> "Table":
+        """The table beside this one for what could not be read."""
+        ...
+
+
+def open_table(url: str, kind: str, catalog: str = "") -> Table:
+    """A table by its place and kind; it need not exist."""
+    if catalog and kind != "iceberg":
+        raise InvalidRequest("only Iceberg tables have a catalog")
+    match kind:
+        case "parquet":
+            from kafscale.spark.lake.parquet import ParquetTable
+
+            return ParquetTable(Place(url))
+        case "delta":
+            from kafscale.spark.lake.delta import DeltaTable
+
+            return DeltaTable(Place(url))
+        case "iceberg":
+            from kafscale.spark.lake.iceberg import IcebergTable
+
+            return IcebergTable.open(url, catalog)
+    raise InvalidRequest(f"a table is one of {', '.join(KINDS)}, not {kind!r}")
+
+
+def still_there(found: Mapping[str, int], before: Mapping[str, int]) -> None:
+    """Raise LostRace unless the table is where its exporter believes."""
+    for name, offset in before.items():
+        if found.get(name, 0) != offset:
+            raise LostRace(f"{name} is at {found.get(name, 0)} in the table, not at {offset}")
+
+
+def agreed_partitioning(there: str, wanted: str | None) -> str:
+    """A table's partitioning is chosen once."""
+    if wanted is not None and wanted != there:
+        raise InvalidRequest(f"the table is partitioned by {there}, not by {wanted}")
+    return there

@@ -1,0 +1,94 @@
+"""The work on one unit of an export: stored batches to Arrow to Parquet files.
+
+Files get names of this attempt alone; what does not parse goes to files of its own. Runs on
+workers. Next door: which units there are and the commit (jobs/export.py).
+"""
+
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafscale.spark import reading
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.kernels.decoder import Decoder
+from kafscale.spark.lake import schemas, values
+from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.values import Spec
+from kafscale.spark.lake.writer import DataFile, PartitionedWriter
+from kafscale.spark.splits import Split
+
+_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
+_VALUE: Final = _COLUMNS.index("value")
+
+
+class Outlet(NamedTuple):
+    """Where files go."""
+
+    place: Place
+    folder: str
+
+
+class Target(NamedTuple):
+    """What becomes of records, the same for all units."""
+
+    bucket: Bucket
+    values: Spec
+    columns: pa.Schema
+    partition_by: str
+    rows: Outlet
+    dead: Outlet
+
+
+class Result(NamedTuple):
+    """What one unit made."""
+
+    files: list[DataFile]
+    dead: list[DataFile]
+
+
+def export_unit(unit: tuple[Target, Split]) -> Result:
+    """Write the records of some slices to files."""
+    target, split = unit
+    token = target.bucket.dice.token(8).hex()
+    rows = PartitionedWriter(
+        target.rows.place.put_new,
+        target.columns,
+        token=token,
+        partition_by=target.partition_by,
+        folder=target.rows.folder,
+    )
+    dead = PartitionedWriter(
+        target.dead.place.put_new, schemas.DEAD, token=token, folder=target.dead.folder
+    )
+    decode = values.decoder_of(target.values)
+    refresh = reading.replaced(target.bucket, fail_on_data_loss=True)
+    batches = reading.read_split(target.bucket, split, Decoder(_COLUMNS), None, refresh)
+    for batch in batches:
+        good, bad = _judged(batch, decode, target.columns)
+        rows.write(good)
+        if bad is not None:
+            dead.write(bad)
+    return Result(rows.close(), dead.close())
+
+
+def _judged(
+    batch: pa.RecordBatch, decode: values.Decoder, columns: pa.Schema
+) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    """The rows of the table, and the dead letters."""
+    found = decode.decode(batch.column(_VALUE))
+    origin = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns[:_VALUE], schemas.ORIGIN, strict=True)
+    ]
+    if not found.bad:
+        return pa.RecordBatch.from_arrays([*origin, *found.columns], schema=columns), None
+    places = pa.array(sorted(found.bad), pa.int64())
+    is_bad = pc.is_in(pa.array(range(batch.num_rows), pa.int64()), places)
+    good = [column.filter(pc.invert(is_bad)) for column in origin]
+    reasons = pa.array([found.bad[at] for at in sorted(found.bad)], pa.string())
+    bad = [column.take(places) for column in [*origin, batch.column(_VALUE)]]
+    return (
+        pa.RecordBatch.from_arrays([*good, *found.columns], schema=columns),
+        pa.RecordBatch.from_arrays([*bad[:-1], reasons, bad[-1]], schema=schemas.DEAD),
+    )
