@@ -13,7 +13,11 @@ from typing import Any, Final, Protocol
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.output import print_columns, print_json
 
-JOBS: Final[dict[str, str]] = {}
+JOBS: Final[dict[str, str]] = {
+    "compact": "join small objects; with --by-key keep the newest record of each key",
+    "retain": "expire by time and size, rewrite what is mostly dead, sweep what nobody needs",
+    "audit": "check every object against its format, its checksums and its neighbours",
+}
 
 
 class Job(Protocol):
