@@ -25,7 +25,7 @@ from kafscale.spark.jobs.logs import LogFound
 from kafscale.spark.jobs.rewriting import Also, Tally, commit_replacements, in_waves
 
 MOST_KEYS: Final = 5_000_000  # of one log at once: some 150 bytes each, more for long keys
-PART_BYTES: Final = 8 << 30  # what one unit rewrites; each of a log's units learns the keys anew
+PART_BYTES: Final = 2 << 30  # what one unit rewrites; each of a log's units learns the keys anew
 _MARKS: Final = 16  # compactions remembered within delete.retention.ms
 
 

@@ -80,6 +80,8 @@ def merge(unit: Merge) -> Rewritten:
         return Rewritten(unit.folder, (), 0, 0, gone=str(gone))
     except (CorruptObject, CorruptBatch) as bad:
         return Rewritten(unit.folder, (), unit.size, 0, str(bad))
+    if unit.cut and sum(map(len, output.body)) >= unit.size:
+        return Rewritten(unit.folder, (), unit.size, 0)  # the log start lies within one batch
     written = store(unit.bucket, unit.folder, output)
     replacement = Replacement(unit.inputs, (output.entry,))
     return Rewritten(unit.folder, (replacement,), unit.size, written)

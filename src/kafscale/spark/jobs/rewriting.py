@@ -29,7 +29,7 @@ logger = structlog.get_logger()
 
 PACK_BYTES: Final = 64 << 20  # a task costs 40 ms by itself: small units share one
 PACK_OBJECTS: Final = 2048
-WAVE_BYTES: Final = 4 << 30  # per core: a minute or so
+WAVE_BYTES: Final = 2 << 30  # per core: less than the shortest grace period, a minute, takes
 _RACES: Final = 10
 
 
