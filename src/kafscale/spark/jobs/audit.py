@@ -23,7 +23,7 @@ from kafscale.spark.jobs.rewriting import in_waves
 from kafscale.spark.kernels.positions import Engine, engine
 
 _MOST_ROWS: Final = 10_000
-_READ_AT_ONCE: Final = 64  # small objects
+_UNIT_BYTES: Final = 256 << 20  # a third of a second's work: a task by itself costs 40 ms
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +128,7 @@ def _batches(bucket: Bucket, row: LogAudited, *, repair: bool) -> list[Batch]:
     packs: list[list[Target]] = []
     size = 0
     for target in row.targets:
-        if not packs or size + target.size > 64 << 20 or len(packs[-1]) >= 512:
+        if not packs or size + target.size > _UNIT_BYTES or len(packs[-1]) >= 2048:
             packs.append([])
             size = 0
         packs[-1].append(target)
@@ -142,22 +142,11 @@ def look_into(unit: Batch) -> list[Checked]:
     small = [target for target in unit.inputs if target.size <= checks.WINDOW_BYTES]
     large = [target for target in unit.inputs if target.size > checks.WINDOW_BYTES]
     results = [_check(unit, target, finder, None) for target in large]
-    for at in range(0, len(small), _READ_AT_ONCE):
-        some = small[at : at + _READ_AT_ONCE]
-        bodies = _read_present(unit.bucket, [target.key for target in some])
-        pairs = zip(some, bodies, strict=True)
-        results += [_check(unit, target, finder, body) for target, body in pairs]
+    found = transfer.present(unit.bucket, [(target.key, target.size) for target in small])
+    results += [
+        _check(unit, target, finder, body) for target, body in zip(small, found, strict=True)
+    ]
     return results
-
-
-def _read_present(bucket: Bucket, names: Sequence[str]) -> list[memoryview | ObjectMissing]:
-    async def one(store: ObjectStore, key: str) -> memoryview | ObjectMissing:
-        try:
-            return await transfer.patiently(lambda: store.read(key))
-        except ObjectMissing as gone:
-            return gone
-
-    return bucket.run(lambda store: survey.gathered(one(store, key) for key in names))
 
 
 def _check(

@@ -12,7 +12,6 @@ from kafscale.log.manifest import Entry, Replacement
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.jobs import assembly, merge
-from kafscale.spark.jobs.assembly import Run
 from kafscale.spark.jobs.merge import Rewritten
 from kafscale.spark.jobs.survivors import Latest, Survivors, opened_run
 from kafscale.spark.kernels.positions import Engine, engine
@@ -65,18 +64,20 @@ def _clean(unit: Cleaning, finder: Engine) -> Cleaned:
     replacements: list[Replacement] = []
     written = removed = kept = 0
     for group in unit.groups:
-        lanes: dict[int, list[Run]] = {}
-        before = removed
+        filters: dict[int, Survivors] = {}
         for runs in merge.open_runs(unit.bucket, unit.folder, group):
             for run in runs:
-                lanes.setdefault(run.span.lane, []).append(run)
-        for lane, runs in lanes.items():
-            found = Survivors(latest.get(lane, {}), unit.horizons.get(lane, 0), finder)
-            lanes[lane] = found.of(runs)
-            removed += found.removed
-            kept += found.kept
-        if removed == before:
+                lane = run.span.lane
+                if lane not in filters:
+                    known, horizon = latest.get(lane, {}), unit.horizons.get(lane, 0)
+                    filters[lane] = Survivors(known, horizon, finder)
+                filters[lane].add(run)
+        kept += sum(found.kept for found in filters.values())
+        lost = sum(found.removed for found in filters.values())
+        removed += lost
+        if not lost:
             continue
+        lanes = {lane: [found.joined()] for lane, found in filters.items()}
         output = assembly.put_together(
             group[0].base,
             group[-1].end,
@@ -99,8 +100,8 @@ def learn(unit: Cleaning, finder: Engine) -> tuple[dict[int, Latest], dict[int, 
     """
     latest: dict[int, Latest] = {}
     reached: dict[int, int] = {}
-    for entry in unit.dirty:
-        for run in merge.open_runs(unit.bucket, unit.folder, [entry])[0]:
+    for runs in merge.open_runs(unit.bucket, unit.folder, unit.dirty):
+        for run in runs:
             known = latest.setdefault(run.span.lane, {})
             for piece in opened_run(run, finder):
                 known.update(zip(piece.keys(), piece.found.offsets.tolist(), strict=True))

@@ -6,8 +6,8 @@ object still covers the offsets it names and a reader at any of them finds its w
 Here: pure work on bytes. Next door: where the newest offsets come from (key_compaction.py).
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterator
+from itertools import accumulate, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,8 @@ class _Piece(NamedTuple):
     """A batch that stays, perhaps without some of its records."""
 
     base: int
-    data: bytes | bytearray | memoryview
+    data: bytes | bytearray
+    counts: bool  # False: an empty one that only marks an end
 
 
 def opened_run(run: Run, engine: Engine) -> Iterator[Slice]:
@@ -48,24 +49,43 @@ class Survivors:
         self._latest = latest
         self._horizon = horizon
         self._engine = engine
+        self._pieces: list[_Piece] = []
+        self._spans: list[Span] = []
         self.kept = 0
         self.removed = 0
 
-    def of(self, runs: Sequence[Run]) -> list[Run]:
+    def add(self, run: Run) -> None:
+        """Take in the lane's next run; nothing of its memory is kept."""
+        if len(self._pieces) > 1 and not self._pieces[-1].counts:
+            self._pieces.pop()  # empty, and no longer the last
+        data = memoryview(run.data)
+        edges = {len(run.positions) - 1} if self._pieces else {0, len(run.positions) - 1}
+        for piece in opened_run(run, self._engine):
+            keep = self._keep(piece)
+            self.kept += int(keep.sum())
+            self.removed += len(keep) - int(keep.sum())
+            self._pieces += _left(data, piece, keep, edges)
+        self._spans.append(run.span)
+
+    def joined(self) -> Run:
         """The lane without what was superseded; at least one batch is left, if an empty one."""
-        pieces: list[_Piece] = []
-        last_batch = len(runs[-1].positions) - 1
-        for number, run in enumerate(runs):
-            data = memoryview(run.data)
-            for piece in opened_run(run, self._engine):
-                keep = self._keep(piece)
-                self.kept += int(keep.sum())
-                self.removed += len(keep) - int(keep.sum())
-                edges = {0} if number == 0 else set()
-                if number == len(runs) - 1:
-                    edges.add(last_batch)
-                pieces += _left(data, piece, keep, edges)
-        return [_joined(runs, pieces)]
+        pieces = self._pieces
+        data = b"".join(piece.data for piece in pieces)
+        sizes = [len(piece.data) for piece in pieces]
+        positions = [0, *accumulate(sizes[:-1])]
+        found = summarize(memoryview(data), 0, len(data))
+        first, last = self._spans[0], self._spans[-1]
+        span = Span(
+            first.lane,
+            first.first,
+            last.last,
+            0,
+            len(data),
+            found.min_timestamp_ms,
+            found.max_timestamp_ms,
+            found.records,
+        )
+        return Run(span, data, positions, [piece.base for piece in pieces])
 
     def _keep(self, piece: Slice) -> Flags:
         offsets = piece.found.offsets
@@ -91,12 +111,13 @@ def _left(data: memoryview, piece: Slice, keep: Flags, edges: set[int]) -> Itera
         whole = data[position : position + size]
         base = int(piece.regions.base_offsets[row])
         if control[row] or (left[row] and left[row] == counts[row]):
-            yield _Piece(base, whole)
+            yield _Piece(base, bytes(whole), counts=True)
         elif left[row]:
             of = slice(int(firsts[row]), int(firsts[row + 1]))
-            yield _Piece(base, _without(whole, piece, row, keep[of], piece.found.times_ms[of]))
+            times = piece.found.times_ms[of]
+            yield _Piece(base, _without(whole, piece, row, keep[of], times), counts=True)
         elif piece.rows[row] in edges:
-            yield _Piece(base, _emptied(whole))
+            yield _Piece(base, _emptied(whole), counts=False)
 
 
 def _without(
@@ -157,25 +178,3 @@ def _bounds(records: bytes, count: int) -> list[int]:
         at += raw >> 1
         bounds.append(at)
     return bounds
-
-
-def _joined(runs: Sequence[Run], pieces: Sequence[_Piece]) -> Run:
-    data = b"".join(piece.data for piece in pieces)
-    positions: list[int] = []
-    at = 0
-    for piece in pieces:
-        positions.append(at)
-        at += len(piece.data)
-    found = summarize(memoryview(data), 0, len(data))
-    first, last = runs[0].span, runs[-1].span
-    span = Span(
-        first.lane,
-        first.first,
-        last.last,
-        0,
-        len(data),
-        found.min_timestamp_ms,
-        found.max_timestamp_ms,
-        found.records,
-    )
-    return Run(span, data, positions, [piece.base for piece in pieces])

@@ -6,14 +6,16 @@ Spark. Next door: what the bytes are (assembly.py), the store itself (spark/buck
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from kafscale.log import survey
-from kafscale.model.errors import ObjectExists, StoreUnavailable
+from kafscale.model.errors import ObjectExists, ObjectMissing, StoreUnavailable
 from kafscale.objects.store import Buffer, ObjectStore
 from kafscale.spark.bucket import Bucket
 
-CHUNK_BYTES: Final = 4 << 20  # of a size that memory is given out again for, without page faults
+_READ_BYTES: Final = 4 << 20  # more would be fresh memory each time, and page faults cost
+_READ_OBJECTS: Final = 64
 _ATTEMPTS: Final = 5
 _FIRST_PAUSE_S: Final = 0.2
 _T = TypeVar("_T")
@@ -31,20 +33,60 @@ async def patiently(work: Callable[[], Awaitable[_T]]) -> _T:
 
 def read_all(bucket: Bucket, keys: Sequence[str]) -> list[memoryview]:
     """Whole objects, side by side, in order."""
-
-    async def look(store: ObjectStore) -> list[memoryview]:
-        return await survey.gathered(patiently(lambda key=key: store.read(key)) for key in keys)  # type: ignore[misc]
-
-    return bucket.run(look)
+    return [_here(found) for found in _read_present(bucket, keys)]
 
 
-def chunks(bucket: Bucket, key: str, size: int) -> Iterator[memoryview]:
-    """One object from its beginning to `size`, a few megabytes at a time."""
-    for at in range(0, size, CHUNK_BYTES):
-        length = min(CHUNK_BYTES, size - at)
-        yield bucket.run(
-            lambda store, at=at, length=length: patiently(lambda: store.read(key, at, length))  # type: ignore[misc]
-        )
+def _read_present(bucket: Bucket, keys: Sequence[str]) -> list[memoryview | ObjectMissing]:
+    async def one(store: ObjectStore, key: str) -> memoryview | ObjectMissing:
+        try:
+            return await patiently(lambda: store.read(key))
+        except ObjectMissing as gone:
+            return gone
+
+    return bucket.run(lambda store: survey.gathered(one(store, key) for key in keys))
+
+
+def _here(found: memoryview | ObjectMissing) -> memoryview:
+    if isinstance(found, ObjectMissing):
+        raise found
+    return found
+
+
+def bodies(bucket: Bucket, wanted: Sequence[tuple[str, int]]) -> Iterator[memoryview]:
+    """Whole objects in order, given with their sizes; ObjectMissing at the first that is gone."""
+    return map(_here, present(bucket, wanted))
+
+
+def present(
+    bucket: Bucket, wanted: Sequence[tuple[str, int]]
+) -> Iterator[memoryview | ObjectMissing]:
+    """Like `bodies`, with the error in the place of an object that is gone.
+
+    Small ones are read many at once, the next are read ahead; no more than two reads are held, so
+    that the same memory serves for all of them.
+    """
+    reads = _reads(wanted)
+    with ThreadPoolExecutor(1) as pool:
+        ahead = [pool.submit(_read_present, bucket, reads[0])] if reads else []
+        for following in (*reads[1:], None):
+            if not ahead:
+                return
+            found = ahead.pop().result()
+            if following is not None:
+                ahead.append(pool.submit(_read_present, bucket, following))
+            yield from found
+
+
+def _reads(wanted: Sequence[tuple[str, int]]) -> list[list[str]]:
+    reads: list[list[str]] = []
+    size = 0
+    for key, length in wanted:
+        if not reads or size + length > _READ_BYTES or len(reads[-1]) >= _READ_OBJECTS:
+            reads.append([])
+            size = 0
+        reads[-1].append(key)
+        size += length
+    return reads
 
 
 def put_own(bucket: Bucket, key: str, body: Sequence[Buffer]) -> None:
