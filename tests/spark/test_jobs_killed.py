@@ -46,7 +46,7 @@ def newest_of_each_key(written: list[Record]) -> list[Record]:
 def start(url: str, *words: str, master: str = "local[2]") -> subprocess.Popen[bytes]:
     command = [
         sys.executable, "-m", "kafscale.cli.main", "pipeline", "compact", "--store", url,
-        "--master", master, "--conf", "spark.driver.memory=1g", "--target", "400K", *words,
+        "--master", master, "--conf", "spark.driver.memory=1g", "--target", "100K", *words,
     ]  # fmt: skip
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
@@ -88,27 +88,23 @@ def plainly(work: Callable[[Context], Report], url: str) -> Report:
     return work(Context(Bucket(url), session=object()))  # type: ignore[arg-type]
 
 
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A thousand small objects."""
+    return make_topic(tmp_path, "killed", 5_000_000, object_bytes=5000, batch_records=10)
+
+
 @pytest.mark.parametrize("words", [[], ["--by-key", "--dirty-ratio", "0"]], ids=["merge", "by-key"])
-def test_a_killed_compaction_loses_nothing_and_is_finished_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+def test_a_killed_driver_loses_nothing_and_the_next_run_finishes_the_work(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    url = make_topic(tmp_path, "killed", 20_000_000, object_bytes=5000, batch_records=10)
     bucket = Bucket(url)
     written = rows(bucket)
-    dice = random.Random()
     job = start(url, *words)
-    wait_for_outputs(job, tmp_path, dice.randrange(1, 12))
+    wait_for_outputs(job, tmp_path, random.randrange(1, 12))
     kill_the_driver(job)
     expected = newest_of_each_key(written) if words else written
     assert rows(bucket) in (written, expected)
-
-    job = start(url, *words, master="local[2,8]")
-    wait_for_outputs(job, tmp_path, len(outputs(tmp_path)) + dice.randrange(1, 6))
-    killed = kill_the_workers(job)
-    _, errors = job.communicate(timeout=WITHIN_S)
-    assert job.returncode == 0, errors.decode()[-3000:]
-    assert killed > 0
-    assert rows(bucket) == expected
 
     monkeypatch.setattr(rewriting, "run_units", local)
     report = plainly(compact_by_key if words else compact, url)
@@ -120,3 +116,17 @@ def test_a_killed_compaction_loses_nothing_and_is_finished_by_the_next(
     left = {path.name for path in (tmp_path / FOLDER).glob("*.kfs")}
     assert left == newest.names()
     assert rows(bucket) == expected
+
+
+def test_killed_workers_are_replaced(tmp_path: Path, url: str) -> None:
+    bucket = Bucket(url)
+    written = rows(bucket)
+    job = start(url, master="local[2,8]")
+    wait_for_outputs(job, tmp_path, random.randrange(1, 6))
+    killed = kill_the_workers(job)
+    _, errors = job.communicate(timeout=WITHIN_S)
+    assert job.returncode == 0, errors.decode()[-3000:]
+    assert killed > 0
+    assert rows(bucket) == written
+    newest = bucket.run(lambda store: commits.read_newest(store, FOLDER))
+    assert len(newest.segments) < 100
