@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -23,8 +24,10 @@ from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
 from tests.unit.spark.jobs.place import local
 
+pytestmark = pytest.mark.timeout(600)
+
 FOLDER = "default/killed/0"
-WITHIN_S = 120
+WITHIN_S = 200  # Spark alone takes a minute to start on a busy machine
 
 
 def rows(bucket: Bucket) -> list[Record]:
@@ -43,12 +46,19 @@ def newest_of_each_key(written: list[Record]) -> list[Record]:
     return [one for one in written if newest[one.key] == one.offset]
 
 
-def start(url: str, *words: str, master: str = "local[2]") -> subprocess.Popen[bytes]:
+@contextmanager
+def started(url: str, *words: str, master: str = "local[2]") -> Iterator[subprocess.Popen[bytes]]:
+    """The job as a process of its own; nothing of it is left afterwards."""
     command = [
         sys.executable, "-m", "kafscale.cli.main", "pipeline", "compact", "--store", url,
         "--master", master, "--conf", "spark.driver.memory=1g", "--target", "100K", *words,
     ]  # fmt: skip
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        yield job
+    finally:
+        if job.poll() is None:
+            kill_the_driver(job)
 
 
 def outputs(root: Path) -> list[str]:
@@ -100,9 +110,9 @@ def test_a_killed_driver_loses_nothing_and_the_next_run_finishes_the_work(
 ) -> None:
     bucket = Bucket(url)
     written = rows(bucket)
-    job = start(url, *words)
-    wait_for_outputs(job, tmp_path, random.randrange(1, 12))
-    kill_the_driver(job)
+    with started(url, *words) as job:
+        wait_for_outputs(job, tmp_path, random.randrange(1, 12))
+        kill_the_driver(job)
     expected = newest_of_each_key(written) if words else written
     assert rows(bucket) in (written, expected)
 
@@ -121,10 +131,10 @@ def test_a_killed_driver_loses_nothing_and_the_next_run_finishes_the_work(
 def test_killed_workers_are_replaced(tmp_path: Path, url: str) -> None:
     bucket = Bucket(url)
     written = rows(bucket)
-    job = start(url, master="local[2,8]")
-    wait_for_outputs(job, tmp_path, random.randrange(1, 6))
-    killed = kill_the_workers(job)
-    _, errors = job.communicate(timeout=WITHIN_S)
+    with started(url, master="local[2,8]") as job:
+        wait_for_outputs(job, tmp_path, random.randrange(1, 6))
+        killed = kill_the_workers(job)
+        _, errors = job.communicate(timeout=WITHIN_S)
     assert job.returncode == 0, errors.decode()[-3000:]
     assert killed > 0
     assert rows(bucket) == written

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
+from kafscale.log import keys
 from kafscale.log.segment import ContentId, Span
 from kafscale.log.survey import LogView
 from kafscale.spark.jobs.checks import Checked
@@ -26,9 +27,10 @@ def check_log(view: LogView, sizes: Mapping[str, int]) -> Iterator[Finding]:
     yield from _check_listing(view, sizes)
     yield from _check_positions(view)
     yield from _check_lanes(view)
-    if view.leftovers:
-        size = sum(row.size for row in view.leftovers)
-        text = f"{len(view.leftovers)} replaced objects ({size} bytes) wait to be deleted"
+    leftovers = [row for row in view.leftovers if keys.parse_pin(row.key) is None]
+    if leftovers:
+        size = sum(row.size for row in leftovers)
+        text = f"{len(leftovers)} replaced objects ({size} bytes) wait to be deleted"
         yield Finding(view.folder, "leftovers", "info", text)
 
 

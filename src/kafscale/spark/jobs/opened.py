@@ -13,7 +13,7 @@ import numpy as np
 from kafscale.model.errors import CorruptBatch
 from kafscale.records import batch
 from kafscale.records.compression import Codec, decompress
-from kafscale.spark.kernels import scan, spans
+from kafscale.spark.kernels import scan
 from kafscale.spark.kernels.positions import Bytes, Engine, Longs, Positions, Regions
 
 SLICE_BYTES: Final = 4 << 20
@@ -31,9 +31,13 @@ class Slice(NamedTuple):
 
     def keys(self) -> list[bytes | None]:
         """The key of every record."""
-        keys: list[bytes | None] = spans.copy(
-            self.buffer, self.found.keys, self.found.key_nulls
-        ).to_pylist()
+        data = self.buffer.tobytes()
+        places = self.found.keys.tolist()
+        keys: list[bytes | None] = [
+            data[start:end] for start, end in zip(places[0::2], places[1::2], strict=True)
+        ]
+        for row in np.flatnonzero(self.found.key_nulls).tolist():
+            keys[row] = None
         return keys
 
 
