@@ -16,6 +16,9 @@ from kafscale.cli.output import print_columns, print_json
 JOBS: Final[dict[str, str]] = {
     "export": "bring Parquet, Delta or Iceberg tables up to date with topics",
     "stats": "count what topics hold, what they cost, and who lags behind",
+    "compact": "join small objects; with --by-key keep the newest record of each key",
+    "retain": "expire by time and size, rewrite what is mostly dead, sweep what nobody needs",
+    "audit": "check every object against its format, its checksums and its neighbours",
 }
 
 

@@ -154,7 +154,7 @@ async def commit(
                 base = await persist(lambda: read_newest(store, folder), "manifest")
                 if is_in(base):
                     return base
-                await _outputs_still_free(store, folder, base, outputs)
+                await check_outputs(store, folder, base, outputs)
                 continue
         # Created, now or by an attempt whose answer was lost. A name that had been deleted
         # comes back without anyone noticing, so only the newest generation counts.
@@ -171,7 +171,7 @@ async def _read_or_none(store: ObjectStore, key: str) -> Manifest | None:
         return None
 
 
-async def _outputs_still_free(
+async def check_outputs(
     store: ObjectStore, folder: str, newest: Manifest, outputs: Sequence[str]
 ) -> None:
     """Before naming our outputs in a later generation: nobody has condemned or deleted them."""

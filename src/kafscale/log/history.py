@@ -2,22 +2,21 @@
 
 Here: what the owner does to history, each step ending in a manifest. Nothing is deleted that
 a reader of any generation younger than the grace period could still want.
-Next door: the manifest's changes as pure functions (manifest.py), their commit (commits.py).
+Next door: the manifest's changes as pure functions (manifest.py), their commit (commits.py),
+what may be deleted (sweeping.py).
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import structlog
 
-from kafscale.log import commits, index, keys, manifest, segment
+from kafscale.log import commits, index, keys, manifest, segment, sweeping
 from kafscale.log.commits import LostRace
 from kafscale.log.log import Log
-from kafscale.log.manifest import Dropped, Entry, Manifest
-from kafscale.log.segment import LaneBatches
+from kafscale.log.manifest import Entry, Manifest
+from kafscale.log.segment import LaneBatches, Span
 from kafscale.log.settings import State, Tail
 from kafscale.model.errors import CorruptObject, ObjectMissing
-from kafscale.objects.store import StoredObject
 
 logger = structlog.get_logger()
 
@@ -33,10 +32,11 @@ def roll_up_is_due(log: Log) -> bool:
     )
 
 
-async def roll_up(log: Log) -> None:
+async def roll_up(log: Log, *, merge: bool = True) -> None:
     """Make the committed tail part of the past (rule 12).
 
-    Runs of small flushes are merged into one object; large ones are named as they are.
+    Runs of small flushes are merged into one object; large ones are named as they are, and
+    without `merge` all of them are.
     """
     async with log.busy_with_history:
         covered = list(log.tail)
@@ -52,7 +52,8 @@ async def roll_up(log: Log) -> None:
         entries = []
         outputs = []
         try:
-            for run in _runs(covered, log.settings.index_from_bytes, log.settings.segment_bytes):
+            small_below = log.settings.index_from_bytes if merge else 0
+            for run in _runs(covered, small_below, log.settings.segment_bytes):
                 entries.append(run[0].entry if len(run) == 1 else await _merge(log, run))
                 if len(run) > 1:
                     outputs.append(entries[-1].name)
@@ -93,7 +94,7 @@ def _runs(tail: Sequence[Tail], small_below: int, at_most: int) -> list[list[Tai
 
 async def _merge(log: Log, run: Sequence[Tail]) -> Entry:
     """Write several flushes as one object under a new name, batches untouched."""
-    pieces: dict[int, list[tuple[segment.Span, list[memoryview]]]] = {}
+    pieces: dict[int, list[tuple[Span, list[memoryview]]]] = {}
     for row in run:
         for span, batches in await _batches_of(log, row):
             pieces.setdefault(span.lane, []).append((span, batches))
@@ -131,7 +132,7 @@ async def _merge(log: Log, run: Sequence[Tail]) -> Entry:
     )
 
 
-async def _batches_of(log: Log, row: Tail) -> list[tuple[segment.Span, list[memoryview]]]:
+async def _batches_of(log: Log, row: Tail) -> list[tuple[Span, list[memoryview]]]:
     """A flush's batches by lane: from memory, or from the bucket if they have left it."""
     spans = row.entry.spans()
     if all(chunk.batches for _, chunk in row.chunks):
@@ -194,18 +195,26 @@ def expired_starts(
     """For each lane that has something to expire: its new log start."""
     starts = {}
     for number, lane in log.lanes.items():
-        total = sum(span.length for span, _ in lane.spans)
-        start = lane.start
-        for span, _ in lane.spans:
-            too_old = retention_ms >= 0 and 0 <= span.max_timestamp_ms < now_ms - retention_ms
-            too_much = retention_bytes >= 0 and total - span.length >= retention_bytes
-            if not (too_old or too_much):
-                break
-            total -= span.length
-            start = span.last + 1
+        spans = [span for span, _ in lane.spans]
+        start = expired_start(spans, lane.start, now_ms, retention_ms, retention_bytes)
         if start > lane.start:
             starts[number] = start
     return starts
+
+
+def expired_start(
+    spans: Sequence[Span], start: int, now_ms: int, retention_ms: int, retention_bytes: int
+) -> int:
+    """Where a lane begins once what is too old or too much is gone; -1 means no limit."""
+    total = sum(span.length for span in spans)
+    for span in spans:
+        too_old = retention_ms >= 0 and 0 <= span.max_timestamp_ms < now_ms - retention_ms
+        too_much = retention_bytes >= 0 and total - span.length >= retention_bytes
+        if not (too_old or too_much):
+            break
+        total -= span.length
+        start = span.last + 1
+    return start
 
 
 async def raise_starts(log: Log, starts: dict[int, int]) -> bool:
@@ -244,146 +253,21 @@ async def raise_starts(log: Log, starts: dict[int, int]) -> bool:
 # -- sweeping --------------------------------------------------------------------------------
 
 
-class Sweep(NamedTuple):
-    """What a look at the bucket found to do."""
-
-    delete: list[str]
-    gone: set[str]  # dropped names that are deleted by now or have been before
-    orphans: list[str]  # to be put on the dropped list, deleted by a later sweep
-    unfinished: bool  # something is waiting for its grace period
-
-
 async def sweep(log: Log) -> int:
     """Delete what no reader can want any more (rules 9 and 10). Gives the objects deleted."""
     if not log.sweep_due or log.state is not State.OPEN:
         return 0
     async with log.busy_with_history:
-        now_ms = await log.store.now_ms()
-        listing = await log.store.find(log.folder)
-        young = now_ms - int(log.settings.grace_s * 1000)
-        generations = _generations(listing)
-        if not generations:
-            log.sweep_due = False
+        found = await sweeping.examine(log.store, log.folder, log.settings.grace_s)
+        if found is None:
+            # Without any manifest there is nothing to sweep; else we look again next time.
+            log.sweep_due = log.manifest.generation > 0
             return 0
-        newest = await commits.read_generation(log.store, log.folder, max(generations))
-        aged_one = max((g for g, ms in generations.items() if ms <= young), default=0)
-        aged = await commits.read_generation(log.store, log.folder, aged_one)
-        # What was read must be what was listed: another sweeper may have deleted a manifest in
-        # between, and a late PUT may have brought its name back with other contents.
-        again = _generations(await _list_manifests(log))
-        if max(again, default=0) != newest.generation or again.get(aged_one) != generations.get(
-            aged_one
-        ):
-            return 0
-        plan = plan_sweep(listing, newest, aged, young, now_ms)
+        newest, plan = found
         if plan.delete:
             await log.store.delete(plan.delete)
         log.swept = plan.gone
         log.sweep_due = plan.unfinished
         if plan.orphans and newest.generation == log.manifest.generation:
-            await _condemn(log, plan.orphans)
+            await _commit(log, *sweeping.condemning(plan.orphans))
         return len(plan.delete)
-
-
-def _generations(listing: Sequence[StoredObject]) -> dict[int, int]:
-    """Manifest generations and when they were written."""
-    return {
-        generation: row.modified_ms
-        for row in listing
-        if (generation := keys.parse_generation(row.key)) is not None
-    }
-
-
-async def _list_manifests(log: Log) -> list[StoredObject]:
-    return await log.store.find(
-        log.folder,
-        after=keys.manifest(log.folder, 0),
-        before=keys.manifests_before(log.folder),
-    )
-
-
-def plan_sweep(
-    listing: Sequence[StoredObject],
-    newest: Manifest,
-    aged: Manifest,
-    young_ms: int,
-    now_ms: int = 0,
-) -> Sweep:
-    """Decide what may go, from one listing, the newest manifest and the newest aged one.
-
-    `aged` is at least a grace period old. It outlives its successor by the same period, so
-    one exists as soon as any manifest is old enough, however often new ones are written.
-    What a pin holds that has not expired stays, whatever the manifests say.
-    """
-    named = newest.names()
-    dropped = {row.name: row.generation for row in newest.dropped}
-    listed = {row.key.rpartition("/")[2] for row in listing}
-    delete, orphans = [], []
-    unfinished = False
-    pins = {row.key: pin for row in listing if (pin := keys.parse_pin(row.key))}
-    holding = [pin for pin in pins.values() if pin.expires_ms > now_ms]
-    held: set[str] = set()
-    for row in listing:
-        name = row.key.rpartition("/")[2]
-        if row.key in pins:
-            if pins[row.key] in holding:
-                unfinished = True
-            else:
-                delete.append(row.key)
-            continue
-        generation = keys.parse_generation(name)
-        if generation is not None:
-            if generation < aged.generation:
-                delete.append(row.key)
-            elif generation < newest.generation:
-                unfinished = True
-            continue
-        found = keys.parse_segment(name)
-        if found is None:
-            continue
-        owner = name.removesuffix(".index") + ".kfs" if found.is_index else name
-        if owner in named:
-            continue
-        if any(pin.holds(found, dropped.get(owner)) for pin in holding):
-            held.add(owner)
-            continue
-        if owner in dropped:
-            if dropped[owner] <= aged.generation:
-                delete.append(row.key)
-            else:
-                unfinished = True
-        elif found.generation is None:
-            if found.base < aged.end:
-                delete.append(row.key)
-            elif found.base < newest.end:
-                unfinished = True
-        elif not found.is_index:
-            if row.modified_ms <= young_ms:
-                orphans.append(name)
-            unfinished = True
-        elif owner not in listed:
-            # A reader rebuilt it too late, or a rewriter died. Only a hint, needed by nobody.
-            if row.modified_ms <= young_ms:
-                delete.append(row.key)
-            else:
-                unfinished = True
-    gone = {
-        name
-        for name, generation in dropped.items()
-        if generation <= aged.generation and name not in held
-    }
-    return Sweep(delete, gone, orphans, unfinished)
-
-
-async def _condemn(log: Log, orphans: Sequence[str]) -> None:
-    """Outputs that no manifest ever named are dropped by a generation of their own first."""
-
-    def change(old: Manifest) -> Manifest:
-        known = old.names() | {row.name for row in old.dropped}
-        rows = [Dropped(name, old.generation + 1) for name in orphans if name not in known]
-        return manifest.drop(old, rows)
-
-    def is_in(newer: Manifest) -> bool:
-        return set(orphans) <= {row.name for row in newer.dropped} | newer.names()
-
-    await _commit(log, change, is_in)

@@ -106,6 +106,7 @@ class LaneMark(msgspec.Struct, array_like=True, frozen=True):
     next: int
     epochs: list[tuple[int, int]] = []
     producers: list[Snapshot] = []
+    cleaned: list[tuple[int, int]] = []  # key compactions: (offset they reached, when)
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,6 +161,8 @@ def append_history(
             mark.next,
             mark.epochs,
             mark.producers,
+            # What key compaction has done is known to the manifest alone.
+            old.lanes[lane].cleaned if lane in old.lanes else [],
         )
         for lane, mark in lanes.items()
     }
@@ -192,6 +195,39 @@ def raise_starts(old: Manifest, starts: dict[int, int]) -> Manifest:
         lanes=lanes,
         segments=kept,
         dropped=[*old.dropped, *(Dropped(entry.name, generation) for entry in gone)],
+    )
+
+
+class Replacement(msgspec.Struct, frozen=True):
+    """Neighbouring segments, and what holds their positions from now on."""
+
+    inputs: tuple[Entry, ...]
+    outputs: tuple[Entry, ...]
+
+
+def replaces(old: Manifest, wanted: Replacement) -> bool:
+    """Whether this generation still lists the inputs, side by side and as they were."""
+    names = [entry.name for entry in old.segments]
+    try:
+        at = names.index(wanted.inputs[0].name)
+    except ValueError:
+        return False
+    return tuple(old.segments[at : at + len(wanted.inputs)]) == wanted.inputs
+
+
+def replace(old: Manifest, wanted: Sequence[Replacement]) -> Manifest:
+    """Compaction: list the outputs in the place of their inputs, all of which `replaces` found."""
+    places = {row.inputs[0].name: row.outputs for row in wanted}
+    gone = {entry.name for row in wanted for entry in row.inputs}
+    kept: list[Entry] = []
+    for entry in old.segments:
+        if entry.name in gone:
+            kept += places.get(entry.name, ())
+        else:
+            kept.append(entry)
+    return drop(
+        msgspec.structs.replace(old, segments=kept),
+        [Dropped(name, old.generation + 1) for name in sorted(gone)],
     )
 
 

@@ -35,6 +35,7 @@ BLOCK_BYTES: Final = 4 << 20
 _SMALL_AT_ONCE: Final = 64
 _REBUILT_INTERVAL: Final = 4096
 _LARGEST_OPENED: Final = 128 << 20
+_ALL: Final = 1 << 62
 
 T = TypeVar("T")
 
@@ -324,7 +325,9 @@ class Reader:
         self, log: Log, lane: Lane, entry: Entry, span: Span
     ) -> AsyncIterator[tuple[memoryview, BatchHeader]]:
         """All batches of a span, from memory where they still are."""
-        recent = lane.read_memory(span.first, span.length, at_least_one=True)
+        # Memory has the batches as they were written: key compaction may have made the span
+        # shorter since, so its length says nothing about them.
+        recent = lane.read_memory(span.first, _ALL, at_least_one=True)
         if recent is not None:
             for one in recent:
                 header = batch.read_header(one)

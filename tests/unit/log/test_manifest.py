@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafscale.log import manifest
-from kafscale.log.manifest import Dropped, Entry, LaneMark, Manifest
+from kafscale.log import keys, manifest
+from kafscale.log.manifest import Dropped, Entry, LaneMark, Manifest, Replacement
 from kafscale.log.producers import BatchMark, Snapshot
 from kafscale.log.segment import ContentId, Span
 from kafscale.model.errors import CorruptObject
@@ -35,7 +35,7 @@ GOLDEN = Manifest(
     ],
     dropped=[Dropped("segment-00000000000000000000-1-0000002b.kfs", 2)],
     lanes={
-        0: LaneMark(0, 15, [(0, 0)], [Snapshot(77, 1, 5, [BatchMark(0, 4, 10)])]),
+        0: LaneMark(0, 15, [(0, 0)], [Snapshot(77, 1, 5, [BatchMark(0, 4, 10)])], [(9, 5)]),
         2: LaneMark(0, 5),
     },
 )
@@ -47,7 +47,7 @@ GOLDEN_JSON = (
     '["segment-00000000000000000010.kfs",10,20,300,10,5,6,3,4,false,'
     "[[0,10,14,32,50,5,6,5],[2,0,4,82,50,5,6,5]]]],"
     '"dropped":[["segment-00000000000000000000-1-0000002b.kfs",2]],'
-    '"lanes":{"0":[0,15,[[0,0]],[[77,1,5,[[0,4,10]]]]],"2":[0,5,[],[]]}}'
+    '"lanes":{"0":[0,15,[[0,0]],[[77,1,5,[[0,4,10]]]],[[9,5]]],"2":[0,5,[],[],[]]}}'
 )
 
 
@@ -127,3 +127,44 @@ def test_dropped_names_are_forgotten_by_name() -> None:
     assert [row.name for row in two.dropped] == [GOLDEN.dropped[0].name, "other"]
     one = manifest.forget_dropped(two, [GOLDEN.dropped[0].name, "never there"])
     assert one.dropped == [Dropped("other", 4)]
+
+
+def test_what_key_compaction_has_done_survives_a_roll_up() -> None:
+    by_the_owner = {0: LaneMark(0, 30, [(0, 0)]), 3: LaneMark(0, 1)}
+    rolled = manifest.append_history(GOLDEN, [], 35, ContentId(1, 2, 3), by_the_owner)
+    assert rolled.lanes[0] == LaneMark(0, 30, [(0, 0)], [], [(9, 5)])
+    assert rolled.lanes[3].cleaned == []
+
+
+def plain(base: int, end: int, generation: int = 1) -> Entry:
+    name = keys.rewritten_name(base, generation, base)
+    return Entry(name, base, end, 100, end - base, 0, 0, base, 0, True)
+
+
+def listing(*entries: Entry) -> Manifest:
+    return msgspec.structs.replace(GOLDEN, segments=list(entries), end=entries[-1].end)
+
+
+def test_outputs_take_the_place_of_their_inputs() -> None:
+    parts = [plain(at, at + 10) for at in range(0, 60, 10)]
+    old = listing(*parts)
+    first = Replacement((parts[1], parts[2]), (plain(10, 30, 4),))
+    second = Replacement((parts[4], parts[5]), (plain(40, 60, 4),))
+    assert manifest.replaces(old, first)
+    assert manifest.replaces(old, second)
+    new = manifest.replace(old, [first, second])
+    assert new.segments == [parts[0], plain(10, 30, 4), parts[3], plain(40, 60, 4)]
+    gone = {row.name for row in new.dropped if row.generation == old.generation + 1}
+    assert gone == {parts[at].name for at in (1, 2, 4, 5)}
+    assert (new.end, new.lanes, new.end_id) == (old.end, old.lanes, old.end_id)
+    assert not manifest.replaces(new, first)
+
+
+def test_inputs_must_be_listed_side_by_side_and_as_they_were() -> None:
+    parts = [plain(at, at + 10) for at in range(0, 40, 10)]
+    wanted = Replacement((parts[1], parts[2]), (plain(10, 30, 4),))
+    assert not manifest.replaces(listing(parts[0], parts[1], parts[3]), wanted)
+    assert not manifest.replaces(listing(parts[0], parts[2]), wanted)
+    other = msgspec.structs.replace(parts[2], crc=9)
+    assert not manifest.replaces(listing(parts[0], parts[1], other), wanted)
+    assert manifest.replaces(listing(*parts, plain(40, 50)), wanted)

@@ -8,9 +8,9 @@ import pytest
 
 from kafscale.log import keys, manifest
 from kafscale.log.commits import before_any
-from kafscale.log.history import plan_sweep
 from kafscale.log.manifest import Dropped, Entry, LaneMark, Manifest
 from kafscale.log.segment import ContentId
+from kafscale.log.sweeping import plan_sweep
 from kafscale.objects.store import StoredObject
 
 GRACE_MS = 1000

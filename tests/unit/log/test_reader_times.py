@@ -67,3 +67,14 @@ async def test_an_empty_lane_has_no_times(bench: Bench) -> None:
     log = await bench.open()
     assert await bench.reader().find_max_time(log, log.lane(0)) is None
     assert await bench.reader().find_time(log, log.lane(0), 0) is None
+
+
+async def test_memory_is_searched_to_the_end_of_a_span_that_was_made_shorter(bench: Bench) -> None:
+    log = await bench.open()
+    for at in range(4):
+        await write(log, b"x" * 100, times=[NOW_MS + at])
+    await history.roll_up(log)
+    lane = log.lane(0)
+    [(span, entry)] = lane.spans
+    lane.spans[0] = (span._replace(length=span.length // 4), entry)
+    assert await bench.reader().find_time(log, lane, NOW_MS + 3) == (3, NOW_MS + 3)

@@ -1,0 +1,254 @@
+"""`audit`: every object against its format, its checksums, its index, its manifest, its neighbours.
+
+Here: the command, the plan, the findings as a table. Next door: one object (checks.py), one log
+(joints.py). Reads only; with --repair it writes indexes anew, which can be derived. Data is never
+touched.
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from kafscale.log import index, keys, survey
+from kafscale.log.survey import LogView
+from kafscale.model.errors import CorruptObject, ObjectMissing
+from kafscale.model.topics import TopicDescriptor
+from kafscale.objects.store import ObjectStore
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.job import Context, Report
+from kafscale.spark.jobs import checks, joints, logs, transfer
+from kafscale.spark.jobs.checks import Checked, Target
+from kafscale.spark.jobs.contents import Finding
+from kafscale.spark.jobs.rewriting import in_waves
+from kafscale.spark.kernels.positions import Engine, engine
+
+_MOST_ROWS: Final = 10_000
+_UNIT_BYTES: Final = 256 << 20  # a third of a second's work: a task by itself costs 40 ms
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the job takes."""
+    parser.add_argument(
+        "--repair", action="store_true", help="write missing and wrong indexes anew; never data"
+    )
+
+
+def run(context: Context, args: argparse.Namespace) -> Report:
+    """Do what the command line says."""
+    return audit(context, repair=args.repair)
+
+
+class Batch(NamedTuple):
+    """Objects that one task looks at."""
+
+    bucket: Bucket
+    folder: str
+    inputs: tuple[Target, ...]
+    repair: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes to be read."""
+        return sum(target.size for target in self.inputs)
+
+
+class LogAudited(NamedTuple):
+    """A log and what is known of it before any segment is opened."""
+
+    topic: TopicDescriptor
+    view: LogView
+    targets: list[Target]
+    findings: list[Finding]
+
+
+def audit(context: Context, *, repair: bool = False) -> Report:
+    """Check every object of the chosen topics; exit code 1 if anything is wrong."""
+    bucket = context.bucket
+    found: list[LogAudited] = []
+    findings: list[Finding] = []
+    topics = context.chosen()
+    for number, topic in enumerate(topics):
+        context.progress("listing", number, len(topics), "")
+        for log in range(topic.logs):
+            try:
+                found.append(_look(bucket, topic, log))
+            except CorruptObject as bad:
+                folder = keys.log_folder(topic.folder, log)
+                findings.append(Finding(folder, "manifest", "error", str(bad)))
+    units = [unit for row in found for unit in _batches(bucket, row, repair=repair)]
+    if context.dry_run:
+        return _dry_run(found, units, findings)
+    checked: list[Checked] = []
+
+    def settle(results: list[list[Checked]]) -> None:
+        checked.extend(one for some in results for one in some)
+
+    if units:
+        progress = logs.in_bytes(context, "checking")
+        in_waves(context.spark, units, look_into, settle, progress)
+    by_key = {one.key: one for one in checked}
+    for row in found:
+        findings += row.findings
+        findings += joints.check_chain(row.view, by_key)
+    findings += [finding for one in checked for finding in one.findings]
+    return _report(found, checked, _still_true(bucket, found, findings))
+
+
+def _look(bucket: Bucket, topic: TopicDescriptor, log: int) -> LogAudited:
+    folder = keys.log_folder(topic.folder, log)
+
+    async def look(store: ObjectStore) -> tuple[LogView, dict[str, int]]:
+        view = await survey.look_at(store, folder, log)
+        sizes = {row.key: row.size for row in await store.find(folder)}
+        return view, sizes
+
+    view, sizes = bucket.run(look)
+    interval = logs.settings_of(topic).index_interval_bytes
+    targets = [
+        Target(
+            piece.key,
+            sizes[piece.key],
+            piece.base,
+            piece.end,
+            piece.content_id,
+            piece.spans if piece.entry is not None else None,
+            piece.kind == "flush",
+            piece.entry is not None and piece.entry.has_index,
+            keys.index_of(piece.key) in sizes,
+            interval,
+        )
+        for piece in view.pieces
+        if piece.key in sizes
+    ]
+    return LogAudited(topic, view, targets, list(joints.check_log(view, sizes)))
+
+
+def _batches(bucket: Bucket, row: LogAudited, *, repair: bool) -> list[Batch]:
+    """One per large object; small ones share."""
+    packs: list[list[Target]] = []
+    size = 0
+    for target in row.targets:
+        if not packs or size + target.size > _UNIT_BYTES or len(packs[-1]) >= 2048:
+            packs.append([])
+            size = 0
+        packs[-1].append(target)
+        size += target.size
+    return [Batch(bucket, row.view.folder, tuple(pack), repair) for pack in packs]
+
+
+def look_into(unit: Batch) -> list[Checked]:
+    """Check the objects of one unit."""
+    finder = engine()
+    small = [target for target in unit.inputs if target.size <= checks.WINDOW_BYTES]
+    large = [target for target in unit.inputs if target.size > checks.WINDOW_BYTES]
+    results = [_check(unit, target, finder, None) for target in large]
+    found = transfer.present(unit.bucket, [(target.key, target.size) for target in small])
+    results += [
+        _check(unit, target, finder, body) for target, body in zip(small, found, strict=True)
+    ]
+    return results
+
+
+def _check(
+    unit: Batch, target: Target, finder: Engine, body: memoryview | ObjectMissing | None
+) -> Checked:
+    bucket = unit.bucket
+
+    def read(start: int, length: int) -> memoryview:
+        if isinstance(body, ObjectMissing):
+            raise body
+        if body is not None:
+            return body[start : start + length]
+        return bucket.run(
+            lambda store: transfer.patiently(lambda: store.read(target.key, start, length))
+        )
+
+    def read_index() -> memoryview:
+        [found] = transfer.read_all(bucket, [keys.index_of(target.key)])
+        return found
+
+    try:
+        found = checks.check(target, read, read_index, finder)
+    except ObjectMissing as gone:
+        text = f"gone since it was listed: {gone}"
+        return Checked(target.key, 0, 0, [Finding(target.key, "missing", "error", text)])
+    if unit.repair and found.rebuilt is not None:
+        return _repaired(bucket, found)
+    return found._replace(rebuilt=None)
+
+
+def _repaired(bucket: Bucket, found: Checked) -> Checked:
+    """Write the index anew. It is a hint: between the two steps readers do without."""
+    assert found.rebuilt is not None
+    key = keys.index_of(found.key)
+    bucket.run(lambda store: store.delete([key]))
+    transfer.put_own(bucket, key, [index.encode(found.rebuilt)])
+    findings = [
+        finding._replace(severity="repaired", text=f"{finding.text}; written anew")
+        if finding.object == key
+        else finding
+        for finding in found.findings
+    ]
+    return found._replace(findings=findings, rebuilt=None)
+
+
+def _still_true(
+    bucket: Bucket, found: Sequence[LogAudited], findings: list[Finding]
+) -> list[Finding]:
+    """Leave out what was replaced and deleted while we looked: no newer manifest names it."""
+    doubtful = {one.object for one in findings if one.kind == "missing"}
+    if not doubtful:
+        return findings
+    named: set[str] = set()
+    for row in found:
+        if any(key.startswith(f"{row.view.folder}/") for key in doubtful):
+            view = _look(bucket, row.topic, row.view.number).view
+            named |= {piece.key for piece in view.pieces}
+    return [one for one in findings if one.kind != "missing" or one.object in named]
+
+
+def _report(
+    found: Sequence[LogAudited], checked: Sequence[Checked], findings: list[Finding]
+) -> Report:
+    order = {"error": 0, "warning": 1, "repaired": 2, "info": 3}
+    findings = sorted(findings, key=lambda one: (order[one.severity], one.object))
+    counts = {name: sum(one.severity == name for one in findings) for name in order}
+    facts = {
+        "topics": len({row.topic.name for row in found}),
+        "logs": len(found),
+        "objects": len(checked),
+        "bytes": sum(one.size for one in checked),
+        "records": sum(one.records for one in checked),
+        "errors": counts["error"],
+        "warnings": counts["warning"],
+        "repaired": counts["repaired"],
+    }
+    rows: list[dict[str, Any]] = [one._asdict() for one in findings[:_MOST_ROWS]]
+    notes = []
+    if len(findings) > _MOST_ROWS:
+        notes.append(f"and {len(findings) - _MOST_ROWS} further findings")
+    return Report("audit", facts, rows, notes, exit_code=1 if counts["error"] else 0)
+
+
+def _dry_run(
+    found: Sequence[LogAudited], units: Sequence[Batch], findings: Sequence[Finding]
+) -> Report:
+    rows = [
+        {
+            "topic": row.topic.name,
+            "log": row.view.number,
+            "objects": len(row.targets),
+            "bytes": sum(target.size for target in row.targets),
+        }
+        for row in found
+    ]
+    targets = [target for row in found for target in row.targets]
+    requests = sum(2 + target.size // checks.WINDOW_BYTES for target in targets)
+    facts = {
+        "objects_to_read": len(targets),
+        "bytes_to_read": sum(target.size for target in targets),
+        "requests": requests + 6 * len(found),
+        "tasks": len(units),
+    }
+    notes = [f"{one.object}: {one.text}" for one in findings]
+    return Report("audit", facts, rows, notes, dry_run=True)

@@ -1,0 +1,265 @@
+"""`compact --by-key`: for topics with cleanup.policy=compact.
+
+Here: which logs are due, what of them may be touched, how it is cut into units, and the marks that
+a finished compaction leaves in the manifest. Next door: the work (key_compaction.py).
+
+Never touched: the un-rolled tail, and segments with records younger than min.compaction.lag.ms. A
+tombstone goes delete.retention.ms after the first complete compaction that covered it: by then
+every older record of its key has gone, and whoever reads the log had that long to see it.
+"""
+
+import argparse
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kafscale.log.manifest import Entry, LaneMark, Manifest
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.job import Context, Report
+from kafscale.spark.jobs import logs
+from kafscale.spark.jobs.arguments import share_of
+from kafscale.spark.jobs.key_compaction import Cleaned, Cleaning, clean
+from kafscale.spark.jobs.logs import LogFound
+from kafscale.spark.jobs.rewriting import Also, Tally, commit_replacements, in_waves
+
+MOST_KEYS: Final = 5_000_000  # of one log at once: some 150 bytes each, more for long keys
+PART_BYTES: Final = 2 << 30  # what one unit rewrites; each of a log's units learns the keys anew
+_MARKS: Final = 16  # compactions remembered within delete.retention.ms
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the job takes."""
+    parser.add_argument(
+        "--by-key", action="store_true", help="keep the newest record of each key (policy compact)"
+    )
+    parser.add_argument(
+        "--dirty-ratio",
+        type=share_of,
+        metavar="R",
+        help="share of new bytes from which a log is due; else min.cleanable.dirty.ratio",
+    )
+    parser.add_argument(
+        "--most-keys", type=int, default=MOST_KEYS, metavar="N", help="remembered at once per task"
+    )
+
+
+class Due(NamedTuple):
+    """A log with something to compact."""
+
+    row: LogFound
+    scope: tuple[Entry, ...]  # what may be rewritten
+    dirty: tuple[Entry, ...]  # what keys are learnt from
+    dirty_bytes: int
+    delete_retention_ms: int
+
+
+def compact_by_key(
+    context: Context,
+    *,
+    target: int | None = None,
+    tail_idle_s: float = 900.0,
+    dirty_ratio: float | None = None,
+    most_keys: int = MOST_KEYS,
+) -> Report:
+    """Remove records that a newer one of the same key has superseded, in compacted topics."""
+    bucket = context.bucket
+    now_ms = bucket.run(lambda store: store.now_ms())
+    before = [
+        row for row in logs.look(context, tail_idle_s) if logs.settings_of(row.topic).compacted
+    ]
+    if context.dry_run:
+        return _dry_run(before, now_ms, dirty_ratio)
+    notes = logs.roll_up_tails(bucket, before)
+    found = [row for row in logs.look(context) if logs.settings_of(row.topic).compacted]
+    chosen = [work for row in found if (work := due(row, now_ms, dirty_ratio)) is not None]
+    units = [unit for work in chosen for unit in cleanings(bucket, work, now_ms, target, most_keys)]
+    tally = Tally()
+    rows: list[dict[str, Any]] = []
+    works = {work.row.found.folder: work for work in chosen}
+    waiting: dict[str, list[Cleaned]] = defaultdict(list)
+    parts = Counter(unit.folder for unit in units)
+
+    def settle(results: list[Cleaned]) -> None:
+        for one in results:
+            tally.count(one.rewritten)
+            waiting[one.rewritten.folder].append(one)
+        whole = [name for name, some in waiting.items() if len(some) == parts[name]]
+        rows.extend(
+            _commit(bucket, works[name], waiting.pop(name), now_ms, tally) for name in whole
+        )
+
+    in_waves(context.spark, units, clean, settle, logs.in_bytes(context, "compacting by key"))
+    if not before:
+        notes.append("no chosen topic has cleanup.policy=compact")
+    return logs.finished("compact", rows, tally, notes)
+
+
+def due(row: LogFound, now_ms: int, dirty_ratio: float | None) -> Due | None:
+    """What of a log may be compacted, if it is worth it."""
+    topic, past = row.topic, row.found.manifest
+    lag_ms = int(logs.config_of(topic, "min.compaction.lag.ms"))
+    scope: list[Entry] = []
+    for entry in past.segments:
+        if lag_ms and entry.max_timestamp_ms > now_ms - lag_ms:
+            break
+        scope.append(entry)
+    dirty = [entry for entry in scope if _is_dirty(entry, past)]
+    size = sum(entry.size for entry in scope)
+    dirty_bytes = sum(entry.size for entry in dirty)
+    ratio = float(logs.config_of(topic, "min.cleanable.dirty.ratio"))
+    if dirty_ratio is not None:
+        ratio = dirty_ratio
+    overdue_ms = now_ms - int(logs.config_of(topic, "max.compaction.lag.ms"))
+    overdue = any(entry.min_timestamp_ms < overdue_ms for entry in dirty)
+    retention_ms = int(logs.config_of(topic, "delete.retention.ms"))
+    tombstones = ratio == 0 and any(horizons(past, now_ms, retention_ms).values())
+    if not scope or not (tombstones or overdue or (dirty and dirty_bytes >= ratio * size)):
+        return None
+    return Due(row, tuple(scope), tuple(dirty), dirty_bytes, retention_ms)
+
+
+def _is_dirty(entry: Entry, past: Manifest) -> bool:
+    """Whether it has records that no compaction has looked at."""
+    return any(
+        span.last >= _clean_to(past.lanes.get(span.lane, LaneMark(0, 0))) for span in entry.spans()
+    )
+
+
+def _clean_to(mark: LaneMark) -> int:
+    return mark.cleaned[-1][0] if mark.cleaned else 0
+
+
+def horizons(past: Manifest, now_ms: int, retention_ms: int) -> dict[int, int]:
+    """Per lane: the offset below which tombstones have been kept for long enough."""
+    return {
+        lane: max((to for to, at_ms in mark.cleaned if at_ms <= now_ms - retention_ms), default=0)
+        for lane, mark in past.lanes.items()
+    }
+
+
+def cleanings(
+    bucket: Bucket, work: Due, now_ms: int, target: int | None, most_keys: int
+) -> list[Cleaning]:
+    """The units of one log."""
+    past, topic = work.row.found.manifest, work.row.topic
+    groups = _groups(work.scope, logs.target_of(topic, target))
+    parts: list[list[tuple[Entry, ...]]] = [[]]
+    size = 0
+    for group in groups:
+        if parts[-1] and size > PART_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(group)
+        size += sum(entry.size for entry in group)
+    return [
+        Cleaning(
+            bucket,
+            work.row.found.folder,
+            past.generation + 1,
+            work.dirty,
+            tuple(part),
+            horizons(past, now_ms, work.delete_retention_ms),
+            logs.settings_of(topic).index_interval_bytes,
+            most_keys,
+        )
+        for part in parts
+    ]
+
+
+def _groups(scope: Sequence[Entry], target: int) -> list[tuple[Entry, ...]]:
+    """Neighbours that together hold at most `target`: each group becomes one object."""
+    groups: list[list[Entry]] = []
+    size = 0
+    for entry in scope:
+        if not groups or size + entry.size > target or groups[-1][-1].end != entry.base:
+            groups.append([])
+            size = 0
+        groups[-1].append(entry)
+        size += entry.size
+    return [tuple(group) for group in groups]
+
+
+def _commit(
+    bucket: Bucket, work: Due, results: Sequence[Cleaned], now_ms: int, tally: Tally
+) -> dict[str, Any]:
+    folder = work.row.found.folder
+    wanted = [one for row in results for one in row.rewritten.replacements]
+    sound = not any(row.rewritten.problem or row.rewritten.gone for row in results)
+    reached = results[0].reached
+    complete = sound and all(row.reached == reached for row in results)
+    also = marking(reached, now_ms, work.delete_retention_ms) if complete else None
+    committed = commit_replacements(bucket, folder, wanted, also)
+    tally.settled(folder, wanted, committed)
+    return {
+        "topic": work.row.topic.name,
+        "log": work.row.number,
+        "records_removed": sum(row.removed for row in results),
+        "records_kept": sum(row.kept for row in results),
+        "bytes_before": sum(entry.size for row in committed for entry in row.inputs),
+        "bytes_after": sum(entry.size for row in committed for entry in row.outputs),
+        "complete": complete and len(committed) == len(wanted),
+    }
+
+
+def marking(reached: Mapping[int, int], now_ms: int, retention_ms: int) -> Also:
+    """Write into the manifest how far the lanes are compacted."""
+
+    def change(old: Manifest) -> Manifest:
+        lanes = dict(old.lanes)
+        for lane, to in reached.items():
+            if lane in lanes:
+                cleaned = marks_with(lanes[lane].cleaned, to, now_ms, retention_ms)
+                lanes[lane] = msgspec.structs.replace(lanes[lane], cleaned=cleaned)
+        return msgspec.structs.replace(old, lanes=lanes)
+
+    def is_in(newer: Manifest) -> bool:
+        return all(
+            lane not in newer.lanes or _clean_to(newer.lanes[lane]) >= to
+            for lane, to in reached.items()
+        )
+
+    return Also(change, is_in)
+
+
+def marks_with(
+    marks: Sequence[tuple[int, int]], to: int, now_ms: int, retention_ms: int
+) -> list[tuple[int, int]]:
+    """Add a mark: keep the highest that is old enough, and of the younger ones some.
+
+    To leave one out is always safe, it only makes tombstones wait for a later one.
+    """
+    if marks and to <= marks[-1][0]:
+        return list(marks)
+    aged = [mark for mark in marks if mark[1] <= now_ms - retention_ms]
+    young = [mark for mark in marks if mark[1] > now_ms - retention_ms]
+    if len(young) > 1 and young[-1][1] - young[-2][1] < retention_ms // _MARKS:
+        young.pop()
+    return [*aged[-1:], *young, (to, now_ms)]
+
+
+def _dry_run(found: Sequence[LogFound], now_ms: int, dirty_ratio: float | None) -> Report:
+    rows: list[dict[str, Any]] = []
+    for row in found:
+        work = due(row, now_ms, dirty_ratio)
+        rows.append(
+            {
+                "topic": row.topic.name,
+                "log": row.number,
+                "objects": len(row.found.manifest.segments),
+                "tail_to_take_in": len(row.found.tail) if row.idle else 0,
+                "objects_to_read": 0 if work is None else len(work.scope) + len(work.dirty),
+                "bytes_new": 0 if work is None else work.dirty_bytes,
+                "bytes": 0 if work is None else sum(entry.size for entry in work.scope),
+            }
+        )
+    objects = sum(row["objects_to_read"] for row in rows)
+    size = sum(row["bytes"] for row in rows)
+    facts = {
+        "objects_to_read": objects,
+        "bytes_to_read": size + sum(row["bytes_new"] for row in rows),
+        "bytes_to_write_at_most": size,
+        "requests_at_most": 4 * objects + 4 * len(rows),
+    }
+    return Report("compact", facts, rows, dry_run=True)

@@ -1,0 +1,132 @@
+"""`compact`: small objects of the past become large ones; with --by-key, superseded records go.
+
+Here: the command, and joining objects in rounds until nothing is left to join. Next door: one
+group (merge.py), how it becomes the log's past (rewriting.py), the newest record of each key
+(by_key.py).
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kafscale.log.survey import Snapshot
+from kafscale.model.topics import TopicDescriptor
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.job import Context, Report
+from kafscale.spark.jobs import by_key, logs
+from kafscale.spark.jobs.arguments import size_of
+from kafscale.spark.jobs.logs import LogFound
+from kafscale.spark.jobs.merge import Merge, merge, plan
+from kafscale.spark.jobs.rewriting import Tally, rewrite
+
+TAIL_IDLE_S: Final = 900.0
+_ROUNDS: Final = 4  # small objects, then what they became, and once more for late roll-ups
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the job takes."""
+    parser.add_argument(
+        "--target", type=size_of, metavar="SIZE", help="of objects; else the topic's segment.bytes"
+    )
+    parser.add_argument(
+        "--tail-idle",
+        type=float,
+        default=TAIL_IDLE_S,
+        metavar="S",
+        help="take in flushes that nobody has added to for S seconds (900; negative: never)",
+    )
+    by_key.add_arguments(parser)
+
+
+def run(context: Context, args: argparse.Namespace) -> Report:
+    """Do what the command line says."""
+    if args.by_key:
+        return by_key.compact_by_key(
+            context,
+            target=args.target,
+            tail_idle_s=args.tail_idle,
+            dirty_ratio=args.dirty_ratio,
+            most_keys=args.most_keys,
+        )
+    return compact(context, target=args.target, tail_idle_s=args.tail_idle)
+
+
+def compact(
+    context: Context, *, target: int | None = None, tail_idle_s: float = TAIL_IDLE_S
+) -> Report:
+    """Join small neighbouring objects of the chosen topics into objects of about `target` bytes."""
+    bucket = context.bucket
+    before = logs.look(context, tail_idle_s)
+    if context.dry_run:
+        return _dry_run(bucket, before, target)
+    notes = logs.roll_up_tails(bucket, before)
+    tally = Tally()
+    after = before
+    for number in range(_ROUNDS):
+        after = logs.look(context)
+        units = [unit for row in after for unit in merges(bucket, row.topic, row.found, target)]
+        if not units:
+            break
+        progress = logs.in_bytes(context, f"merging, round {number + 1}")
+        committed = len(tally.committed)
+        rewrite(context.spark, bucket, units, merge, progress, tally)
+        if len(tally.committed) == committed:
+            break
+    else:
+        after = logs.look(context)
+    return logs.finished("compact", _rows(before, after), tally, notes)
+
+
+def merges(
+    bucket: Bucket, topic: TopicDescriptor, found: Snapshot, target: int | None
+) -> list[Merge]:
+    """The groups of one log that are worth joining."""
+    past = found.manifest
+    starts = {lane: mark.start for lane, mark in past.lanes.items()}
+    interval = logs.settings_of(topic).index_interval_bytes
+    return [
+        Merge(bucket, found.folder, past.generation + 1, group, starts, interval)
+        for group in plan(past, logs.target_of(topic, target))
+    ]
+
+
+def _rows(before: Sequence[LogFound], after: Sequence[LogFound]) -> list[dict[str, Any]]:
+    now = {row.found.folder: row.found for row in after}
+    return [
+        {
+            "topic": row.topic.name,
+            "log": row.number,
+            "objects_before": len(row.found.pieces),
+            "objects_after": len(now[row.found.folder].pieces),
+            "bytes": sum(piece.size for piece in now[row.found.folder].pieces),
+        }
+        for row in before
+        if row.found.folder in now  # else the topic was deleted meanwhile
+    ]
+
+
+def _dry_run(bucket: Bucket, found: Sequence[LogFound], target: int | None) -> Report:
+    rows: list[dict[str, Any]] = []
+    for row in found:
+        units = merges(bucket, row.topic, row.found, target)
+        rows.append(
+            {
+                "topic": row.topic.name,
+                "log": row.number,
+                "objects": len(row.found.pieces),
+                "tail_to_take_in": len(row.found.tail) if row.idle else 0,
+                "to_join": sum(len(unit.inputs) for unit in units),
+                "into": len(units),
+                "bytes": sum(unit.size for unit in units),
+            }
+        )
+    objects, outputs = (sum(row[name] for row in rows) for name in ("to_join", "into"))
+    size = sum(row["bytes"] for row in rows)
+    facts = {
+        "objects_to_read": objects,
+        "bytes_to_read": size,
+        "objects_to_write": 2 * outputs,
+        "bytes_to_write": size,
+        "requests": objects + 3 * outputs + 4 * len(rows),
+    }
+    return Report("compact", facts, rows, dry_run=True)

@@ -1,0 +1,129 @@
+"""Deleting objects: what a log's rules allow, and what deleted topics have left behind.
+
+Here: the pipeline as a deleter. Everything follows from one look at the bucket by the rules of
+log/sweeping.py; nothing is deleted from memory.
+Next door: when (retain.py).
+"""
+
+from typing import Final
+
+from kafscale.log import commits, keys, manifest, sweeping
+from kafscale.log.commits import LostRace
+from kafscale.log.manifest import Manifest
+from kafscale.model.topics import TopicDescriptor
+from kafscale.objects.store import ObjectStore
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.job import Context
+
+_DELETE_AT_ONCE: Final = 1000
+
+
+def sweep_all(context: Context, grace_s: float) -> dict[str, int]:
+    """Sweep every log of the chosen topics; gives the objects deleted."""
+    folders = [
+        keys.log_folder(topic.folder, log)
+        for topic in context.chosen()
+        for log in range(topic.logs)
+    ]
+    swept: dict[str, int] = {}
+    for number, folder in enumerate(folders):
+        context.progress("sweeping", number, len(folders), "")
+        swept[folder] = sweep(context.bucket, folder, grace_s)
+    return swept
+
+
+def sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
+    """Delete what no reader can want any more (rules 9 and 10); gives the objects deleted."""
+
+    async def work(store: ObjectStore) -> int:
+        found = await sweeping.examine(store, folder, grace_s)
+        if found is None:
+            return 0
+        newest, plan = found
+        await _delete(store, plan.delete)
+        on_the_list = {row.name for row in newest.dropped} & plan.gone
+        if plan.orphans or on_the_list:
+            await _put_down(bucket, store, folder, newest, plan)
+        return len(plan.delete)
+
+    return bucket.run(work)
+
+
+async def _put_down(
+    bucket: Bucket, store: ObjectStore, folder: str, newest: Manifest, plan: sweeping.Sweep
+) -> None:
+    """Condemn orphans, and take off the list what is gone."""
+    condemn, is_condemned = sweeping.condemning(plan.orphans)
+
+    def is_in(newer: Manifest) -> bool:
+        return is_condemned(newer) and not plan.gone & {row.name for row in newer.dropped}
+
+    try:
+        await commits.commit(
+            store,
+            folder,
+            newest,
+            lambda old: manifest.forget_dropped(condemn(old), plan.gone),
+            is_in=is_in,
+            author="pipeline",
+            clock=bucket.clock,
+            dice=bucket.dice,
+        )
+    except LostRace:
+        return  # somebody else wrote a later one: the next sweep looks again
+
+
+def count_sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
+    """How many objects a sweep would delete."""
+    found = bucket.run(lambda store: sweeping.examine(store, folder, grace_s))
+    return 0 if found is None else len(found[1].delete)
+
+
+def remove_deleted(context: Context, grace_s: float) -> dict[str, int]:
+    """Delete the objects of topics that were deleted a grace period ago; their descriptors stay.
+
+    Only when no topic is named: what is gone has no name to choose it by.
+    """
+    if context.topics:
+        return {}
+    bucket = context.bucket
+    removed: dict[str, int] = {}
+    for topic, deleted_ms in bucket.run(lambda store: _deleted(store, bucket.namespace)):
+        now_ms = bucket.run(lambda store: store.now_ms())
+        if now_ms - deleted_ms >= grace_s * 1000:
+            count = bucket.run(lambda store, topic=topic: _remove(store, topic))  # type: ignore[misc]
+            if count:
+                removed[topic.folder] = count
+    return removed
+
+
+async def _deleted(store: ObjectStore, namespace: str) -> list[tuple[TopicDescriptor, int]]:
+    """Every deleted incarnation of every name, and when that was written."""
+    found: list[tuple[TopicDescriptor, int]] = []
+    for name in await store.folders(namespace):
+        if "@" in name:
+            continue  # a later incarnation's folder: the descriptors lie under the plain name
+        folder = keys.descriptor_folder(namespace, name)
+        rows = await store.find(
+            folder, after=keys.descriptor(folder, 0), before=keys.descriptors_before(folder)
+        )
+        for row in rows:
+            topic = TopicDescriptor.decode(await store.read(row.key))
+            if topic.deleted:
+                found.append((topic, row.modified_ms))
+    return found
+
+
+async def _remove(store: ObjectStore, topic: TopicDescriptor) -> int:
+    """A folder is never used again (rule 11), so nothing of another topic can be met here."""
+    count = 0
+    for log in range(topic.logs):
+        listed = await store.find(keys.log_folder(topic.folder, log))
+        await _delete(store, [row.key for row in listed])
+        count += len(listed)
+    return count
+
+
+async def _delete(store: ObjectStore, doomed: list[str]) -> None:
+    for at in range(0, len(doomed), _DELETE_AT_ONCE):
+        await store.delete(doomed[at : at + _DELETE_AT_ONCE])

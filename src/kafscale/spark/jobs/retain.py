@@ -1,0 +1,271 @@
+"""`retain`: what is too old or too much goes, the mostly dead is rewritten, leftovers are swept.
+
+Here: the command, retention by the bucket's own descriptors, the report. Next door: rewriting
+(merge.py, rewriting.py), what may be deleted (log/sweeping.py), deleted topics (removal.py).
+
+Beside live brokers it repeats what they do and finds little to do; it is for buckets whose brokers
+are few, busy or gone. Settings that a topic does not have itself are the brokers' to know: without
+--default-retention such a topic is not expired.
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kafscale.log import commits, history, manifest
+from kafscale.log.commits import LostRace
+from kafscale.log.manifest import Entry, Manifest
+from kafscale.log.segment import Span
+from kafscale.log.survey import Snapshot
+from kafscale.model.topics import TopicDescriptor
+from kafscale.objects.store import ObjectStore
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.job import Context, Report
+from kafscale.spark.jobs import logs, removal
+from kafscale.spark.jobs.arguments import share_of
+from kafscale.spark.jobs.logs import LogFound
+from kafscale.spark.jobs.merge import Merge, merge
+from kafscale.spark.jobs.rewriting import Tally, rewrite
+
+TAIL_IDLE_S: Final = 900.0
+GRACE_S: Final = 600.0
+DEAD_SHARE: Final = 0.5
+_PLANNED: Final = (
+    "lanes_to_move",
+    "objects_to_drop",
+    "objects_to_rewrite",
+    "bytes_to_read",
+    "objects_to_sweep",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the job takes."""
+    parser.add_argument(
+        "--grace",
+        type=float,
+        default=GRACE_S,
+        metavar="S",
+        help="how long what is replaced stays (600); never less than the brokers' gracePeriod",
+    )
+    parser.add_argument(
+        "--dead-share",
+        type=share_of,
+        default=DEAD_SHARE,
+        metavar="R",
+        help="rewrite objects of which at least this share is below the log start (0.5)",
+    )
+    parser.add_argument(
+        "--tail-idle",
+        type=float,
+        default=TAIL_IDLE_S,
+        metavar="S",
+        help="expire flushes, too, that nobody has added to for S seconds (900; negative: never)",
+    )
+    parser.add_argument(
+        "--default-retention-ms", type=int, metavar="MS", help="for topics without retention.ms"
+    )
+    parser.add_argument(
+        "--default-retention-bytes", type=int, metavar="N", help="likewise for retention.bytes"
+    )
+
+
+def run(context: Context, args: argparse.Namespace) -> Report:
+    """Do what the command line says."""
+    return retain(
+        context,
+        grace_s=args.grace,
+        dead_share=args.dead_share,
+        tail_idle_s=args.tail_idle,
+        default_ms=args.default_retention_ms,
+        default_bytes=args.default_retention_bytes,
+    )
+
+
+def retain(
+    context: Context,
+    *,
+    grace_s: float = GRACE_S,
+    dead_share: float = DEAD_SHARE,
+    tail_idle_s: float = TAIL_IDLE_S,
+    default_ms: int | None = None,
+    default_bytes: int | None = None,
+) -> Report:
+    """Expire, rewrite and sweep the chosen topics, then remove what deleted ones left behind."""
+    bucket = context.bucket
+    now_ms = bucket.run(lambda store: store.now_ms())
+    limits = (default_ms, default_bytes)
+    found = logs.look(context, tail_idle_s)
+    if context.dry_run:
+        return _dry_run(context, found, now_ms, limits, dead_share, grace_s)
+    stale = [row for row in found if row.idle and new_starts(row, now_ms, *limits, whole=True)]
+    notes = logs.roll_up_tails(bucket, stale)
+    expired = expire_all(context, now_ms, limits)
+    tally = Tally()
+    units = [unit for row in logs.look(context) for unit in mostly_dead(bucket, row, dead_share)]
+    if units:
+        progress = logs.in_bytes(context, "rewriting")
+        rewrite(context.spark, bucket, units, merge, progress, tally)
+    swept = removal.sweep_all(context, grace_s)
+    removed = removal.remove_deleted(context, grace_s)
+    rows = [
+        {
+            "topic": row.topic.name,
+            "log": row.number,
+            "lanes_moved": expired.get(row.found.folder, 0),
+            "objects_swept": swept.get(row.found.folder, 0),
+            "objects_before": len(row.found.pieces),
+        }
+        for row in found
+    ]
+    report = logs.finished("retain", rows, tally, notes)
+    report.facts |= {
+        "logs_expired": len(expired),
+        "objects_swept": sum(swept.values()),
+        "objects_of_deleted_topics": sum(removed.values()),
+    }
+    return report
+
+
+def limits_of(
+    topic: TopicDescriptor, default_ms: int | None, default_bytes: int | None
+) -> tuple[int, int]:
+    """Retention in milliseconds and bytes; -1 where there is none, or where we do not know."""
+    settings = logs.settings_of(topic)
+    if not settings.deletes:
+        return -1, -1
+    known = topic.configs
+    by_time = settings.retention_ms if "retention.ms" in known else default_ms
+    by_size = settings.retention_bytes if "retention.bytes" in known else default_bytes
+    return -1 if by_time is None else by_time, -1 if by_size is None else by_size
+
+
+def new_starts(
+    row: LogFound,
+    now_ms: int,
+    default_ms: int | None,
+    default_bytes: int | None,
+    *,
+    whole: bool = False,
+) -> dict[int, int]:
+    """For each lane with something to expire: its new log start, at most the manifest's end.
+
+    With `whole` the tail is taken for past: whether it would pay to make it so.
+    """
+    retention_ms, retention_bytes = limits_of(row.topic, default_ms, default_bytes)
+    if retention_ms < 0 and retention_bytes < 0:
+        return {}
+    past = row.found.manifest
+    starts: dict[int, int] = {}
+    for lane, spans in _spans_by_lane(row.found).items():
+        mark = past.lanes.get(lane)
+        begin = mark.start if mark else 0
+        alive = [span for span in spans if span.last >= begin]
+        start = history.expired_start(alive, begin, now_ms, retention_ms, retention_bytes)
+        if not whole:
+            start = min(start, mark.next if mark else 0)
+        if start > begin:
+            starts[lane] = start
+    return starts
+
+
+def _spans_by_lane(found: Snapshot) -> dict[int, list[Span]]:
+    lanes: dict[int, list[Span]] = {}
+    for piece in found.pieces:
+        for span in piece.spans:
+            lanes.setdefault(span.lane, []).append(span)
+    return lanes
+
+
+def expire_all(
+    context: Context, now_ms: int, limits: tuple[int | None, int | None]
+) -> dict[str, int]:
+    """Move log starts up, one manifest per log that needs it; gives the lanes moved."""
+    moved: dict[str, int] = {}
+    found = logs.look(context)
+    for number, row in enumerate(found):
+        context.progress("expiring", number, len(found), "")
+        starts = new_starts(row, now_ms, *limits)
+        if starts and raise_starts(context.bucket, row.found.manifest, row.found.folder, starts):
+            moved[row.found.folder] = len(starts)
+    return moved
+
+
+def raise_starts(bucket: Bucket, seen: Manifest, folder: str, starts: dict[int, int]) -> bool:
+    """Commit new log starts; whole segments below them go. False: somebody else changed the log."""
+
+    def is_in(newer: Manifest) -> bool:
+        return all(
+            lane in newer.lanes and newer.lanes[lane].start >= start
+            for lane, start in starts.items()
+        )
+
+    async def commit(store: ObjectStore) -> bool:
+        try:
+            await commits.commit(
+                store,
+                folder,
+                seen,
+                lambda old: manifest.raise_starts(old, starts),
+                is_in=is_in,
+                author="pipeline",
+                clock=bucket.clock,
+                dice=bucket.dice,
+            )
+        except LostRace:
+            return False
+        return True
+
+    return bucket.run(commit)
+
+
+def mostly_dead(bucket: Bucket, row: LogFound, dead_share: float) -> list[Merge]:
+    """Objects so much of which lies below the log starts that rewriting them pays."""
+    past = row.found.manifest
+    starts = {lane: mark.start for lane, mark in past.lanes.items()}
+    interval = logs.settings_of(row.topic).index_interval_bytes
+    return [
+        Merge(bucket, row.found.folder, past.generation + 1, (entry,), starts, interval, cut=True)
+        for entry in past.segments
+        if dead_bytes(entry, starts) >= max(1, dead_share * entry.size)
+    ]
+
+
+def dead_bytes(entry: Entry, starts: dict[int, int]) -> int:
+    """Bytes below the log starts; within a lane they are taken to lie evenly."""
+    dead = 0
+    for span in entry.spans():
+        start = starts.get(span.lane, 0)
+        covered = span.last - span.first + 1
+        below = min(max(0, start - span.first), covered)
+        dead += span.length * below // covered
+    return dead
+
+
+def _dry_run(
+    context: Context,
+    found: Sequence[LogFound],
+    now_ms: int,
+    limits: tuple[int | None, int | None],
+    dead_share: float,
+    grace_s: float,
+) -> Report:
+    rows: list[dict[str, Any]] = []
+    for row in found:
+        starts = new_starts(row, now_ms, *limits, whole=row.idle)
+        after = manifest.raise_starts(row.found.manifest, starts)
+        left = LogFound(row.topic, row.number, row.found._replace(manifest=after), row.idle)
+        units = mostly_dead(context.bucket, left, dead_share)
+        rows.append(
+            {
+                "topic": row.topic.name,
+                "log": row.number,
+                "lanes_to_move": len(starts),
+                "objects_to_drop": len(row.found.manifest.segments) - len(after.segments),
+                "objects_to_rewrite": len(units),
+                "bytes_to_read": sum(unit.size for unit in units),
+                "objects_to_sweep": removal.count_sweep(context.bucket, row.found.folder, grace_s),
+            }
+        )
+    facts = {name: sum(row[name] for row in rows) for name in _PLANNED}
+    return Report("retain", facts, rows, dry_run=True)

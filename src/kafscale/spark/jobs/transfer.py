@@ -1,0 +1,101 @@
+"""Moving objects to and from a worker: many small reads at once, writes under names of our own.
+
+Here: patience with a store that stumbles, and no more than that: a task that fails is repeated by
+Spark. Next door: what the bytes are (assembly.py), the store itself (spark/bucket.py).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from kafscale.log import survey
+from kafscale.model.errors import ObjectExists, ObjectMissing, StoreUnavailable
+from kafscale.objects.store import Buffer, ObjectStore
+from kafscale.spark.bucket import Bucket
+
+_READ_BYTES: Final = 4 << 20  # more would be fresh memory each time, and page faults cost
+_READ_OBJECTS: Final = 64
+_ATTEMPTS: Final = 5
+_FIRST_PAUSE_S: Final = 0.2
+_T = TypeVar("_T")
+
+
+async def patiently(work: Callable[[], Awaitable[_T]]) -> _T:
+    """Ask again a few times where the store did not answer."""
+    for attempt in range(_ATTEMPTS - 1):
+        try:
+            return await work()
+        except StoreUnavailable:
+            await asyncio.sleep(_FIRST_PAUSE_S * 2**attempt)
+    return await work()
+
+
+def read_all(bucket: Bucket, keys: Sequence[str]) -> list[memoryview]:
+    """Whole objects, side by side, in order."""
+    return [_here(found) for found in _read_present(bucket, keys)]
+
+
+def _read_present(bucket: Bucket, keys: Sequence[str]) -> list[memoryview | ObjectMissing]:
+    async def one(store: ObjectStore, key: str) -> memoryview | ObjectMissing:
+        try:
+            return await patiently(lambda: store.read(key))
+        except ObjectMissing as gone:
+            return gone
+
+    return bucket.run(lambda store: survey.gathered(one(store, key) for key in keys))
+
+
+def _here(found: memoryview | ObjectMissing) -> memoryview:
+    if isinstance(found, ObjectMissing):
+        raise found
+    return found
+
+
+def bodies(bucket: Bucket, wanted: Sequence[tuple[str, int]]) -> Iterator[memoryview]:
+    """Whole objects in order, given with their sizes; ObjectMissing at the first that is gone."""
+    return map(_here, present(bucket, wanted))
+
+
+def present(
+    bucket: Bucket, wanted: Sequence[tuple[str, int]]
+) -> Iterator[memoryview | ObjectMissing]:
+    """Like `bodies`, with the error in the place of an object that is gone.
+
+    Small ones are read many at once, the next are read ahead; no more than two reads are held, so
+    that the same memory serves for all of them.
+    """
+    reads = _reads(wanted)
+    with ThreadPoolExecutor(1) as pool:
+        ahead = [pool.submit(_read_present, bucket, reads[0])] if reads else []
+        for following in (*reads[1:], None):
+            if not ahead:
+                return
+            found = ahead.pop().result()
+            if following is not None:
+                ahead.append(pool.submit(_read_present, bucket, following))
+            yield from found
+
+
+def _reads(wanted: Sequence[tuple[str, int]]) -> list[list[str]]:
+    reads: list[list[str]] = []
+    size = 0
+    for key, length in wanted:
+        if not reads or size + length > _READ_BYTES or len(reads[-1]) >= _READ_OBJECTS:
+            reads.append([])
+            size = 0
+        reads[-1].append(key)
+        size += length
+    return reads
+
+
+def put_own(bucket: Bucket, key: str, body: Sequence[Buffer]) -> None:
+    """Create an object under a name that nobody else can have: if it is taken, it is ours."""
+
+    async def write(store: ObjectStore) -> None:
+        try:
+            await patiently(lambda: store.put_new(key, body))
+        except ObjectExists:
+            return
+
+    bucket.run(write)
