@@ -15,8 +15,7 @@ import msgspec
 import structlog
 
 from kafscale.engine.descriptors import descriptor_of, record_of
-from kafscale.log import keys
-from kafscale.log.descriptors import Descriptors
+from kafscale.log.descriptors import Descriptors, Wish
 from kafscale.metadata import keys as metadata_keys
 from kafscale.metadata.store import Compare, MetadataStore, Put, Remove
 from kafscale.model.clock import Clock, Dice
@@ -190,24 +189,15 @@ class Topics:
         self, name: str, partitions: int, configs: dict[str, str]
     ) -> tuple[int, TopicDescriptor]:
         """Write the descriptor; an unfinished creation found in the bucket is taken up."""
-        while True:
-            version, newest = await self._descriptors.newest(name)
-            if newest is not None and not newest.deleted:
-                return version, newest
-            topic_id = fresh_topic_id(self._dice).hex()
-            later = topic_id if newest is not None else ""
-            descriptor = TopicDescriptor(
-                name=name,
-                topic_id=topic_id,
-                incarnation=newest.incarnation + 1 if newest is not None else 1,
-                folder=keys.topic_folder(self._rules.namespace, name, later),
-                partitions=partitions,
-                logs=partitions,
-                configs=configs,
-                created_at=iso_time(self._clock.now_ms()),
+        return await self._descriptors.create(
+            Wish(
+                name,
+                fresh_topic_id(self._dice).hex(),
+                partitions,
+                configs,
+                iso_time(self._clock.now_ms()),
             )
-            if await self._descriptors.put(descriptor, version + 1):
-                return version + 1, descriptor
+        )
 
     async def _register(self, descriptor: TopicDescriptor, version: int) -> None:
         key = metadata_keys.topic_config(descriptor.name)
