@@ -14,6 +14,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _MAX_U32: Final = 0xFFFF_FFFF
 _MAX_U64: Final = 0xFFFF_FFFF_FFFF_FFFF
+MOST_ROWS: Final = 100_000  # of one message, all arrays together
 
 
 class MalformedMessage(ValueError):
@@ -105,6 +106,12 @@ def compact_count(view: memoryview, at: int, smallest: int) -> tuple[int, int]:
     if (size - 1) * smallest > len(view) - at:
         raise MalformedMessage(f"length {size - 1} before byte {at} exceeds the message")
     return size - 1, at
+
+
+def row_count(rows: int) -> None:
+    """Refuse a message whose arrays together announce more rows than one may have."""
+    if rows > MOST_ROWS:
+        raise MalformedMessage(f"{rows} rows in one message; {MOST_ROWS} are allowed")
 
 
 def short_length(view: memoryview, at: int) -> tuple[int, int]:

@@ -34,8 +34,6 @@ from kafscale.gateways.kafka.apis import (
     sync_group,
 )
 from kafscale.gateways.kafka.call import Answer, Api, Call, CloseConnection
-from kafscale.wire import buffer
-from kafscale.wire.buffer import MalformedMessage
 from kafscale.wire.kafka import codec, frame
 from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.frame import Request
@@ -80,9 +78,6 @@ _PREPARE: Final[dict[int, Callable[[Call], Coroutine[Any, Any, None] | None]]] =
 
 OFFERED: Final = tuple((api.API_KEY, api.VERSIONS) for api in APIS)
 
-_MOST_TOPICS: Final = 100_000
-_TRANSACTIONS_FROM: Final = 3
-_ACKS_AND_TIMEOUT_BYTES: Final = 6
 
 read_request = frame.read_request
 
@@ -90,27 +85,9 @@ read_request = frame.read_request
 def read_body(request: Request, data: memoryview, call: Call) -> None:
     """Open the body of a request that is offered and put it into its call."""
     kind = BY_KEY[request.api_key].request
-    _check_topic_count(request, data)
     call.message, end = codec.decode(kind, data, request.version, request.body_start)
     if end != len(data):
         blame.note_ordinary(call, "trailing_bytes", f"{len(data) - end} after {kind.__name__}")
-
-
-def _check_topic_count(request: Request, data: memoryview) -> None:
-    """Refuse a list of topics that is out of all proportion before it is turned into objects."""
-    api = BY_KEY[request.api_key]
-    at = request.body_start
-    flexible = api.flexible(request.version)
-    if request.api_key == produce.API_KEY:
-        if request.version >= _TRANSACTIONS_FROM:
-            skip = buffer.compact_nullable_string if flexible else buffer.nullable_string
-            at = skip(data, at)[1]
-        at += _ACKS_AND_TIMEOUT_BYTES
-    elif request.api_key != metadata.API_KEY:
-        return
-    topics = buffer.compact_count(data, at, 0)[0] if flexible else buffer.count(data, at, 0)[0]
-    if topics > _MOST_TOPICS:
-        raise MalformedMessage(f"{topics} topics in one request")
 
 
 def refuse(request: Request, call: Call) -> Message | None:

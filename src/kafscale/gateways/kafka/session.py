@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 
 from kafscale.gateways.connection import Buffer, Connection
-from kafscale.gateways.kafka import proportion, router
+from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.call import Call, CloseConnection, Context, Later
 from kafscale.log.tasks import Tasks
 from kafscale.model.errors import KafscaleError
@@ -113,7 +113,6 @@ class KafkaSession:
                 self._fill(slot, refusal, 0)
                 return
             router.read_body(request, frame, call)
-            proportion.check(call.message, len(frame))
         except MalformedMessage as problem:
             self._give_up("malformed_request", str(problem))
             return

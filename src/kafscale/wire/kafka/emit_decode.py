@@ -30,6 +30,7 @@ class DecodeEmitter:
         self._flexible = version >= kind.flexible_from
         self._view, self._at = "view", "at"
         with self.source.block(f"def decode_{kind.__name__}_v{version}(view, at):"):
+            self.source.line("rows = 0")
             built = self._row(kind)
             self.source.line(f"return {built}, at")
 
@@ -128,6 +129,10 @@ class DecodeEmitter:
         least = smallest(wire.element, self._version, self._flexible)
         counted = self._call(self._compact("count"), least)
         self.source.line(f"{size}, {self._at} = {counted}")
+        # Before any of them becomes an object: millions would hold up everyone.
+        self.source.line(f"rows += {size}")
+        most = self.source.helper(buffer.row_count, "row_count")
+        self.source.line(f"if rows > {buffer.MOST_ROWS}: {most}(rows)")
         if nullable:
             with self.source.block(f"if {size} < 0:"):
                 self.source.line(f"{name} = None")

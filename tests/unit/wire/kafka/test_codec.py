@@ -5,10 +5,17 @@ from typing import Annotated
 
 import pytest
 
+from kafscale.wire import buffer
 from kafscale.wire.buffer import MalformedMessage
 from kafscale.wire.kafka import codec
 from kafscale.wire.kafka.messages import fetch, metadata, produce
 from kafscale.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafscale.wire.kafka.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from kafscale.wire.kafka.messages.delete_topics import DeleteTopicsRequest
 from kafscale.wire.kafka.schema import (
     Float64,
     Int32,
@@ -209,3 +216,23 @@ def test_null_is_malformed_in_versions_that_do_not_allow_it() -> None:
     assert codec.decode(metadata.MetadataRequest, everything, 1)[0].topics is None
     with pytest.raises(MalformedMessage, match="null"):
         codec.decode(metadata.MetadataRequest, everything, 0)
+
+
+def test_rows_are_counted_before_they_become_objects() -> None:
+    def names(count: int) -> memoryview:
+        request = DeleteTopicsRequest(topic_names=["a"] * count)
+        return memoryview(b"".join(codec.encode(request, 1)))
+
+    most = codec.decode(DeleteTopicsRequest, names(buffer.MOST_ROWS), 1)[0]
+    assert len(most.topic_names) == buffer.MOST_ROWS
+    with pytest.raises(MalformedMessage, match="100001 rows in one message"):
+        codec.decode(DeleteTopicsRequest, names(buffer.MOST_ROWS + 1), 1)
+
+
+def test_rows_of_nested_lists_add_up() -> None:
+    each = CreatableTopic("t", 1, 1, [CreatableReplicaAssignment(0, [1])] * 20_000)
+    data = memoryview(b"".join(codec.encode(CreateTopicsRequest([each, each]), 1)))
+    assert len(codec.decode(CreateTopicsRequest, data, 1)[0].topics) == 2
+    data = memoryview(b"".join(codec.encode(CreateTopicsRequest([each, each, each]), 1)))
+    with pytest.raises(MalformedMessage, match="rows in one message"):
+        codec.decode(CreateTopicsRequest, data, 1)
