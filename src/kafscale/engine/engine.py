@@ -12,6 +12,7 @@ import structlog
 
 from kafscale.engine.administration import Administration
 from kafscale.engine.appends import Appends
+from kafscale.engine.discovery import Discovery
 from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
@@ -82,6 +83,7 @@ class Engine:
         self.auto_create = auto_create
         self.broker_configs = broker_configs  # for those who ask; nothing here goes by them
         self.store_name = store_name
+        self.discovery = Discovery(topics, tasks, clock)
         self.admin = Administration(topics, logs, appends, tasks)
         self.address = Address("127.0.0.1", 0)
         self._tasks = tasks
@@ -93,6 +95,7 @@ class Engine:
         self._tasks.spawn(self.housekeeping.roll_up_for_ever(), "roll-up")
         self._tasks.spawn(self.housekeeping.tidy_for_ever(), "tidy")
         self._tasks.spawn(self._remove_leftovers(), "removal")
+        self._tasks.spawn(self.discovery.scan_for_ever(), "discovery")
 
     async def _remove_leftovers(self) -> None:
         try:
@@ -130,7 +133,13 @@ class Engine:
             return topic
         if name in self._creating:
             return await asyncio.shield(self._creating[name])
-        return await self.create_topic(name, self.topics.partition_count(-1), {})
+        try:
+            return await self.create_topic(name, self.topics.partition_count(-1), {})
+        except TopicExists:
+            found = self.topics.find(name)  # it came into the bucket without a broker
+            if found is None:
+                raise
+            return found
 
     async def delete_topic(self, name: str) -> None:
         """End a topic and begin removing its objects. Goes on when nobody waits any more."""

@@ -49,17 +49,20 @@ class Descriptors:
         version = keys.parse_generation(newest) or 0
         return version, TopicDescriptor.decode(await self._store.read(newest))
 
+    async def names(self) -> list[str]:
+        """Every name that has, or had, a topic."""
+        # Folders with an '@' hold logs and notes of jobs, no descriptors.
+        return [name for name in await self._store.folders(self._namespace) if "@" not in name]
+
     async def all(self) -> list[TopicDescriptor]:
         """Every topic there is, by name."""
-        folders = await self._store.folders(self._namespace)
         gate = asyncio.Semaphore(_READS_AT_ONCE)
 
         async def one(name: str) -> TopicDescriptor | None:
             async with gate:
                 return (await self.newest(name))[1]
 
-        # Folders of later incarnations have an '@' and no descriptors.
-        found = await asyncio.gather(*(one(name) for name in folders if "@" not in name))
+        found = await asyncio.gather(*(one(name) for name in await self.names()))
         return [topic for topic in found if topic is not None and not topic.deleted]
 
     async def create(self, wish: Wish) -> tuple[int, TopicDescriptor]:
