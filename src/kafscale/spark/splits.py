@@ -1,0 +1,156 @@
+"""Which task reads what: pure planning.
+
+Here: windows of offsets over partitions, and packing them into tasks of even size. Many small
+objects go into one task, a large partition into several; every offset is in exactly one.
+Next door: what a partition consists of (views.py), finding places to cut inside an object
+(cuts.py), reading a split (reading.py).
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from kafscale.spark.views import PartitionView, Stretch
+
+SPLIT_BYTES: Final = 64 << 20  # a task costs 40 ms of CPU, which is 10 MB worth of reading
+
+
+class Slice(NamedTuple):
+    """The offsets first <= o < until of one partition, and the bytes they lie in."""
+
+    topic: str
+    partition: int
+    first: int
+    until: int
+    stretches: tuple[Stretch, ...]
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets; key compaction may have left fewer records."""
+        return self.until - self.first
+
+    @property
+    def size(self) -> int:
+        """Bytes, shared out evenly where a window begins or ends inside an object."""
+        return sum(_share(stretch, self.first, self.until) for stretch in self.stretches)
+
+    def narrowed(self, first: int, until: int) -> "Slice":
+        """A part of the window, with the stretches it needs."""
+        return self._replace(
+            first=first,
+            until=until,
+            stretches=tuple(s for s in self.stretches if s.first < until and s.last >= first),
+        )
+
+
+Split = tuple[Slice, ...]
+
+
+def window(view: PartitionView, first: int, until: int, since_ms: int | None = None) -> Slice:
+    """A window of a partition; with a time, only objects that may hold records of it or later."""
+    whole = Slice(view.topic, view.partition, first, until, view.stretches).narrowed(first, until)
+    if since_ms is None:
+        return whole
+    young = tuple(s for s in whole.stretches if s.max_timestamp_ms >= since_ms)
+    return whole._replace(stretches=young)
+
+
+def plan(
+    slices: Sequence[Slice],
+    split_bytes: int = SPLIT_BYTES,
+    *,
+    min_splits: int = 0,
+    max_offsets: int = 0,
+) -> list[Split]:
+    """Pack slices, in order, into splits of about `split_bytes`.
+
+    At least `min_splits`, unless there are fewer offsets; none with more than `max_offsets`.
+    """
+    wanted = [one for one in slices if one.offsets > 0 and one.stretches]
+    total = sum(one.size for one in wanted)
+    if min_splits:
+        split_bytes = max(1, min(split_bytes, -(-total // min_splits)))
+    packed: list[Split] = []
+    current: list[Slice] = []
+    size = offsets = 0
+    for one in _cut_up(wanted, max_offsets):
+        full = size + one.size > split_bytes or (
+            max_offsets and offsets + one.offsets > max_offsets
+        )
+        if current and full:
+            packed.append(_joined(current))
+            current, size, offsets = [], 0, 0
+        current.append(one)
+        size += one.size
+        offsets += one.offsets
+    if current:
+        packed.append(_joined(current))
+    return _at_least(packed, min_splits)
+
+
+def _share(stretch: Stretch, first: int, until: int) -> int:
+    inside = min(stretch.last + 1, until) - max(stretch.first, first)
+    return max(1, stretch.length * inside // (stretch.last - stretch.first + 1))
+
+
+def _cut_up(slices: Sequence[Slice], max_offsets: int) -> Iterator[Slice]:
+    """Cut between objects, and inside where a limit on offsets asks for it."""
+    for one in slices:
+        # A window is cut where a stretch begins: what lies between two belongs to the former.
+        begins = [one.first, *(s.first for s in one.stretches[1:]), one.until]
+        for stretch, (first, until) in zip(one.stretches, pairwise(begins), strict=True):
+            step = max_offsets or until - first
+            for low in range(first, until, step):
+                yield one._replace(first=low, until=min(low + step, until), stretches=(stretch,))
+
+
+def _joined(parts: Sequence[Slice]) -> Split:
+    """Neighbours of one partition become one slice again."""
+    joined: list[Slice] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if last and last[:2] == part[:2] and last.until == part.first:
+            new = tuple(s for s in part.stretches if s not in last.stretches[-1:])
+            joined[-1] = last._replace(until=part.until, stretches=last.stretches + new)
+        else:
+            joined.append(part)
+    return tuple(joined)
+
+
+def _at_least(splits: list[Split], count: int) -> list[Split]:
+    """Halve the largest splits until there are enough; halves of one object are both read."""
+    if len(splits) >= count:
+        return splits
+    ranks = {one[:2]: rank for rank, one in enumerate(one for split in splits for one in split)}
+    done: list[Split] = []
+    heap = [(-_size(split), split) for split in splits]
+    heapq.heapify(heap)
+    while heap and len(heap) + len(done) < count:
+        _, split = heapq.heappop(heap)
+        halves = _halved(split)
+        if halves is None:
+            done.append(split)
+            continue
+        for half in halves:
+            heapq.heappush(heap, (-_size(half), half))
+    rows = done + [split for _, split in heap]
+    return sorted(rows, key=lambda split: (ranks[split[0][:2]], split[0].first))
+
+
+def _size(split: Split) -> int:
+    return sum(one.size for one in split)
+
+
+def _halved(split: Split) -> tuple[Split, Split] | None:
+    if len(split) > 1:
+        middle = len(split) // 2
+        return split[:middle], split[middle:]
+    one = split[0]
+    if one.offsets < 2:
+        return None
+    middle = one.first + one.offsets // 2
+    low, high = one.narrowed(one.first, middle), one.narrowed(middle, one.until)
+    if not low.stretches or not high.stretches:  # one half is a gap: nothing to gain
+        return None
+    return (low,), (high,)

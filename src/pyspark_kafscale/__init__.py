@@ -1,0 +1,8 @@
+"""Where Spark finds the data source `kafscale` by itself: it imports every `pyspark_*` package.
+
+Here: the name Spark looks for, nothing else. Next door: kafscale.spark.source.
+"""
+
+from kafscale.spark.source import KafscaleSource as DefaultSource
+
+__all__ = ["DefaultSource"]

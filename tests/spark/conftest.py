@@ -1,0 +1,45 @@
+"""One Spark session and one broker for all tests here; everything here is slow."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kafscale.spark.session import open_session
+from tests.support.broker import KafscaleProcess
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores of this machine."""
+    folder = tmp_path_factory.mktemp("spark")
+    conf = {
+        "spark.driver.memory": "1g",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    session = open_session("tests", "local[2]", conf)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[KafscaleProcess]:
+    """A broker that rolls up and sweeps quickly, so that history takes every form."""
+    with KafscaleProcess() as process:
+        yield process
+
+
+@pytest.fixture
+def store(broker: KafscaleProcess) -> str:
+    """The URL under which Spark finds the broker's objects."""
+    return f"file://{broker.data}"
