@@ -1,8 +1,6 @@
 """A DataFrame becomes a topic, and clients of a broker that runs already read it at once."""
 
 import collections
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -13,22 +11,13 @@ from kafscale.spark import bulk
 from kafscale.spark.bucket import Bucket
 from tests.support.broker import KafscaleProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
 PARTITIONS = 4
 RECORDS = 1_000_000
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafscaleProcess]:
-    folder: Path = tmp_path_factory.mktemp("broker")
-    with KafscaleProcess(folder) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def bucket(broker: KafscaleProcess) -> Bucket:
-    return Bucket(f"file://{broker.data}")
+@pytest.fixture
+def bucket(store: str) -> Bucket:
+    return Bucket(store)
 
 
 def rows(spark: SparkSession, count: int, tasks: int = 4) -> DataFrame:
@@ -84,7 +73,7 @@ def test_a_million_records_can_be_consumed_at_once(
         assert [row[0] for row in log] == list(range(len(log)))
         numbers = [int(row[2]) for row in log]
         assert numbers == sorted(numbers), "the order of the DataFrame"
-        assert all(row[3] == 1_700_000_000_000 + number for row, number in zip(log, numbers))
+        assert [row[3] for row in log] == [1_700_000_000_000 + number for number in numbers]
         seen.update(numbers)
         where.update({row[1]: partition for row in log if row[1] is not None})
     assert seen == set(range(RECORDS))
@@ -117,10 +106,14 @@ def test_a_loaded_topic_is_an_ordinary_topic(
     low, high = consumer.get_watermark_offsets(TopicPartition("plain", 0), timeout=10)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
     placed = []
-    producer.produce("plain", b"more", partition=0, on_delivery=lambda _, m: placed.append(m.offset()))
+    producer.produce(
+        "plain", b"more", partition=0, on_delivery=lambda _, m: placed.append(m.offset())
+    )
     assert producer.flush(10) == 0
     assert (low, placed) == (0, [high])
-    in_time = consumer.offsets_for_times([TopicPartition("plain", 0, 1_700_000_000_500)], timeout=10)
+    in_time = consumer.offsets_for_times(
+        [TopicPartition("plain", 0, 1_700_000_000_500)], timeout=10
+    )
     assert 200 < in_time[0].offset < 300
     consumer.close()
     admin.delete_topics(["plain"])["plain"].result(10)

@@ -131,9 +131,9 @@ class Engine:
         topic = self.topics.find(name)
         if topic is not None:
             return topic
-        if name in self._creating:
-            return await asyncio.shield(self._creating[name])
         try:
+            if name in self._creating:
+                return await asyncio.shield(self._creating[name])
             return await self.create_topic(name, self.topics.partition_count(-1), {})
         except TopicExists:
             found = self.topics.find(name)  # it came into the bucket without a broker

@@ -21,6 +21,7 @@ from kafscale.spark.options import BadOption, Options, read_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 
     from kafscale.spark.splits import Split
     from kafscale.spark.stream import StreamReader
@@ -69,6 +70,20 @@ class KafscaleSource(DataSource):
         from kafscale.spark.stream import StreamReader
 
         return StreamReader(read_options(self.options, streaming=True), wanted_columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
+        """A batch writer."""
+        from kafscale.spark import sink
+
+        return sink.batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> "DataSourceStreamWriter":
+        """A stream writer."""
+        from kafscale.spark import sink
+
+        return sink.stream_writer(self.options, schema, overwrite)
 
 
 def wanted_columns(schema: StructType) -> tuple[str, ...]:
