@@ -13,7 +13,11 @@ from typing import Any, Final, Protocol
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.output import print_columns, print_json
 
-JOBS: Final[dict[str, str]] = {}
+JOBS: Final[dict[str, str]] = {
+    "convert": "pack or divide a topic otherwise, as a new topic",
+    "mirror": "copy topics of another Kafka, offsets and groups included",
+    "replay": "write a lake table or a topic to a topic again",
+}
 
 
 class Job(Protocol):

@@ -87,20 +87,24 @@ def begin(
     Codec.named(compression)
     bucket.run(lambda store: _check_name(store, bucket.namespace, topic))
     leftovers.sweep(bucket)
-    now_ms = bucket.clock.now_ms()
-    topic_id = fresh_topic_id(bucket.dice).hex()
-    folder = keys.topic_folder(bucket.namespace, topic, topic_id)
     wish = Wish(
         topic,
-        topic_id,
+        fresh_topic_id(bucket.dice).hex(),
         partitions,
         dict(configs or {}),
-        iso_time(now_ms),
+        iso_time(bucket.clock.now_ms()),
         own_folder=True,
         origin=origin,
     )
+    return plan_of(bucket, wish, compression)
+
+
+def plan_of(bucket: Bucket, wish: Wish, compression: str) -> Plan:
+    """The load that is to fulfil a wish, begun now or by a run before this one."""
+    folder = keys.topic_folder(bucket.namespace, wish.name, wish.topic_id)
     settings = TopicSettings.of(wish.configs, TopicDefaults())
-    return Plan(Target(bucket, folder, partitions, compression, now_ms), wish, settings)
+    now_ms = bucket.clock.now_ms()
+    return Plan(Target(bucket, folder, wish.partitions, compression, now_ms), wish, settings)
 
 
 async def _check_name(store: ObjectStore, namespace: str, topic: str) -> None:
@@ -130,7 +134,8 @@ def commit(
 ) -> Loaded:
     """Make the topic visible: manifests, a last look, then the descriptor that counts.
 
-    `starts` gives logs a first offset other than 0.
+    `starts` gives logs a first offset other than 0. Two runs that share a plan and its results
+    may both commit: what they write says the same, and what was created first counts.
     """
     by_log: dict[int, list[Entry]] = {}
     maps: list[str] = []
@@ -140,7 +145,7 @@ def commit(
     ends = dict.fromkeys(range(plan.wish.partitions), 0) | dict(starts or {})
     bucket, folder = plan.target.bucket, plan.target.folder
     if maps:
-        bucket.put_new(f"{folder}/offset-map/names", [json.dumps(sorted(maps)).encode()])
+        _put(bucket, f"{folder}/offset-map/names", json.dumps(sorted(maps)).encode())
     wanted: set[str] = set()
     for log in sorted(set(by_log) | set(starts or {})):
         entries = sorted(by_log.get(log, []), key=lambda entry: entry.base)

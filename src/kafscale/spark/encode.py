@@ -202,7 +202,7 @@ class Encoder:
         payload: bytes | memoryview = self._scratch.data[:end]
         if self.codec is not Codec.NONE:
             payload = compress(self.codec, payload)
-        return _assembled(
+        return assembled(
             self.codec,
             payload,
             base_offset=base_offset,
@@ -236,7 +236,7 @@ class Encoder:
         return out
 
 
-def _assembled(
+def assembled(
     codec: Codec,
     payload: bytes | memoryview,
     *,

@@ -1,7 +1,6 @@
 """A load makes a whole topic visible, or nothing."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,60 +18,23 @@ from kafscale.model.errors import (
     UnsupportedCompression,
 )
 from kafscale.model.topics import TopicDescriptor
-from kafscale.objects.files import FileObjectStore
-from kafscale.records import batch
-from kafscale.records.record import Record, open_batch
 from kafscale.spark import bulk, encode, leftovers, sealing
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.leftovers import LoadLost
-from kafscale.spark.staging import Section, stage
+from kafscale.spark.staging import stage
+from tests.unit.spark.loaded import bucket_in, numbered, records_of, sealed, staged
 
 DAY_MS = 24 * 3600 * 1000
 
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> Bucket:
-    FileObjectStore(tmp_path)
-    return Bucket(f"file://{tmp_path}")
-
-
-def rows(first: int, count: int) -> pa.RecordBatch:
-    numbers = range(first, first + count)
-    return pa.RecordBatch.from_pydict(
-        {
-            "key": pa.array([b"k%d" % (at % 50) if at % 5 else None for at in numbers]),
-            "value": pa.array([f"value {at}" for at in numbers]),
-            "timestamp": pa.array([1_000_000 + at for at in numbers], pa.timestamp("ms", "UTC")),
-        }
-    )
-
-
-def staged(plan: bulk.Plan, tasks: Sequence[list[pa.RecordBatch]]) -> list[Section]:
-    return [row for task, some in enumerate(tasks) for row in stage(plan.target, task, some)]
-
-
-def sealed(plan: bulk.Plan, sections: list[Section]) -> list[sealing.Sealed]:
-    return [sealing.seal(plan.target.bucket, work) for work in bulk.seals(plan, sections)]
-
-
-def records_of(bucket: Bucket, topic: TopicDescriptor) -> list[list[Record]]:
-    found = []
-    for log in bucket.snapshots(topic):
-        mine: list[Record] = []
-        for piece in log.pieces:
-            data = bucket.read(piece.key)
-            span = piece.spans[0]
-            for at, header in batch.walk(data, span.start, span.start + span.length):
-                one = data[at : at + header.size]
-                assert batch.check_crc(one)
-                mine += open_batch(one, 1 << 26)
-        found.append(mine)
-    return found
+    return bucket_in(tmp_path)
 
 
 def test_rows_keep_their_order_and_go_where_kafka_would_put_them(bucket: Bucket) -> None:
     plan = bulk.begin(bucket, "new", 3, compression="lz4", configs={"segment.bytes": "1048576"})
-    tasks = [[rows(0, 700), rows(700, 300)], [], [rows(1000, 500)]]
+    tasks = [[numbered(0, 700), numbered(700, 300)], [], [numbered(1000, 500)]]
     loaded = bulk.commit(plan, sealed(plan, staged(plan, tasks)))
     bulk.tidy_up(plan)
     assert (loaded.records, loaded.topic.name, loaded.topic.incarnation) == (1500, "new", 1)
@@ -118,7 +80,7 @@ def segment_is_sound(bucket: Bucket, key: str) -> bool:
 
 def test_nothing_can_be_seen_before_the_commit(bucket: Bucket) -> None:
     plan = bulk.begin(bucket, "new", 2)
-    made = sealed(plan, staged(plan, [[rows(0, 100)]]))
+    made = sealed(plan, staged(plan, [[numbered(0, 100)]]))
     assert bucket.topics() == []
     with pytest.raises(UnknownTopic):
         bucket.topic("new")
@@ -128,8 +90,8 @@ def test_nothing_can_be_seen_before_the_commit(bucket: Bucket) -> None:
 
 def test_of_two_loads_of_one_name_one_is_told_that_the_topic_exists(bucket: Bucket) -> None:
     one, other = bulk.begin(bucket, "new", 1), bulk.begin(bucket, "new", 1)
-    first = sealed(one, staged(one, [[rows(0, 10)]]))
-    second = sealed(other, staged(other, [[rows(0, 20)]]))
+    first = sealed(one, staged(one, [[numbered(0, 10)]]))
+    second = sealed(other, staged(other, [[numbered(0, 20)]]))
     bulk.commit(other, second)
     with pytest.raises(TopicExists):
         bulk.commit(one, first)
@@ -151,7 +113,7 @@ def test_a_name_used_before_counts_on(bucket: Bucket) -> None:
     )
     bucket.put_new(keys.descriptor("default/old", 4), [tombstone.encode()])
     plan = bulk.begin(bucket, "old", 1)
-    made = bulk.commit(plan, sealed(plan, staged(plan, [[rows(0, 3)]])))
+    made = bulk.commit(plan, sealed(plan, staged(plan, [[numbered(0, 3)]])))
     assert made.topic.incarnation == 4
 
 
@@ -163,7 +125,7 @@ def test_an_empty_load_makes_an_empty_topic(bucket: Bucket) -> None:
 
 def test_a_second_attempt_at_a_segment_leaves_only_an_orphan(bucket: Bucket) -> None:
     plan = bulk.begin(bucket, "new", 1)
-    works = bulk.seals(plan, staged(plan, [[rows(0, 10)]]))
+    works = bulk.seals(plan, staged(plan, [[numbered(0, 10)]]))
     sealing.seal(bucket, works[0])
     bulk.commit(plan, [sealing.seal(bucket, works[0])])
     assert [len(log) for log in records_of(bucket, bucket.topic("new"))] == [10]
@@ -207,10 +169,10 @@ def age(bucket: Bucket, folder: str, days: float) -> None:
 
 def test_an_abandoned_folder_is_condemned_and_later_deleted(bucket: Bucket) -> None:
     plan = bulk.begin(bucket, "dead", 1)
-    sealed(plan, staged(plan, [[rows(0, 10)]]))
+    sealed(plan, staged(plan, [[numbered(0, 10)]]))
     folder = plan.target.folder
     alive = bulk.begin(bucket, "alive", 1)
-    bulk.commit(alive, sealed(alive, staged(alive, [[rows(0, 10)]])))
+    bulk.commit(alive, sealed(alive, staged(alive, [[numbered(0, 10)]])))
     assert leftovers.sweep(bucket) == []
     assert not marks(bucket, folder)
     age(bucket, folder, 1.5)
@@ -233,7 +195,7 @@ def marks(bucket: Bucket, folder: str) -> bool:
 
 def test_a_load_that_was_taken_for_abandoned_does_not_become_visible(bucket: Bucket) -> None:
     plan = bulk.begin(bucket, "slow", 1)
-    made = sealed(plan, staged(plan, [[rows(0, 10)]]))
+    made = sealed(plan, staged(plan, [[numbered(0, 10)]]))
     age(bucket, plan.target.folder, 2)
     leftovers.sweep(bucket)
     with pytest.raises(LoadLost, match="abandoned"):
@@ -243,7 +205,7 @@ def test_a_load_that_was_taken_for_abandoned_does_not_become_visible(bucket: Buc
 
 def test_a_load_whose_objects_are_gone_does_not_become_visible(bucket: Bucket) -> None:
     plan = bulk.begin(bucket, "lost", 1)
-    made = sealed(plan, staged(plan, [[rows(0, 10)]]))
+    made = sealed(plan, staged(plan, [[numbered(0, 10)]]))
     key = f"{keys.log_folder(plan.target.folder, 0)}/{made[0].entry.name}"
     bucket.run(lambda store: store.delete([key]))
     with pytest.raises(LoadLost, match="gone"):
