@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from kafscale.log.segment import LaneBatches
 from kafscale.model.errors import InvalidRecord
+from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.encode import BATCH_BYTES, Encoder, Longs, assembled
 from kafscale.spark.staging import read_columns
@@ -91,7 +92,16 @@ class Rewriter:
         self._times.append((low, high))
 
     def _reach(self, until: int) -> None:
-        """A batch without records over the hole at the end, as Kafka's own cleaner leaves them."""
+        """Cover the hole at the end: by the last batch, as Kafka's own cleaner leaves them.
+
+        Where there is none, by a batch without records.
+        """
+        if self.batches:
+            base = batch.read_header(self.batches[-1]).base_offset
+            if until - 1 - base <= _LONGEST_REACH:
+                self.batches[-1][23:27] = (until - 1 - base).to_bytes(4, "big")
+                batch.sign(self.batches[-1])
+                self.next = until
         while self.next < until:
             step = min(until - self.next, _LONGEST_REACH)
             made = assembled(
