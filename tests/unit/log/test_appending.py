@@ -19,7 +19,7 @@ FOLDER = "default/copy@636f7079000000000000000000000000/0"
 
 
 @pytest.fixture
-async def shop():
+async def shop() -> AsyncIterator[Shop]:
     async with Shop() as opened:
         await put_topic(opened, "copy", 1)
         await opened.engine.discovery.look_for("copy")
