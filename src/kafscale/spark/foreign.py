@@ -18,6 +18,7 @@ from kafscale.spark.rewriting import Rewriter
 
 TIMEOUT_S: Final = 30.0
 _AT_ONCE: Final = 10_000
+_MOMENT_S: Final = 0.2  # the client waits so long for a full list of messages
 # What is the source's own business, or would do here what it must not.
 _NOT_COPIED: Final = frozenset({"message.format.version", "compression.type"})
 
@@ -185,9 +186,7 @@ class PartitionReader:
             self._consumer.assign([place])
         size = 0
         while self._at < until and size < most_bytes:
-            messages = self._consumer.consume(_AT_ONCE, TIMEOUT_S)
-            if not messages:
-                raise SourceFailed(f"{self._topic}-{self._number}: no answer for {TIMEOUT_S:.0f} s")
+            messages = self._next()
             end = False
             records = []
             for one in messages:
@@ -206,6 +205,13 @@ class PartitionReader:
             if end:
                 break  # also before `until`: a transaction is still open there
         return self._at
+
+    def _next(self) -> list[Any]:
+        """What comes within a moment; SourceFailed when nothing comes for long."""
+        for _ in range(int(TIMEOUT_S / _MOMENT_S)):
+            if messages := self._consumer.consume(_AT_ONCE, _MOMENT_S):
+                return list(messages)
+        raise SourceFailed(f"{self._topic}-{self._number}: no answer for {TIMEOUT_S:.0f} s")
 
 
 def as_rows(messages: Sequence[Any]) -> pa.RecordBatch:
