@@ -17,6 +17,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from kafscale.model.errors import TopicExists, UnknownTopic
+from kafscale.spark import offset_map
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.foreign import Foreign
 from kafscale.spark.job import Context, Report
@@ -136,10 +137,8 @@ def test_groups_find_their_places(
     source: ApacheKafka, target: KafscaleProcess, local_units: Units
 ) -> None:
     fill(source, "grouped")
-    committed = [TopicPartition("grouped", 0, 700), TopicPartition("grouped", 2, 12)]
     theirs = AdminClient({"bootstrap.servers": source.bootstrap})
-    wish = ConsumerGroupTopicPartitions("readers", committed)
-    theirs.alter_consumer_group_offsets([wish])["readers"].result(TIMEOUT_S)
+    offset_map.commit_offsets(theirs, "readers", "grouped", {0: 700, 2: 12})
     context = context_of(target, "grouped")
     report = run(context, source, bootstrap=target.bootstrap, groups=True)
     assert report.facts["groups"] == 1

@@ -9,6 +9,7 @@ Next door: writing the map (sealing.py).
 
 import io
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -22,6 +23,9 @@ from kafscale.spark.bucket import Bucket
 from kafscale.spark.sealing import MAP
 
 _TIMEOUT_S: Final = 30.0
+_ATTEMPTS: Final = 30
+_PAUSE_S: Final = 0.5
+_PASSING: Final = frozenset({14, 15, 16})  # the coordinator loads, is not there yet, has moved
 
 
 def read_map(bucket: Bucket, topic: str) -> pa.Table | None:
@@ -98,10 +102,16 @@ def commit_offsets(admin: Any, group: str, topic: str, offsets: Mapping[int, int
 
     places = [TopicPartition(topic, number, at) for number, at in sorted(offsets.items())]
     wish = [ConsumerGroupTopicPartitions(group, places)]
-    try:
-        answer = admin.alter_consumer_group_offsets(wish)[group].result(_TIMEOUT_S)
-    except KafkaException as refused:
-        raise KafscaleError(f"group {group!r}: {refused.args[0].str()}") from refused
-    for one in answer.topic_partitions:
-        if one.error:
-            raise KafscaleError(f"group {group!r}, {one.topic}-{one.partition}: {one.error.str()}")
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE_S)
+        try:
+            answer = admin.alter_consumer_group_offsets(wish)[group].result(_TIMEOUT_S)
+            failed = [one.error for one in answer.topic_partitions if one.error]
+        except KafkaException as refused:
+            failed = [refused.args[0]]
+        if not failed:
+            return
+        if not all(error.code() in _PASSING for error in failed):
+            break
+    raise KafscaleError(f"group {group!r}, topic {topic!r}: {failed[0].str()}")
