@@ -33,9 +33,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[KafscaleProcess]:
-    """A broker that rolls up and sweeps quickly, so that history takes every form."""
-    with KafscaleProcess() as process:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafscaleProcess]:
+    """A broker that rolls up early, so that its logs have history as well as a tail."""
+    config = tmp_path_factory.mktemp("broker") / "kafscale.yaml"
+    config.write_text("storage:\n  rollupObjects: 10\n")
+    with KafscaleProcess(env={"KAFSCALE_CONFIG": str(config)}) as process:
         yield process
 
 

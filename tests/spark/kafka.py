@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 TIMEOUT_S = 30
 
@@ -104,3 +104,16 @@ def consume(bootstrap: str, topic: str, partitions: int) -> list[Row]:
         return sorted(rows)
     finally:
         consumer.close()
+
+
+def delete_before(bootstrap: str, topic: str, partition: int, offset: int) -> None:
+    """Move the log start."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for done in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+        done.result(TIMEOUT_S)
+
+
+def grow(bootstrap: str, topic: str, partitions: int) -> None:
+    """Add partitions."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT_S)

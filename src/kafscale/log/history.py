@@ -275,7 +275,7 @@ async def sweep(log: Log) -> int:
             aged_one
         ):
             return 0
-        plan = plan_sweep(listing, newest, aged, young)
+        plan = plan_sweep(listing, newest, aged, young, now_ms)
         if plan.delete:
             await log.store.delete(plan.delete)
         log.swept = plan.gone
@@ -303,20 +303,34 @@ async def _list_manifests(log: Log) -> list[StoredObject]:
 
 
 def plan_sweep(
-    listing: Sequence[StoredObject], newest: Manifest, aged: Manifest, young_ms: int
+    listing: Sequence[StoredObject],
+    newest: Manifest,
+    aged: Manifest,
+    young_ms: int,
+    now_ms: int = 0,
 ) -> Sweep:
     """Decide what may go, from one listing, the newest manifest and the newest aged one.
 
     `aged` is at least a grace period old. It outlives its successor by the same period, so
     one exists as soon as any manifest is old enough, however often new ones are written.
+    What a pin holds that has not expired stays, whatever the manifests say.
     """
     named = newest.names()
     dropped = {row.name: row.generation for row in newest.dropped}
     listed = {row.key.rpartition("/")[2] for row in listing}
     delete, orphans = [], []
     unfinished = False
+    pins = {row.key: pin for row in listing if (pin := keys.parse_pin(row.key))}
+    holding = [pin for pin in pins.values() if pin.expires_ms > now_ms]
+    held: set[str] = set()
     for row in listing:
         name = row.key.rpartition("/")[2]
+        if row.key in pins:
+            if pins[row.key] in holding:
+                unfinished = True
+            else:
+                delete.append(row.key)
+            continue
         generation = keys.parse_generation(name)
         if generation is not None:
             if generation < aged.generation:
@@ -329,6 +343,9 @@ def plan_sweep(
             continue
         owner = name.removesuffix(".index") + ".kfs" if found.is_index else name
         if owner in named:
+            continue
+        if any(pin.holds(found, dropped.get(owner)) for pin in holding):
+            held.add(owner)
             continue
         if owner in dropped:
             if dropped[owner] <= aged.generation:
@@ -350,7 +367,11 @@ def plan_sweep(
                 delete.append(row.key)
             else:
                 unfinished = True
-    gone = {name for name, generation in dropped.items() if generation <= aged.generation}
+    gone = {
+        name
+        for name, generation in dropped.items()
+        if generation <= aged.generation and name not in held
+    }
     return Sweep(delete, gone, orphans, unfinished)
 
 

@@ -5,6 +5,8 @@
     {namespace}/{topic}/{log}/segment-{base:020d}.index           its sparse index, a hint
     {namespace}/{topic}/{log}/segment-{base:020d}-{generation}-{token}.kfs   rewritten history
     {namespace}/{topic}/{log}/manifest-{generation:020d}          the past, newest counts
+    {namespace}/{topic}/{log}/pin-{generation}-{end}-{expires_ms}-{token}    holds back deletion
+    {namespace}/@snapshots/{name}                          a namespace's logs at one moment
 
 A topic created again under a used name lives in `{topic}@{id}`; '@' is in no topic's name.
 """
@@ -17,6 +19,8 @@ _NAME: Final = re.compile(
 )
 
 
+_PIN: Final = re.compile(r"pin-(\d{20})-(\d{20})-(\d{20})-[0-9a-f]{8}")
+
 _LONGEST: Final = 200
 
 
@@ -26,6 +30,23 @@ class SegmentName(NamedTuple):
     base: int
     generation: int | None
     is_index: bool
+
+
+class Pin(NamedTuple):
+    """A parsed `pin-…` name: until it expires, the log of that generation and end is kept."""
+
+    generation: int
+    end: int
+    expires_ms: int
+
+    def holds(self, found: SegmentName, dropped_by: int | None) -> bool:
+        """Whether the pinned log may need a segment, given the generation that dropped it.
+
+        Judged by names alone, so a little more may be held than is needed, never less.
+        """
+        was_there = found.generation is None or found.generation <= self.generation
+        was_named = dropped_by is None or dropped_by > self.generation
+        return found.base < self.end and was_there and was_named
 
 
 def topic_folder(namespace: str, topic: str, later_id: str = "") -> str:
@@ -77,6 +98,17 @@ def descriptor(folder: str, version: int) -> str:
     return f"{folder}/descriptor-{version:020d}"
 
 
+def pin(folder: str, held: Pin, token: int) -> str:
+    """Name a pin."""
+    numbers = f"{held.generation:020d}-{held.end:020d}-{held.expires_ms:020d}"
+    return f"{folder}/pin-{numbers}-{token:08x}"
+
+
+def snapshot(namespace: str, name: str) -> str:
+    """Name a snapshot; '@' keeps it apart from topics."""
+    return f"{namespace}/@snapshots/{name}"
+
+
 # '-' sorts right before '.', so these enclose exactly the names of one kind.
 def manifests_before(folder: str) -> str:
     """Upper bound of all manifest names in a folder."""
@@ -111,3 +143,9 @@ def parse_generation(key: str) -> int | None:
     """Read the number off a manifest or descriptor name; None for anything else."""
     found = _NAME.fullmatch(key.rpartition("/")[2])
     return int(found[6]) if found and found[6] is not None else None
+
+
+def parse_pin(key: str) -> Pin | None:
+    """Read a pin's name; None for anything else."""
+    found = _PIN.fullmatch(key.rpartition("/")[2])
+    return Pin(int(found[1]), int(found[2]), int(found[3])) if found else None

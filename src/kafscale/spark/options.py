@@ -34,6 +34,21 @@ class OffsetRule:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """What decides the columns: all that must be known before a query is more than a schema."""
+
+    table: Literal["records", "batches", "segments"] = "records"
+    include_headers: bool = False
+    value_format: Literal["binary", "string", "json", "avro", "protobuf"] = "binary"
+    value_schema: str = ""
+    value_schema_file: str = ""
+    value_message: str = ""
+    schema_registry: str = ""
+    subject: str = ""
+    bad_records: Literal["fail", "null", "column"] = "fail"
+
+
+@dataclass(frozen=True)
 class Options:
     """Everything a query may ask for."""
 
@@ -50,17 +65,10 @@ class Options:
     max_offsets_per_trigger: int = 0
     min_offsets_per_trigger: int = 0
     max_trigger_delay_ms: int = 15 * 60 * 1000
-    include_headers: bool = False
-    table: Literal["records", "batches", "segments"] = "records"
     as_of: str = ""
     split_bytes: int = SPLIT_BYTES
     verify_crc: bool = True
-    value_format: Literal["binary", "string", "json", "avro", "protobuf"] = "binary"
-    value_schema: str = ""
-    value_schema_file: str = ""
-    value_message: str = ""
-    schema_registry: str = ""
-    bad_records: Literal["fail", "null", "column"] = "fail"
+    shape: Shape = Shape()
 
 
 _OURS: Final = [
@@ -119,22 +127,42 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> Options:
         max_offsets_per_trigger=found.number("maxOffsetsPerTrigger"),
         min_offsets_per_trigger=found.number("minOffsetsPerTrigger"),
         max_trigger_delay_ms=_duration(found.text("maxTriggerDelay") or "15m"),
-        include_headers=found.flag("includeHeaders", False),
-        table=found.choice("table", "records", "batches", "segments"),  # type: ignore[arg-type]
         as_of=found.text("asOf"),
         split_bytes=found.number("splitBytes") or SPLIT_BYTES,
         verify_crc=found.flag("verifyCrc", True),
+        shape=read_shape(given),
+    )
+    _check(options, streaming)
+    return options
+
+
+def read_shape(given: Mapping[str, str]) -> Shape:
+    """Check the options that decide the columns."""
+    found = _Given(given)
+    shape = Shape(
+        table=found.choice("table", "records", "batches", "segments"),  # type: ignore[arg-type]
+        include_headers=found.flag("includeHeaders", False),
         value_format=found.choice(  # type: ignore[arg-type]
             "valueFormat", "binary", "string", "json", "avro", "protobuf"
         ),
         value_schema=found.text("valueSchema"),
         value_schema_file=found.text("valueSchemaFile"),
         value_message=found.text("valueMessage"),
-        schema_registry=found.text("schemaRegistry"),
+        schema_registry=found.text("schemaRegistry").rstrip("/"),
+        subject=found.text("subscribe").split(",")[0].strip() + "-value",
         bad_records=found.choice("badRecords", "fail", "null", "column"),  # type: ignore[arg-type]
     )
-    _check(options, streaming)
-    return options
+    kind = shape.value_format
+    inline, file, registry = shape.value_schema, shape.value_schema_file, shape.schema_registry
+    if kind == "json" and not inline:
+        raise BadOption('valueSchema: JSON needs one, such as "id bigint, name string"')
+    if kind == "avro" and not (inline or file or registry):
+        raise BadOption("Avro needs valueSchema, valueSchemaFile or schemaRegistry")
+    if kind == "protobuf" and not (file and shape.value_message):
+        raise BadOption(
+            "Protobuf needs valueSchemaFile (protoc --descriptor_set_out) and valueMessage"
+        )
+    return shape
 
 
 _ENDS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -156,8 +184,8 @@ def _check(options: Options, streaming: bool) -> None:
         _refuse_end(options.ending, "endingOffsets", "earliest", EARLIEST)
     elif options.as_of:
         raise BadOption("asOf: a stream follows the log, a snapshot stands still")
-    elif options.table != "records":
-        raise BadOption(f"table: {options.table} cannot be streamed")
+    elif options.shape.table != "records":
+        raise BadOption(f"table: {options.shape.table} cannot be streamed")
 
 
 def _refuse_end(rule: OffsetRule, name: str, word: str, number: int) -> None:

@@ -4,13 +4,16 @@ Here: which topics and partitions are meant, what the bucket has of them, where 
 begins and ends. Next door: a stream's offsets (stream.py), cutting windows into tasks (splits.py).
 """
 
+import re
 from collections.abc import Collection, Sequence
 
 from kafscale.model.errors import UnknownTopic
-from kafscale.spark import offsets, splits, times
+from kafscale.model.topics import TopicDescriptor
+from kafscale.spark import cuts, offsets, pins, splits, times
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.filters import Bounds
 from kafscale.spark.options import Options
+from kafscale.spark.pins import NamedSnapshot
 from kafscale.spark.splits import Slice, Split
 from kafscale.spark.views import PartitionView, look
 
@@ -18,16 +21,36 @@ from kafscale.spark.views import PartitionView, look
 def views(
     bucket: Bucket, options: Options, topics: Collection[str] | None = None
 ) -> list[PartitionView]:
-    """What the query is about, as it is now; with `topics`, only these of them."""
+    """What the query is about, now or as of a snapshot; with `topics`, only these of them."""
+    pinned = pins.read(bucket, options.as_of) if options.as_of else None
     found: list[PartitionView] = []
-    for topic in bucket.select(options.subscribe or tuple(options.assign), options.pattern):
+    for topic in _selected(bucket, options, pinned):
         if topics is not None and topic.name not in topics:
             continue
         wanted = options.assign.get(topic.name)
         if wanted is not None and any(not 0 <= p < topic.partitions for p in wanted):
             raise UnknownTopic(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
-        found += look(bucket, topic, wanted)
+        if pinned is None:
+            found += look(bucket, topic, wanted)
+        else:
+            rows = (view for view in pinned.partitions if view.topic == topic.name)
+            found += [view for view in rows if wanted is None or view.partition in wanted]
     return found
+
+
+def _selected(
+    bucket: Bucket, options: Options, pinned: NamedSnapshot | None
+) -> list[TopicDescriptor]:
+    names = options.subscribe or tuple(options.assign)
+    if pinned is None:
+        return bucket.select(names, options.pattern)
+    known = {topic.name: topic for topic in pinned.topics}
+    for name in names:
+        if name not in known:
+            raise UnknownTopic(f"the snapshot {options.as_of!r} does not hold the topic {name!r}")
+    if names:
+        return [known[name] for name in names]
+    return [topic for topic in pinned.topics if re.fullmatch(options.pattern, topic.name)]
 
 
 def windows(
@@ -63,8 +86,12 @@ def windows(
 
 def cut(bucket: Bucket, options: Options, slices: Sequence[Slice]) -> list[Split]:
     """The tasks that read these windows."""
+    target = options.split_bytes
+    if options.min_partitions:
+        total = sum(one.size for one in slices)
+        target = max(1 << 20, min(target, total // options.min_partitions))
     return splits.plan(
-        slices,
+        cuts.refined(bucket, slices, target),
         options.split_bytes,
         min_splits=options.min_partitions,
         max_offsets=options.max_records_per_partition,

@@ -9,7 +9,7 @@ Never here: Spark.
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow as pa
 from kafscale.log import survey
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.objects.store import ObjectStore
+from kafscale.spark import pins
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.kernels.decoder import BUFFER_BYTES, Decoder, Lane, Piece
 from kafscale.spark.offsets import DataLost
@@ -44,9 +45,7 @@ def read_split(
 ) -> Iterator[pa.RecordBatch]:
     """All rows of a split; `refresh` gives a slice anew when its objects are gone."""
     settle()
-    return joined(
-        batch for one in split for batch in _read_slice(bucket, one, decoder, since_ms, refresh)
-    )
+    return joined(_rows(bucket, split, decoder, since_ms, refresh))
 
 
 def settle() -> None:
@@ -57,10 +56,12 @@ def settle() -> None:
         _settled = True
 
 
-def replaced(bucket: Bucket, fail_on_data_loss: bool) -> Refresh:
+def replaced(bucket: Bucket, fail_on_data_loss: bool, as_of: str = "") -> Refresh:
     """Look up what holds a slice now: compaction may have replaced objects since the planning."""
 
     def refresh(one: Slice) -> Slice:
+        if as_of:
+            raise pins.expired(as_of)
         (view,) = look(bucket, bucket.topic(one.topic), [one.partition])
         if view.start > one.first and fail_on_data_loss:
             raise DataLost(
@@ -75,28 +76,69 @@ def replaced(bucket: Bucket, fail_on_data_loss: bool) -> Refresh:
     return refresh
 
 
-def _read_slice(
-    bucket: Bucket, one: Slice, decoder: Decoder, since_ms: int | None, refresh: Refresh
+def _rows(
+    bucket: Bucket, split: Split, decoder: Decoder, since_ms: int | None, refresh: Refresh
 ) -> Iterator[pa.RecordBatch]:
-    looked_again = False
-    while True:
-        lane = Lane(one.topic, one.partition, one.first, one.until, since_ms)
+    fetch = _Fetch(bucket, [stretch for one in split for stretch in one.stretches])
+    at = 0
+    for number, one in enumerate(split):
+        mine = range(at, at + len(one.stretches))
+        at = mine.stop
         try:
-            yield from decoder.decode(lane, pieces(bucket, one.stretches))
+            yield from decoder.decode(_lane(one, since_ms), map(fetch.piece, mine))
+        except ObjectMissing:
+            fresh = refresh(one._replace(first=max(one.first, decoder.next_offset)))
+            yield from _once_more(bucket, fresh, decoder, since_ms)
+            yield from _rows(bucket, split[number + 1 :], decoder, since_ms, refresh)
             return
-        except ObjectMissing as gone:
-            if looked_again:
-                raise CorruptObject(f"{gone} is named by the log and not there") from gone
-            looked_again = True
-        one = refresh(one._replace(first=max(one.first, decoder.next_offset)))
+
+
+def _once_more(
+    bucket: Bucket, one: Slice, decoder: Decoder, since_ms: int | None
+) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from decoder.decode(_lane(one, since_ms), pieces(bucket, one.stretches))
+    except ObjectMissing as gone:
+        raise CorruptObject(f"{gone} is named by the log and not there") from gone
+
+
+def _lane(one: Slice, since_ms: int | None) -> Lane:
+    return Lane(one.topic, one.partition, one.first, one.until, since_ms)
 
 
 def pieces(bucket: Bucket, stretches: Sequence[Stretch]) -> Iterator[Piece]:
     """The stretches' bytes, the next ones being fetched while the last ones are in use."""
-    parts = [part for stretch in stretches for part in _parts(stretch)]
-    chunks = _fetched(bucket, parts)
-    for stretch in stretches:
-        yield Piece(stretch.key, stretch.start, islice(chunks, len(_parts(stretch))))
+    return map(_Fetch(bucket, stretches).piece, range(len(stretches)))
+
+
+class _Fetch:
+    """The bytes of many stretches in order, fetched ahead across all of them.
+
+    A task may consist of thousands of small objects of as many partitions; one by one they would
+    cost a round trip each.
+    """
+
+    def __init__(self, bucket: Bucket, stretches: Sequence[Stretch]) -> None:
+        self._stretches = stretches
+        parts = [_parts(stretch) for stretch in stretches]
+        self._ends = list(accumulate(map(len, parts)))
+        self._chunks = _fetched(bucket, [part for row in parts for part in row])
+        self._at = 0
+
+    def piece(self, number: int) -> Piece:
+        """One of them; to be asked for in order, and read as far as is needed."""
+        stretch = self._stretches[number]
+        return Piece(stretch.key, stretch.start, self._chunks_of(number))
+
+    def _chunks_of(self, number: int) -> Iterator[memoryview]:
+        start = self._ends[number - 1] if number else 0
+        while self._at < start:  # what somebody before us did not need
+            next(self._chunks)
+            self._at += 1
+        while self._at < self._ends[number]:
+            chunk = next(self._chunks)
+            self._at += 1
+            yield chunk
 
 
 def _parts(stretch: Stretch) -> list[_Part]:

@@ -17,7 +17,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.options import BadOption, Options, read_options
+from kafscale.spark.columns import Wanted, schema_of, wanted
+from kafscale.spark.options import Options, read_options, read_shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,19 +26,9 @@ if TYPE_CHECKING:
 
     from kafscale.spark.splits import Split
     from kafscale.spark.stream import StreamReader
+    from kafscale.spark.views import PartitionView
 
 _PUSHDOWN_PLANNER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
-
-RECORD_COLUMNS: Final = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    "headers": "array<struct<key:string,value:binary>>",
-}
 
 
 class KafscaleSource(DataSource):
@@ -50,26 +41,22 @@ class KafscaleSource(DataSource):
 
     def schema(self) -> str:
         """All columns; pass a narrower `.schema(...)` to read less."""
-        headers = str(self.options.get("includeHeaders", "")).strip().lower() == "true"
-        return ", ".join(
-            f"{name} {kind}"
-            for name, kind in RECORD_COLUMNS.items()
-            if headers or name != "headers"
-        )
+        return schema_of(read_shape(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader."""
         options = read_options(self.options, streaming=False)
-        columns = wanted_columns(schema)
+        asked = wanted(options.shape, schema)
         if _PUSHDOWN_PLANNER in sys.modules:
-            return PruningReader(options, columns)
-        return BatchReader(options, columns)
+            return PruningReader(options, asked)
+        return BatchReader(options, asked)
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
         """A stream reader."""
         from kafscale.spark.stream import StreamReader
 
-        return StreamReader(read_options(self.options, streaming=True), wanted_columns(schema))
+        options = read_options(self.options, streaming=True)
+        return StreamReader(options, wanted(options.shape, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
         """A batch writer."""
@@ -86,17 +73,6 @@ class KafscaleSource(DataSource):
         return sink.stream_writer(self.options, schema, overwrite)
 
 
-def wanted_columns(schema: StructType) -> tuple[str, ...]:
-    """The columns of a schema, which must be ours: nothing is cast on the way."""
-    for field in schema.fields:
-        expected = RECORD_COLUMNS.get(field.name)
-        if expected is None:
-            raise BadOption(f"{field.name}: there are the columns {', '.join(RECORD_COLUMNS)}")
-        if field.dataType.simpleString() != expected or not field.nullable:
-            raise BadOption(f"{field.name}: this column is {expected}, and nullable")
-    return tuple(field.name for field in schema.fields)
-
-
 class SplitPartition(InputPartition):
     """What one task reads."""
 
@@ -105,32 +81,52 @@ class SplitPartition(InputPartition):
         self.split = split
 
 
+class ViewsPartition(InputPartition):
+    """Partitions of which nothing needs to be read any more."""
+
+    def __init__(self, views: "list[PartitionView]") -> None:
+        super().__init__(None)
+        self.views = views
+
+
 def split_of(partition: InputPartition) -> "Split":
     """What a task is to read; Spark makes up a partition of its own where we planned none."""
     return partition.split if isinstance(partition, SplitPartition) else ()
 
 
 def read_rows(
-    options: Options, columns: tuple[str, ...], split: "Split", since_ms: int | None
+    options: Options, asked: Wanted, split: "Split", since_ms: int | None
 ) -> "Iterator[pa.RecordBatch]":
     """Read one split, in a worker. Heavy libraries are loaded here and not before."""
     from kafscale.spark.kernels.decoder import Decoder
     from kafscale.spark.reading import read_split, replaced
 
     bucket = Bucket(options.store)
-    decoder = Decoder(columns, verify_crc=options.verify_crc)
-    refresh = replaced(bucket, options.fail_on_data_loss)
-    return read_split(bucket, split, decoder, since_ms, refresh)
+    if options.shape.table == "batches":
+        from kafscale.spark.tables import batch_rows
+
+        return batch_rows(bucket, split, asked.columns)
+    refresh = replaced(bucket, options.fail_on_data_loss, options.as_of)
+    if asked.value_format is None:
+        decoder = Decoder(asked.columns, verify_crc=options.verify_crc)
+        return read_split(bucket, split, decoder, since_ms, refresh)
+    from kafscale.spark.values import BAD_VALUE, ValueDecoder
+
+    raw = tuple(dict.fromkeys([*asked.columns, "offset"]))
+    decoder = Decoder([name for name in raw if name != BAD_VALUE], verify_crc=options.verify_crc)
+    values = ValueDecoder(asked.value_format, asked.value_type, options.shape.bad_records)
+    rows = read_split(bucket, split, decoder, since_ms, refresh)
+    return (values.apply(batch, asked.columns) for batch in rows)
 
 
 class BatchReader(DataSourceReader):
     """Plans one batch query and reads its tasks."""
 
-    def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: Options, asked: Wanted) -> None:
         from kafscale.spark.filters import EVERYTHING
 
         self._options = options
-        self._columns = columns
+        self._asked = asked
         self._bounds = EVERYTHING
 
     def partitions(self) -> list[InputPartition]:
@@ -139,12 +135,18 @@ class BatchReader(DataSourceReader):
 
         bucket = Bucket(self._options.store)
         found = planning.views(bucket, self._options, self._bounds.topics)
+        if self._options.shape.table == "segments":
+            return [ViewsPartition(found)]
         slices = planning.windows(bucket, self._options, found, self._bounds)
         return [SplitPartition(split) for split in planning.cut(bucket, self._options, slices)]
 
     def read(self, partition: InputPartition) -> "Iterator[Any]":
         """The rows of one task."""
-        return read_rows(self._options, self._columns, split_of(partition), self._bounds.since_ms)
+        if isinstance(partition, ViewsPartition):
+            from kafscale.spark.tables import segment_rows
+
+            return segment_rows(partition.views, self._asked.columns)
+        return read_rows(self._options, self._asked, split_of(partition), self._bounds.since_ms)
 
 
 class PruningReader(BatchReader):

@@ -8,7 +8,9 @@ Spark 4.0 has neither read limits nor Trigger.AvailableNow for Python sources; t
 the options are applied from the second trigger on.
 """
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -16,6 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from kafscale.model.errors import UnknownTopic
 from kafscale.spark import offsets, planning, splits, times
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.columns import Wanted
 from kafscale.spark.offsets import DataLost, Offsets
 from kafscale.spark.options import Options
 from kafscale.spark.source import SplitPartition, read_rows, split_of
@@ -35,9 +38,9 @@ else:
 class StreamReader(DataSourceStreamReader, AvailableNow):
     """Follows partitions from offset to offset."""
 
-    def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: Options, asked: Wanted) -> None:
         self._options = options
-        self._columns = columns
+        self._asked = asked
         self._bucket = Bucket(options.store)
         self._seen: dict[offsets.Place, PartitionView] = {}
         self._target: Offsets | None = None
@@ -137,7 +140,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task."""
-        return read_rows(self._options, self._columns, split_of(partition), None)
+        return read_rows(self._options, self._asked, split_of(partition), None)
 
     # -- the bucket --------------------------------------------------------------------------
 
@@ -146,12 +149,28 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         try:
             found = planning.views(self._bucket, self._options)
         except UnknownTopic as gone:
-            raise DataLost(f"{gone}; the query followed it") if begin else gone from gone
+            if not begin:
+                raise
+            if self._options.fail_on_data_loss:
+                raise DataLost(f"{gone}; the query followed it") from gone
+            found = self._those_left()
         views = {(view.topic, view.partition): view for view in found}
         for place, reached in (begin or {}).items():
             self._check(place, reached, views.get(place))
         self._seen = views
         return views
+
+    def _those_left(self) -> list[PartitionView]:
+        """Of the topics that were named, those that still exist."""
+        names = self._options.subscribe or tuple(self._options.assign)
+        pattern = "|".join(map(re.escape, names))
+        options = replace(self._options, subscribe=(), assign={}, pattern=pattern)
+        assigned = self._options.assign
+        return [
+            view
+            for view in planning.views(self._bucket, options)
+            if not assigned or view.partition in assigned[view.topic]
+        ]
 
     def _check(self, place: offsets.Place, reached: int, view: PartitionView | None) -> None:
         if self._options.fail_on_data_loss and (view is None or view.end < reached):

@@ -5,11 +5,11 @@ Here: plain data, and taking it from the snapshots of logs. Next door: finding t
 Never here: Spark.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from kafscale.log import keys
-from kafscale.log.survey import Piece, Snapshot
+from kafscale.log.survey import Snapshot
 from kafscale.model.errors import CorruptObject
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
@@ -55,27 +55,29 @@ def views_of(
     topic: TopicDescriptor, snapshots: list[Snapshot], wanted: Collection[int] | None = None
 ) -> list[PartitionView]:
     """Partition p is lane `p // logs` of log `p % logs`; with one log each, lane 0 of log p."""
-    for snapshot in snapshots:
-        _refuse_broken_tail(snapshot)
+    logs = [(snapshot.lanes(), _by_lane(snapshot)) for snapshot in snapshots]
     numbers = range(topic.partitions) if wanted is None else sorted(wanted)
     found = []
     for number in numbers:
-        snapshot = snapshots[number % topic.logs]
+        marks, stretches = logs[number % topic.logs]
         lane = number // topic.logs
-        start, end = snapshot.lanes().get(lane, (0, 0))
-        stretches = tuple(_stretches(snapshot.pieces, lane, start))
-        found.append(PartitionView(topic.name, number, start, end, stretches))
+        start, end = marks.get(lane, (0, 0))
+        mine = tuple(s for s in stretches.get(lane, ()) if s.last >= start)
+        found.append(PartitionView(topic.name, number, start, end, mine))
     return found
 
 
-def _stretches(pieces: Iterable[Piece], lane: int, start: int) -> Iterable[Stretch]:
-    for piece in pieces:
+def _by_lane(snapshot: Snapshot) -> dict[int, list[Stretch]]:
+    """What every lane of a log consists of, in one pass: there may be thousands of lanes."""
+    _refuse_broken_tail(snapshot)
+    found: dict[int, list[Stretch]] = {}
+    for piece in snapshot.pieces:
+        indexed = piece.entry.has_index if piece.entry else piece.size >= _INDEXED_FLUSH
         for span in piece.spans:
-            if span.lane == lane and span.last >= start:
-                indexed = piece.entry.has_index if piece.entry else piece.size >= _INDEXED_FLUSH
-                yield Stretch(
+            found.setdefault(span.lane, []).append(
+                Stretch(
                     piece.key,
-                    lane,
+                    span.lane,
                     span.first,
                     span.last,
                     span.start,
@@ -86,6 +88,8 @@ def _stretches(pieces: Iterable[Piece], lane: int, start: int) -> Iterable[Stret
                     indexed,
                     piece.kind,
                 )
+            )
+    return found
 
 
 def _refuse_broken_tail(snapshot: Snapshot) -> None:

@@ -91,7 +91,7 @@ class World:
         old = [m for m, ms in zip(self.manifests, self.written_ms, strict=True) if ms <= young_ms]
         listed = [m for m in old if m.generation == 0 or self.has(m)]
         aged = listed[-1] if listed else before_any()
-        plan = plan_sweep(listing, self.newest, aged, young_ms)
+        plan = plan_sweep(listing, self.newest, aged, young_ms, self.now_ms)
         doomed = {key.rpartition("/")[2] for key in plan.delete}
         self.judge(doomed)
         assert doomed <= set(self.objects)

@@ -118,6 +118,7 @@ class Decoder:
         self._used = 0
         self._origins: list[_Origin] = []
         self._lane = Lane()
+        self._constants: dict[str | int, pa.Array] = {}
         self.next_offset = 0  # after the last row that was handed out
         self._past_window = False
         self._lost = False  # no next batch can be found in this piece
@@ -125,6 +126,7 @@ class Decoder:
     def decode(self, lane: Lane, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
         """The lane's records, in the order of the pieces; stops reading after the window."""
         self._lane = lane
+        self._constants = {}
         self.next_offset = lane.first
         self._used, self._origins, self._past_window = 0, [], False
         for piece in pieces:
@@ -284,9 +286,9 @@ class Decoder:
             case "value":
                 return spans.copy(data, found.values, found.value_nulls)
             case "topic":
-                return pa.repeat(self._lane.topic, count)
+                return self._constant(self._lane.topic, count, pa.string())
             case "partition":
-                return pa.array(np.full(count, self._lane.partition, np.int32))
+                return self._constant(self._lane.partition, count, pa.int32())
             case "offset":
                 return pa.array(found.offsets)
             case "timestamp":
@@ -295,6 +297,13 @@ class Decoder:
                 return pa.array(_time_types(regions, found))
             case _:
                 return spans.headers(data, found)
+
+    def _constant(self, value: str | int, count: int, kind: pa.DataType) -> pa.Array:
+        """The same value over and over, made once and shown in part."""
+        known = self._constants.get(value)
+        if known is None or len(known) < count:
+            known = self._constants[value] = pa.repeat(pa.scalar(value, kind), 2 * count)
+        return known[:count]
 
     def _where_batch(self, headers: Headers, row: int, reason: str) -> Finding:
         offset = int(headers.table["base_offset"][row])

@@ -1,5 +1,7 @@
 """Both engines against the plain decoder, on sound bytes and on others."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from kafscale.records.batch import HEADER_SIZE, read_header, stamp_append_time
 from kafscale.records.record import Record, build_batch, open_batch
 from kafscale.spark.kernels.decoder import Lane
 from kafscale.spark.kernels.positions import BrokenRegion, Regions, engine
+from kafscale.spark.kernels.positions_plain import PlainEngine
 from tests.unit.records.samples import (
     NOW_MS,
     even_records,
@@ -135,3 +138,17 @@ def test_regions_outside_the_buffer_are_refused(fast: bool) -> None:
     regions = Regions(one, one + 9, one + 1, one, one, one, np.zeros(1, np.bool_))
     with pytest.raises(ValueError, match="2 GiB"):
         engine(fast).find(np.zeros(8, np.uint8), regions, 0, 9)
+
+
+def test_without_numba_the_plain_engine_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "kafscale.spark.kernels.positions_jit", raising=False)
+    assert isinstance(engine(), PlainEngine)
+    with pytest.raises(ImportError):
+        engine(True)
+
+
+def test_with_numba_the_compiled_engine_serves() -> None:
+    from kafscale.spark.kernels.positions_jit import JitEngine
+
+    assert isinstance(engine(), JitEngine)
