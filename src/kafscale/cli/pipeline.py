@@ -19,6 +19,9 @@ JOBS: Final[dict[str, str]] = {
     "compact": "join small objects; with --by-key keep the newest record of each key",
     "retain": "expire by time and size, rewrite what is mostly dead, sweep what nobody needs",
     "audit": "check every object against its format, its checksums and its neighbours",
+    "convert": "pack or divide a topic otherwise, as a new topic",
+    "mirror": "copy topics of another Kafka, offsets and groups included",
+    "replay": "write a lake table or a topic to a topic again",
 }
 
 

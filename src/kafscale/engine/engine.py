@@ -13,6 +13,7 @@ import structlog
 from kafscale.engine import group_records
 from kafscale.engine.administration import Administration
 from kafscale.engine.appends import Appends
+from kafscale.engine.discovery import Discovery
 from kafscale.engine.expiry import Expiry
 from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
@@ -96,6 +97,7 @@ class Engine:
         self.auto_create = auto_create
         self.broker_configs = broker_configs  # for those who ask; nothing here goes by them
         self.store_name = store_name
+        self.discovery = Discovery(topics, tasks, clock)
         self.admin = Administration(topics, logs, appends, tasks)
         self.address = Address("127.0.0.1", 0)
         self._tasks = tasks
@@ -109,6 +111,7 @@ class Engine:
         self._tasks.spawn(self.expiry.expire_for_ever(), "expiry")
         self._tasks.spawn(self._recall_lag(), "lag")
         self._tasks.spawn(self._remove_leftovers(), "removal")
+        self._tasks.spawn(self.discovery.scan_for_ever(), "discovery")
 
     async def _remove_leftovers(self) -> None:
         try:
@@ -150,9 +153,15 @@ class Engine:
         topic = self.topics.find(name)
         if topic is not None:
             return topic
-        if name in self._creating:
-            return await asyncio.shield(self._creating[name])
-        return await self.create_topic(name, self.topics.partition_count(-1), {})
+        try:
+            if name in self._creating:
+                return await asyncio.shield(self._creating[name])
+            return await self.create_topic(name, self.topics.partition_count(-1), {})
+        except TopicExists:
+            found = self.topics.find(name)  # it came into the bucket without a broker
+            if found is None:
+                raise
+            return found
 
     async def delete_topic(self, name: str) -> None:
         """End a topic and begin removing its objects. Goes on when nobody waits any more."""

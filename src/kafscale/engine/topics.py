@@ -15,8 +15,7 @@ import msgspec
 import structlog
 
 from kafscale.engine.descriptors import descriptor_of, record_of
-from kafscale.log import keys
-from kafscale.log.descriptors import Descriptors
+from kafscale.log.descriptors import Descriptors, Wish
 from kafscale.metadata import keys as metadata_keys
 from kafscale.metadata.store import Compare, MetadataStore, Put, Remove
 from kafscale.model.clock import Clock, Dice
@@ -190,24 +189,15 @@ class Topics:
         self, name: str, partitions: int, configs: dict[str, str]
     ) -> tuple[int, TopicDescriptor]:
         """Write the descriptor; an unfinished creation found in the bucket is taken up."""
-        while True:
-            version, newest = await self._descriptors.newest(name)
-            if newest is not None and not newest.deleted:
-                return version, newest
-            topic_id = fresh_topic_id(self._dice).hex()
-            later = topic_id if newest is not None else ""
-            descriptor = TopicDescriptor(
-                name=name,
-                topic_id=topic_id,
-                incarnation=newest.incarnation + 1 if newest is not None else 1,
-                folder=keys.topic_folder(self._rules.namespace, name, later),
-                partitions=partitions,
-                logs=partitions,
-                configs=configs,
-                created_at=iso_time(self._clock.now_ms()),
+        return await self._descriptors.create(
+            Wish(
+                name,
+                fresh_topic_id(self._dice).hex(),
+                partitions,
+                configs,
+                iso_time(self._clock.now_ms()),
             )
-            if await self._descriptors.put(descriptor, version + 1):
-                return version + 1, descriptor
+        )
 
     async def _register(self, descriptor: TopicDescriptor, version: int) -> None:
         key = metadata_keys.topic_config(descriptor.name)
@@ -220,6 +210,30 @@ class Topics:
             known = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
             if known is None or known.topic_id != descriptor.topic_id:
                 raise TopicExists(f"topic {descriptor.name!r} exists already") from None
+
+    # -- taking up ---------------------------------------------------------------------------
+
+    async def names_in_bucket(self) -> list[str]:
+        """Every name that has, or had, a topic of this namespace."""
+        return await self._descriptors.names()
+
+    async def adopt(self, name: str) -> Topic | None:
+        """Take up a topic that came into the bucket without a broker; None if there is none.
+
+        The note that goes before it makes sure of the one thing that could go wrong: a topic
+        deleted by another broker between our look and our entry must not come back.
+        """
+        version, newest = await self._descriptors.newest(name)
+        if newest is None or newest.deleted or name in self._by_name:
+            return self.find(name)
+        note = metadata_keys.encode(metadata_keys.Change(name=name))
+        await self._metadata.commit([Put(metadata_keys.change(name), note)])
+        await self._register(newest, version)
+        await self._finish_change(name)
+        found = await self._metadata.get(metadata_keys.topic_config(name))
+        if found is None or name in self._by_name:
+            return self.find(name)
+        return self._know(descriptor_of(metadata_keys.decode(metadata_keys.Topic, found.value)))
 
     # -- changing ----------------------------------------------------------------------------
 
@@ -264,10 +278,14 @@ class Topics:
     async def _finish_change(self, name: str) -> None:
         """Let the metadata store know what the bucket says, whatever was cut short."""
         version, newest = await self._descriptors.newest(name)
-        if newest is None or newest.deleted:
-            await self._metadata.commit([Remove(metadata_keys.change(name))])
-        else:
+        if newest is not None and not newest.deleted:
             await self._take_up(newest, version)
+            return
+        found = await self._metadata.get(metadata_keys.topic_config(name))
+        row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
+        if newest is not None and row is not None and row.topic_id == newest.topic_id:
+            await self._forget(newest, newest.logs)  # a deletion that did not reach the store
+        await self._metadata.commit([Remove(metadata_keys.change(name))])
 
     async def _take_up(self, descriptor: TopicDescriptor, version: int) -> None:
         key = metadata_keys.topic_config(descriptor.name)
@@ -302,24 +320,27 @@ class Topics:
             tombstone = msgspec.structs.replace(newest, deleted=True)
             if await self._descriptors.put(tombstone, version + 1):
                 break
-        folder = topic.descriptor.folder
-        removal = metadata_keys.Removal(
-            folder=folder,
-            logs=logs,
-            deleted_ms=self._clock.now_ms(),
-            name=name,
-            topic_id=topic.descriptor.topic_id,
-        )
-        await self._metadata.commit(
-            [
-                Remove(metadata_keys.topic_config(name)),
-                Put(metadata_keys.removal(folder), metadata_keys.encode(removal)),
-            ]
-        )
+        await self._forget(topic.descriptor, logs)
         self._by_name.pop(name, None)
         self._by_id.pop(topic.topic_id, None)
         self.revision += 1
         return topic
+
+    async def _forget(self, descriptor: TopicDescriptor, logs: int) -> None:
+        """Take a topic out of the metadata store and note that its objects must go."""
+        removal = metadata_keys.Removal(
+            folder=descriptor.folder,
+            logs=logs,
+            deleted_ms=self._clock.now_ms(),
+            name=descriptor.name,
+            topic_id=descriptor.topic_id,
+        )
+        await self._metadata.commit(
+            [
+                Remove(metadata_keys.topic_config(descriptor.name)),
+                Put(metadata_keys.removal(descriptor.folder), metadata_keys.encode(removal)),
+            ]
+        )
 
 
 def _is_alive(descriptor: TopicDescriptor, topic_id: str) -> bool:

@@ -1,18 +1,32 @@
 """Topic descriptors in the bucket: what every topic is, readable without a broker.
 
-Here: finding them, reading the newest, writing the next. A descriptor is never overwritten:
-every change is a new version, created if absent, so that two who change a topic at once
-cannot both win.
+Here: finding them, reading the newest, writing the next, the first of a new topic. A descriptor
+is never overwritten: every change is a new version, created if absent, so that two who change
+or create a topic at once cannot both win.
 Next door: the names (keys.py), what a descriptor says (model/topics.py).
 """
 
 import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from kafscale.log import commits, keys
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 
 _READS_AT_ONCE = 32
+
+
+class Wish(NamedTuple):
+    """A topic that somebody wants to exist."""
+
+    name: str
+    topic_id: str  # 32 hex digits, fresh
+    partitions: int
+    configs: Mapping[str, str]
+    created_at: str
+    own_folder: bool = False
+    origin: str = ""
 
 
 class Descriptors:
@@ -35,18 +49,46 @@ class Descriptors:
         version = keys.parse_generation(newest) or 0
         return version, TopicDescriptor.decode(await self._store.read(newest))
 
+    async def names(self) -> list[str]:
+        """Every name that has, or had, a topic."""
+        # Folders with an '@' hold logs and notes of jobs, no descriptors.
+        return [name for name in await self._store.folders(self._namespace) if "@" not in name]
+
     async def all(self) -> list[TopicDescriptor]:
         """Every topic there is, by name."""
-        folders = await self._store.folders(self._namespace)
         gate = asyncio.Semaphore(_READS_AT_ONCE)
 
         async def one(name: str) -> TopicDescriptor | None:
             async with gate:
                 return (await self.newest(name))[1]
 
-        # Folders of later incarnations have an '@' and no descriptors.
-        found = await asyncio.gather(*(one(name) for name in folders if "@" not in name))
+        found = await asyncio.gather(*(one(name) for name in await self.names()))
         return [topic for topic in found if topic is not None and not topic.deleted]
+
+    async def create(self, wish: Wish) -> tuple[int, TopicDescriptor]:
+        """Make a topic, or give back the one that has the name already.
+
+        A name used before, and a topic that is filled before it can be seen, get a folder of
+        their own: nothing anybody else wrote, or writes late, can ever lie there.
+        """
+        while True:
+            version, newest = await self.newest(wish.name)
+            if newest is not None and not newest.deleted:
+                return version, newest
+            own = wish.own_folder or newest is not None
+            made = TopicDescriptor(
+                name=wish.name,
+                topic_id=wish.topic_id,
+                incarnation=newest.incarnation + 1 if newest is not None else 1,
+                folder=keys.topic_folder(self._namespace, wish.name, wish.topic_id if own else ""),
+                partitions=wish.partitions,
+                logs=wish.partitions,
+                configs=dict(wish.configs),
+                created_at=wish.created_at,
+                origin=wish.origin,
+            )
+            if await self.put(made, version + 1):
+                return version + 1, made
 
     async def put(self, descriptor: TopicDescriptor, version: int) -> bool:
         """Write a version; False if another one has that number."""

@@ -37,6 +37,7 @@ class TopicDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     configs: dict[str, str] = {}
     created_at: str  # ISO 8601, UTC
     deleted: bool = False
+    origin: str = ""  # the job that made it, for that job to recognise when it runs again
 
     def encode(self) -> bytes:
         """Write JSON that people can read too."""

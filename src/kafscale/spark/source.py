@@ -22,6 +22,7 @@ from kafscale.spark.options import Options, read_options, read_shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 
     from kafscale.spark.splits import Split
     from kafscale.spark.stream import StreamReader
@@ -56,6 +57,20 @@ class KafscaleSource(DataSource):
 
         options = read_options(self.options, streaming=True)
         return StreamReader(options, wanted(options.shape, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
+        """A batch writer."""
+        from kafscale.spark import sink
+
+        return sink.batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> "DataSourceStreamWriter":
+        """A stream writer."""
+        from kafscale.spark import sink
+
+        return sink.stream_writer(self.options, schema, overwrite)
 
 
 class SplitPartition(InputPartition):

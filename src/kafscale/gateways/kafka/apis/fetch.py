@@ -165,6 +165,8 @@ def _wanted(call: Call, asked: Asked) -> Wanted:
     found: Topic | KafscaleError
     try:
         if isinstance(asked.topic, str):
+            if topics.find(asked.topic) is None:
+                call.engine.discovery.notice(asked.topic)
             found = topics.get(asked.topic)
         else:
             found = topics.get_by_id(asked.topic)

@@ -3,7 +3,8 @@
 v0   no topics named means all; v1 and later: null means all, none named means none
 v4   the client may forbid creating what is missing
 v10  topic ids; v12 topics may be asked for by id
-A topic that does not exist is created if the broker and the request allow it.
+A topic that is not known is looked for in the bucket; if there is none, it is created where the
+broker and the request allow it.
 """
 
 from typing import Final
@@ -30,6 +31,7 @@ VERSIONS: Final = MetadataRequest.versions
 
 _FORBIDDING_FROM: Final = 4
 _LONGEST_CREATION_S: Final = 5.0  # then the client is told to ask again
+_LONGEST_LOOK_S: Final = 2.0
 _NULL_NAMES_FROM: Final = 12
 
 
@@ -41,22 +43,21 @@ def answer(call: Call) -> Answer:
         return _response(call, [_describe(call, topic) for topic in call.engine.topics.all()])
     found = [_find(call, one) for one in asked]
     if any(row is None for row in found):
-        return _create_missing(call, asked, found)
+        return _with_missing(call, asked, found)
     return _response(call, [row for row in found if row is not None])
 
 
-async def _create_missing(
+async def _with_missing(
     call: Call, asked: list[MetadataRequestTopic], found: list[MetadataResponseTopic | None]
 ) -> MetadataResponse:
     rows = []
     for one, row in zip(asked, found, strict=True):
-        rows.append(row if row is not None else await _create(call, one.name or ""))
+        rows.append(row if row is not None else await _find_or_create(call, one.name or ""))
     return _response(call, rows)
 
 
 def _find(call: Call, one: MetadataRequestTopic) -> MetadataResponseTopic | None:
-    """A topic's row, or None if it is to be created."""
-    request: MetadataRequest = call.message
+    """A topic's row, or None if it is to be looked for or created."""
     engine = call.engine
     try:
         if one.topic_id != NO_UUID:
@@ -71,9 +72,20 @@ def _find(call: Call, one: MetadataRequestTopic) -> MetadataResponseTopic | None
         return MetadataResponseTopic(
             error_code=code_of(problem), name=name_or_none, topic_id=one.topic_id
         )
+    return None
+
+
+async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
+    request: MetadataRequest = call.message
     allowed = call.version < _FORBIDDING_FROM or request.allow_auto_topic_creation
-    if engine.auto_create and allowed:
-        return None
+    if call.engine.auto_create and allowed:
+        return await _create(call, name)
+    try:
+        topic = await in_time(call.engine.discovery.look_for(name), _LONGEST_LOOK_S)
+    except KafscaleError:
+        topic = None
+    if topic is not None:
+        return _describe(call, topic)
     return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
 
 

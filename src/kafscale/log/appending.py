@@ -1,0 +1,131 @@
+"""Adding whole segments to the end of a log, beside whoever owns it.
+
+Here: a job as one more member of the chain, under the same rules as a broker: it creates only the
+segment that follows the last one it knows, asks for newer manifests before it believes in it
+(rules 3 and 4), and then makes it past (rule 12), so that brokers who have the log open take it up.
+Whatever comes between raises LostRace: open again and go on from what is there then.
+Next door: a broker's own writing (log.py), the rules (docs/formats/log-protocol.md).
+"""
+
+from kafscale.log import commits, index, keys, manifest, opening, segment
+from kafscale.log.commits import LostRace
+from kafscale.log.lane import Chunk, TailMemory
+from kafscale.log.manifest import Manifest
+from kafscale.log.segment import Built, LaneBatches
+from kafscale.log.view import View
+from kafscale.model.clock import Clock, Dice
+from kafscale.objects.store import ObjectStore
+from kafscale.records import batch
+
+INDEX_FROM_BYTES = 1 << 20
+
+
+class Appender:
+    """One log, opened by a job."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        folder: str,
+        clock: Clock,
+        dice: Dice,
+        *,
+        author: str,
+        index_interval_bytes: int,
+    ) -> None:
+        """Know nothing yet; `open` looks."""
+        self._store = store
+        self._folder = folder
+        self._clock = clock
+        self._dice = dice
+        self._author = author
+        self._interval = index_interval_bytes
+        self._view = View(TailMemory(0))
+
+    async def open(self) -> None:
+        """Take up what the bucket says now."""
+        opened = await commits.persist(
+            lambda: opening.open_log(self._store, self._folder, self._clock, INDEX_FROM_BYTES),
+            "open",
+        )
+        self._view.load(opened)
+
+    @property
+    def next(self) -> int:
+        """The offset that a segment must begin with."""
+        return self._view.lane(0).high
+
+    @property
+    def epoch(self) -> int:
+        """The newest leader epoch in the log; it must not go back."""
+        epochs = self._view.lane(0).epochs
+        return epochs[-1][0] if epochs else 0
+
+    async def append(self, lane: LaneBatches) -> None:
+        """Commit one segment of lane 0; LostRace if the log is no longer what we know."""
+        if lane.first != self.next or lane.lane != 0:
+            raise ValueError(f"the log goes on at {self.next}, not at {lane.first}")
+        view = self._view
+        built = segment.build(
+            view.end,
+            view.end + lane.last - lane.first + 1,
+            [lane],
+            created_ms=self._clock.now_ms(),
+            token=int.from_bytes(self._dice.token(4)),
+            predecessor=view.tail_id,
+        )
+        key = keys.segment(self._folder, built.base)
+        created = await commits.put_same(self._store, key, built.body, "segment")
+        if not created and not await commits.is_stored(self._store, key, built.content_id):
+            raise LostRace(f"{key} is somebody else's")
+        newest = await commits.persist(self._newest_generation, "manifests")
+        if newest != view.manifest.generation:
+            raise LostRace(f"{self._folder}: manifest {newest} has appeared")
+        await self._take_up(built, lane)
+        await self._roll_up()
+
+    async def _newest_generation(self) -> int:
+        known = self._view.manifest.generation
+        return await commits.newest_generation(self._store, self._folder, known)
+
+    async def _take_up(self, built: Built, lane: LaneBatches) -> None:
+        entry = manifest.flush_entry(built, INDEX_FROM_BYTES)
+        if entry.has_index:
+            hints = index.encode(index.of_pieces(built.spans, [lane.batches], self._interval))
+            key = keys.index_of(f"{self._folder}/{entry.name}")
+            await commits.put_same(self._store, key, [hints], "index")
+        live = self._view.lane(0)
+        if not live.epochs and not self._view.end:
+            live.start = lane.first
+        for one in lane.batches:
+            header = batch.read_header(one)
+            live.note_epoch(header.leader_epoch, header.base_offset)
+        live.end = lane.last + 1
+        chunk = Chunk(lane.first, lane.last, [], [])
+        self._view.extend(entry, built.content_id, [(built.spans[0], chunk)])
+
+    async def _roll_up(self) -> None:
+        """Make the whole tail past, by name: nothing is copied."""
+        view = self._view
+        entries = [row.entry for row in view.tail]
+        marks = {number: lane.mark() for number, lane in view.lanes.items()}
+        before = view.manifest.end
+
+        def change(old: Manifest) -> Manifest:
+            if old.end != before:
+                raise LostRace(f"{self._folder}: the past ends at {old.end}, not at {before}")
+            return manifest.append_history(old, entries, view.end, view.tail_id, marks)
+
+        newest = await commits.commit(
+            self._store,
+            self._folder,
+            view.manifest,
+            change,
+            is_in=lambda found: found.end >= view.end and entries[-1].name in found.names(),
+            author=self._author,
+            clock=self._clock,
+            dice=self._dice,
+        )
+        if newest.end != view.end:
+            raise LostRace(f"{self._folder}: somebody went on after us")
+        view.take_manifest(newest)

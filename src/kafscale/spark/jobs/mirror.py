@@ -1,0 +1,293 @@
+"""`mirror`: topics of another Kafka in the bucket, record for record at the same offsets.
+
+Every partition is copied by one task, from where the copy ends to where the source ended when
+the run began. Whole segments are added to the end of the log like a broker's flushes
+(log/appending.py): what a run has copied stays, the next one goes on behind it, and two at once
+do not double anything. Where the source has holes, the copy has them too.
+Kept: offsets, keys, values, headers, times, log starts. Not kept: producers' ids, transactions
+(what was aborted is left out), and whether a time was set by the broker.
+Next door: reading the other Kafka (foreign.py), groups (offset_map.py).
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from kafscale.log import keys
+from kafscale.log.appending import Appender
+from kafscale.log.commits import LostRace
+from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
+from kafscale.model.topics import TopicDescriptor
+from kafscale.objects.store import ObjectStore
+from kafscale.spark import bulk, foreign, offset_map, units
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.foreign import Foreign, ForeignTopic
+from kafscale.spark.job import Context, Report
+from kafscale.spark.rewriting import Rewriter
+
+JOB: Final = "mirror"
+SEGMENT_BYTES: Final = 32 << 20
+_AUTHOR: Final = "mirror"
+_INTERVAL: Final = 4096
+
+
+class Copy(NamedTuple):
+    """One partition to be copied; travels to an executor."""
+
+    bucket: Bucket
+    source: Foreign
+    topic: str
+    partition: int
+    folder: str  # of the log
+    until: int
+    compression: str
+    segment_bytes: int = SEGMENT_BYTES
+
+
+class Copied(NamedTuple):
+    """What a task has done."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+    records: int
+    bytes: int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where from, and what besides records."""
+    parser.add_argument("--from", dest="source", required=True, metavar="HOST:PORT")
+    parser.add_argument(
+        "--from-config", metavar="FILE", help="client settings for the source, KEY=VALUE per line"
+    )
+    parser.add_argument(
+        "--compression", default="zstd", choices=["none", "gzip", "snappy", "lz4", "zstd"]
+    )
+    parser.add_argument("--groups", action="store_true", help="copy committed offsets of groups")
+    parser.add_argument("--bootstrap", default="", metavar="HOST:PORT", help="needed for --groups")
+
+
+def run(context: Context, args: argparse.Namespace) -> Report:
+    """Copy what is new."""
+    if args.groups and not args.bootstrap:
+        raise InvalidRequest("groups live at the brokers: --groups needs --bootstrap HOST:PORT")
+    settings = _settings(Path(args.from_config)) if args.from_config else {}
+    source = Foreign(args.source, settings)
+    return mirror(
+        context,
+        source,
+        compression=args.compression,
+        bootstrap=args.bootstrap,
+        groups=args.groups,
+    )
+
+
+def _settings(path: Path) -> dict[str, str]:
+    lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+    pairs = [line.split("=", 1) for line in lines if line and not line.startswith("#")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise InvalidRequest(f"{path}: write KEY=VALUE in every line")
+    return {key.strip(): value.strip() for key, value in pairs}
+
+
+def mirror(
+    context: Context,
+    source: Foreign,
+    *,
+    compression: str = "zstd",
+    bootstrap: str = "",
+    groups: bool = False,
+) -> Report:
+    """Copy the topics of the context, all but internal ones if it names none."""
+    bucket = context.bucket
+    cluster, topics = source.topics(context.topics)
+    if context.dry_run:
+        return _estimate(bucket, cluster, topics)
+    report = Report(JOB)
+    copies: list[Copy] = []
+    for topic in topics:
+        made = _mirror_topic(bucket, cluster, topic)
+        if made.partitions < len(topic.bounds):
+            made = _grow(bucket, bootstrap, made, topic, report)
+        copies += [
+            Copy(
+                bucket,
+                source,
+                topic.name,
+                number,
+                keys.log_folder(made.folder, number),
+                high,
+                compression,
+            )
+            for number, (_, high) in enumerate(topic.bounds[: made.partitions])
+        ]
+    done = units.run_units(
+        context.spark,
+        copies,
+        copy_partition,
+        progress=lambda now, total: context.progress("partitions", now, total, ""),
+    )
+    _tell(report, done)
+    if groups:
+        report.facts["groups"] = _copy_groups(source, bootstrap, done)
+    return report
+
+
+# -- topics ----------------------------------------------------------------------------------
+
+
+def _origin(cluster: str, topic: str) -> str:
+    return f"{JOB} {cluster} {topic}"
+
+
+def _mirror_topic(bucket: Bucket, cluster: str, topic: ForeignTopic) -> TopicDescriptor:
+    """The copy of a topic, made empty at the source's log starts if there is none yet."""
+    found = _existing(bucket, cluster, topic.name)
+    if found is not None:
+        return found
+    plan = bulk.begin(
+        bucket,
+        topic.name,
+        len(topic.bounds),
+        configs=topic.configs,
+        origin=_origin(cluster, topic.name),
+    )
+    starts = {number: low for number, (low, _) in enumerate(topic.bounds)}
+    try:
+        return bulk.commit(plan, [], starts=starts).topic
+    except TopicExists:
+        found = _existing(bucket, cluster, topic.name)  # by another run at the same time
+        if found is None:
+            raise
+        return found
+
+
+def _existing(bucket: Bucket, cluster: str, name: str) -> TopicDescriptor | None:
+    try:
+        found = bucket.topic(name)
+    except UnknownTopic:
+        return None
+    if found.origin != _origin(cluster, name):
+        raise TopicExists(f"topic {name!r} exists already and is no mirror of this source")
+    return found
+
+
+def _grow(
+    bucket: Bucket, bootstrap: str, made: TopicDescriptor, topic: ForeignTopic, report: Report
+) -> TopicDescriptor:
+    """The source has more partitions by now: brokers must learn of them first."""
+    if bootstrap:
+        foreign.add_partitions(bootstrap, topic.name, len(topic.bounds))
+        return bucket.topic(topic.name)
+    report.exit_code = 1
+    report.notes.append(
+        f"{topic.name} has {len(topic.bounds)} partitions now, the copy {made.partitions}: "
+        "give --bootstrap, so that they can be added"
+    )
+    return made
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+def copy_partition(work: Copy) -> Copied:
+    """Copy from where the log ends; whoever else writes to it only makes us look again."""
+
+    async def opened(store: ObjectStore) -> Appender:
+        found = Appender(
+            store,
+            work.folder,
+            work.bucket.clock,
+            work.bucket.dice,
+            author=_AUTHOR,
+            index_interval_bytes=_INTERVAL,
+        )
+        await found.open()
+        return found
+
+    log = work.bucket.run(opened)
+    first = log.next
+    records = size = 0
+    with work.source.partition(work.topic, work.partition) as reader:
+        while log.next < work.until:
+            writer = Rewriter(work.compression, log.next, leader_epoch=log.epoch)
+            end = reader.read_into(writer, work.until, work.segment_bytes)
+            if end <= log.next:
+                break  # the source has nothing more, whatever it announced
+            lane = writer.finish(end)
+            try:
+                work.bucket.run(lambda _, lane=lane, log=log: log.append(lane))  # type: ignore[misc]
+            except LostRace:
+                log = work.bucket.run(opened)
+                continue
+            records += lane.records
+            size += writer.bytes
+    return Copied(work.topic, work.partition, first, log.next, records, size)
+
+
+# -- groups ----------------------------------------------------------------------------------
+
+
+def _copy_groups(source: Foreign, bootstrap: str, done: Sequence[Copied]) -> int:
+    """Commit what groups have committed at the source, as far as it has been copied."""
+    ends: dict[str, dict[int, int]] = {}
+    for row in done:
+        ends.setdefault(row.topic, {})[row.partition] = row.end
+    admin = foreign.admin(bootstrap)
+    for topic in ends:
+        admin.list_topics(topic, timeout=foreign.TIMEOUT_S)  # so that the broker looks for it
+    count = 0
+    for group, topics in source.groups(ends).items():
+        for topic, offsets in topics.items():
+            known: Mapping[int, int] = {
+                number: min(at, ends[topic][number])
+                for number, at in offsets.items()
+                if number in ends[topic]
+            }
+            offset_map.commit_offsets(admin, group, topic, known)
+        count += 1
+    return count
+
+
+# -- telling ---------------------------------------------------------------------------------
+
+
+def _tell(report: Report, done: Sequence[Copied]) -> None:
+    report.facts |= {
+        "topics": len({row.topic for row in done}),
+        "partitions": len(done),
+        "records": sum(row.records for row in done),
+        "bytes_written": sum(row.bytes for row in done),
+    }
+    report.rows = [
+        {
+            "topic": row.topic,
+            "partition": row.partition,
+            "from": row.first,
+            "to": row.end,
+            "records": row.records,
+        }
+        for row in done
+    ]
+
+
+def _estimate(bucket: Bucket, cluster: str, topics: Sequence[ForeignTopic]) -> Report:
+    rows: list[dict[str, Any]] = []
+    for topic in topics:
+        made = _existing(bucket, cluster, topic.name)
+        ends = {}
+        if made is not None:
+            logs = bucket.snapshots(made)
+            ends = {number: log.lanes().get(0, (0, 0))[1] for number, log in enumerate(logs)}
+        for number, (low, high) in enumerate(topic.bounds):
+            at = max(ends.get(number, low), low)
+            row = {"topic": topic.name, "partition": number, "from": at, "to": high}
+            rows.append({**row, "records": max(0, high - at)})
+    facts = {
+        "topics": len(topics),
+        "partitions": len(rows),
+        "records_at_most": sum(row["records"] for row in rows),
+    }
+    return Report(JOB, facts=facts, rows=rows, dry_run=True)

@@ -1,0 +1,79 @@
+"""Folders that a load left behind: found, condemned, and a grace period later deleted.
+
+A folder with an id that no topic names belongs to a load that is running, that died, or that
+lost its name to another; or to a topic that was deleted. One whose youngest object is older
+than the grace period is condemned by an object in it; when that one has become as old, all of it
+is deleted. A load looks for the mark right before it makes its topic visible.
+All ages are by the store's clock.
+"""
+
+from collections.abc import Set
+from typing import Final
+
+from kafscale.log import commits
+from kafscale.log.descriptors import Descriptors
+from kafscale.model.errors import KafscaleError
+from kafscale.objects.store import ObjectStore
+from kafscale.spark.bucket import Bucket
+
+GRACE_MS: Final = 24 * 3600 * 1000
+CONDEMNED: Final = "condemned"
+_AT_ONCE: Final = 1000
+_CUT_FROM: Final = 200  # names of this length may have been cut: the topic cannot be told
+
+
+class LoadLost(KafscaleError):
+    """What was written for a topic is no longer whole: nothing became visible, load again."""
+
+
+def sweep(bucket: Bucket, grace_ms: int = GRACE_MS) -> list[str]:
+    """Condemn and delete what nobody came back for; gives the folders that are gone."""
+    return bucket.run(lambda store: _sweep(store, bucket.namespace, grace_ms))
+
+
+async def _sweep(store: ObjectStore, namespace: str, grace_ms: int) -> list[str]:
+    gone = []
+    now_ms = await store.now_ms()
+    for name in await store.folders(namespace):
+        topic, at, _ = name.partition("@")
+        if not at or not topic or len(topic) >= _CUT_FROM:
+            continue
+        folder = f"{namespace}/{name}"
+        _, newest = await Descriptors(store, namespace).newest(topic)
+        if newest is not None and newest.folder == folder and not newest.deleted:
+            await _sweep_staged(store, folder, now_ms - grace_ms)
+            continue
+        found = await store.find(folder)
+        mark = next((row for row in found if row.key == f"{folder}/{CONDEMNED}"), None)
+        if mark is not None and mark.modified_ms < now_ms - grace_ms:
+            await _delete(store, [row.key for row in found if row is not mark])
+            await store.delete([mark.key])
+            gone.append(folder)
+        elif mark is None and all(row.modified_ms < now_ms - grace_ms for row in found):
+            await commits.put_same(store, f"{folder}/{CONDEMNED}", [b"\n"], "condemnation")
+    return gone
+
+
+async def _sweep_staged(store: ObjectStore, folder: str, before_ms: int) -> None:
+    """A visible topic needs nothing of what was staged for it; a late task may have added some."""
+    found = await store.find(f"{folder}/staged")
+    await _delete(store, [row.key for row in found if row.modified_ms < before_ms])
+
+
+async def check_whole(store: ObjectStore, folder: str, wanted: Set[str]) -> None:
+    """Raise LoadLost unless everything wanted is there and nobody has condemned it."""
+    found = {row.key for row in await store.find(folder)}
+    if f"{folder}/{CONDEMNED}" in found:
+        raise LoadLost(f"{folder} was taken for abandoned: load again")
+    if missing := wanted - found:
+        raise LoadLost(f"{min(missing)} is gone: load again")
+
+
+async def delete_below(store: ObjectStore, folder: str) -> None:
+    """Delete every object below a folder."""
+    await _delete(store, [row.key for row in await store.find(folder)])
+
+
+async def _delete(store: ObjectStore, keys: list[str]) -> None:
+    for at in range(0, len(keys), _AT_ONCE):
+        await store.delete(keys[at : at + _AT_ONCE])

@@ -1,0 +1,77 @@
+"""Topics made and read back without a broker."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from kafscale.model.topics import TopicDescriptor
+from kafscale.objects.files import FileObjectStore
+from kafscale.records import batch
+from kafscale.records.record import Record, open_batch
+from kafscale.spark import bulk, sealing
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.staging import Section, stage
+
+
+def bucket_in(folder: Path) -> Bucket:
+    FileObjectStore(folder)
+    return Bucket(f"file://{folder}")
+
+
+def staged(plan: bulk.Plan, tasks: Sequence[list[pa.RecordBatch]]) -> list[Section]:
+    return [row for task, some in enumerate(tasks) for row in stage(plan.target, task, some)]
+
+
+def sealed(plan: bulk.Plan, sections: list[Section]) -> list[sealing.Sealed]:
+    return [sealing.seal(plan.target.bucket, work) for work in bulk.seals(plan, sections)]
+
+
+def load(
+    bucket: Bucket, name: str, partitions: int, tasks: Sequence[list[pa.RecordBatch]], **more: str
+) -> TopicDescriptor:
+    configs = {key.replace("_", "."): value for key, value in more.items()}
+    plan = bulk.begin(bucket, name, partitions, configs=configs)
+    made = bulk.commit(plan, sealed(plan, staged(plan, tasks))).topic
+    bulk.tidy_up(plan)
+    return made
+
+
+def numbered(first: int, count: int) -> pa.RecordBatch:
+    """Rows with keys, some without, whose value is their number and whose time follows it."""
+    numbers = range(first, first + count)
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([b"k%d" % (at % 50) if at % 5 else None for at in numbers]),
+            "value": pa.array([f"value {at}" for at in numbers]),
+            "headers": pa.array(
+                [[{"key": "n", "value": b"%d" % at}] if at % 3 else None for at in numbers], headers
+            ),
+            "timestamp": pa.array([1_000_000 + at for at in numbers], pa.timestamp("ms", "UTC")),
+        }
+    )
+
+
+def records_of(bucket: Bucket, topic: TopicDescriptor) -> list[list[Record]]:
+    """Every record by partition, checksums looked at."""
+    found = []
+    for log in bucket.snapshots(topic):
+        assert not log.problems
+        mine: list[Record] = []
+        at = min((piece.spans[0].first for piece in log.pieces), default=0)
+        for piece in log.pieces:
+            data = bucket.read(piece.key)
+            span = piece.spans[0]
+            for place, header in batch.walk(data, span.start, span.start + span.length):
+                one = data[place : place + header.size]
+                assert batch.check_crc(one)
+                assert header.base_offset == at, "batches leave no gap"
+                at = header.next_offset
+                mine += open_batch(one, 1 << 26)
+        found.append(mine)
+    return found
+
+
+def objects(bucket: Bucket, folder: str) -> list[str]:
+    return [row.key for row in bucket.run(lambda store: store.find(folder))]
