@@ -174,7 +174,7 @@ def peek(path: Path, prefix: str) -> list[Entry]:
         database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
             query = "SELECT key, value, version FROM entry WHERE key >= ? AND key < ? ORDER BY key"
-            return [Entry(*row) for row in database.execute(query, (prefix, prefix + _BEYOND))]
+            return [Entry(*row) for row in database.execute(query, (prefix, prefix + BEYOND))]
         finally:
             database.close()
     except sqlite3.Error as failed:

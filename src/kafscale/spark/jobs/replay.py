@@ -6,7 +6,7 @@
                           steps are noted in the bucket and a run after a crash goes on behind
                           them. The step in which it died is written again: at least once
 
-Next door: where rows come from (lake.py), the load (bulk.py), producers (producing.py).
+Next door: where rows come from (origins.py), the load (bulk.py), producers (producing.py).
 """
 
 import argparse
@@ -21,10 +21,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
-from kafscale.spark import bulk, lake, producing
+from kafscale.spark import bulk, origins, producing
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
-from kafscale.spark.lake import Step
+from kafscale.spark.origins import Step
 from kafscale.spark.progress import Progress, fingerprint
 
 JOB: Final = "replay"
@@ -128,7 +128,7 @@ def replay(context: Context, wanted: Wanted) -> Report:
 
 def chosen(frame: DataFrame, wanted: Wanted) -> DataFrame:
     """The part that is wanted, with the columns of the sink; others stay, for ordering."""
-    expressions = {**lake.columns_of(frame), **wanted.columns}
+    expressions = {**origins.columns_of(frame), **wanted.columns}
     if "value" not in expressions:
         raise InvalidRequest("no column 'value': say what becomes of a row with --value SQL")
     if wanted.where:
@@ -169,7 +169,7 @@ def _in_bulk(context: Context, wanted: Wanted, origin: str) -> Report:
             raise TopicExists(f"topic {wanted.into!r} exists already: replay into a new one")
         note = "made by an earlier run: nothing was done"
         return Report(JOB, facts={"into": wanted.into, "records": 0}, notes=[note])
-    frame = lake.whole(context.spark, context.bucket, wanted.topic, wanted.lake)
+    frame = origins.whole(context.spark, context.bucket, wanted.topic, wanted.lake)
     if wanted.order_by:
         frame = frame.orderBy(*orders(wanted.order_by))
     loaded = bulk.load(
@@ -196,7 +196,7 @@ def _in_bulk(context: Context, wanted: Wanted, origin: str) -> Report:
 def _through_brokers(context: Context, wanted: Wanted, identity: str) -> Report:
     notes = Progress(context.bucket, JOB, identity)
     steps = notes.plan(
-        lambda: lake.steps(
+        lambda: origins.steps(
             lambda: context.spark, context.bucket, wanted.topic, wanted.lake, wanted.step_records
         ),
         list[Step],
@@ -220,7 +220,7 @@ def _through_brokers(context: Context, wanted: Wanted, identity: str) -> Report:
 
 def _write_step(context: Context, wanted: Wanted, step: Step) -> int:
     """Produce the rows of one step; rows of one partition of a topic keep their order."""
-    rows = chosen(lake.read_step(context.spark, context.bucket, wanted.topic, step), wanted)
+    rows = chosen(origins.read_step(context.spark, context.bucket, wanted.topic, step), wanted)
     if wanted.topic:
         tasks = min(_MOST_TASKS, max(1, len(step.ends)))
         rows = rows.repartition(tasks, "_partition").sortWithinPartitions("_partition", "_offset")
@@ -244,7 +244,7 @@ def _write_step(context: Context, wanted: Wanted, step: Step) -> int:
 
 def _estimate(bucket: Bucket, wanted: Wanted) -> Report:
     facts: dict[str, Any] = {"into": wanted.into}
-    facts |= lake.estimate(bucket, wanted.topic, wanted.lake, wanted.since_ms, wanted.until_ms)
+    facts |= origins.estimate(bucket, wanted.topic, wanted.lake, wanted.since_ms, wanted.until_ms)
     if wanted.partitions:
         facts["bytes_written_at_most"] = 2 * facts["bytes_read"]
     if wanted.rate:
