@@ -20,6 +20,9 @@ class FranzGo(Driven):
     title = "franz-go"
     version = _version("github.com/twmb/franz-go")
     lacks = frozenset({"commits"})
+    departures: ClassVar = {
+        "commit and resume": "polled once more before it leaves: it commits what came before"
+    }
     default_codec = "snappy"
 
     def command(self) -> list[str]:

@@ -79,7 +79,7 @@ class PyKafka(Driven):
         "codecs": LINGER,
         "groups": MANAGED,
         "rebalance": MANAGED,
-        "commit and resume": "`commit_offsets()` is called: it does not by itself",
+        "commit and resume": "the same, and `commit_offsets()` is called: it does not by itself",
     }
 
     def command(self) -> list[str]:

@@ -107,7 +107,9 @@ def _departures() -> str:
         "## Set otherwise than by default",
         "",
         "Every client is told the address, the codec where one is tried, the partition to write",
-        "to where it can choose one, and to begin at the start of a topic.",
+        "to where it can choose one, to begin at the start of a topic, and how long to wait. Those",
+        "that log to standard output are told not to. The broker is at its defaults but for",
+        "`consumer.initialRebalanceDelayMs: 0`, which saves the tests three seconds per group.",
         "",
     ]
     return "\n".join([*lines, *_notes("departures")]) + "\n"
