@@ -7,13 +7,13 @@ import pytest
 
 from kafscale.model.errors import InvalidRequest, TopicExists
 from kafscale.records.record import Record
-from kafscale.spark import encode, offset_map, splits
+from kafscale.spark import offset_map, splits
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import convert
 from kafscale.spark.jobs.convert import Wanted
 from tests.unit.spark.conftest import Units
-from tests.unit.spark.loaded import bucket_in, load, numbered, objects, records_of
+from tests.unit.spark.loaded import bucket_in, load, murmur2, numbered, objects, records_of
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_another_number_of_partitions_divides_by_key_and_maps(
             found = after[to][at]
             assert found == record._replace(offset=at)
             if record.key is not None:
-                assert to == (encode.murmur2(record.key) & 0x7FFFFFFF) % 5
+                assert to == (murmur2(record.key) & 0x7FFFFFFF) % 5
     for log in after:
         newest: dict[bytes | None, int] = {}
         for record in log:
