@@ -2,12 +2,13 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafscale.model.errors import InvalidRequest, TopicExists
 from kafscale.records.record import Record
-from kafscale.spark import offset_map, splits
+from kafscale.spark import offset_map, splits, units
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import convert
@@ -117,6 +118,26 @@ def test_a_run_after_a_crash_goes_on_and_the_result_is_the_same(
     assert "earlier run" in report.notes[0]
     assert local_units.done == once
     assert done == [0, 1, 4, 8]
+
+
+@pytest.mark.parametrize("partitions", [3, 5])
+def test_two_runs_at_once_make_one_topic(
+    context: Context, bucket: Bucket, local_units: Units, partitions: int
+) -> None:
+    wanted = Wanted("old", "new", partitions)
+    honest = local_units.run
+
+    def with_another_run_between(*args: Any, **more: Any) -> list[Any]:
+        units.run_units = honest
+        convert.convert(context, wanted)
+        return honest(*args, **more)
+
+    units.run_units = with_another_run_between  # put back by the fixture
+    convert.convert(context, wanted)
+    found = records_of(bucket, bucket.topic("new"))
+    assert contents(found) == contents(records_of(bucket, bucket.topic("old")))
+    assert objects(bucket, "default/@convert") == []
+    assert [topic.name for topic in bucket.topics()] == ["new", "old"]
 
 
 def contents(logs: list[list[Record]]) -> list[tuple[object, ...]]:
