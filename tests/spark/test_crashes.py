@@ -1,5 +1,6 @@
 """Drivers and workers killed at any moment: nothing half made is ever seen, a rerun is right."""
 
+import contextlib
 import json
 import os
 import random
@@ -54,7 +55,8 @@ class Job:
     def kill(self) -> None:
         """All at once, as when a machine loses power."""
         for one in reversed(self.family()):
-            one.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # it went with one killed before
+                one.kill()
         self.process.wait()
         self._close()
 
@@ -66,14 +68,14 @@ class Job:
 
     def kill_a_worker(self) -> bool:
         """One of the Python processes that do the work, if there is any now."""
-        workers = [
-            one
-            for one in self.family()
-            if "pyspark.daemon" in " ".join(one.cmdline()) and not one.children()
-        ]
-        for one in workers[:1]:
-            one.kill()
-        return bool(workers)
+        workers = [one for one in self.family() if is_worker(one)]
+        for one in workers:
+            try:
+                one.kill()
+            except psutil.NoSuchProcess:
+                continue  # it has ended meanwhile: the next one
+            return True
+        return False
 
     def finish(self) -> None:
         self.wait_for("done")
@@ -84,6 +86,14 @@ class Job:
         assert self.process.stdout is not None
         self.process.stdout.close()
         self._output.close()
+
+
+def is_worker(process: psutil.Process) -> bool:
+    """Whether this is a process of Spark's that runs our code; one that ends right now is none."""
+    try:
+        return "pyspark.daemon" in " ".join(process.cmdline()) and not process.children()
+    except psutil.Error:
+        return False
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 Here: rows of an Arrow batch, chosen and ordered by the caller, laid into a batch, packed and
 signed; Kafka's choice of a partition by key. With numba the records are written by compiled
-loops (encode_jit.py), without it by the plain builder that everybody else uses.
+loops (encode_jit.py), without it by whole columns (encode_numpy.py); records with headers then
+go through the plain builder that everybody else uses.
 Next door: where batches go (bulk.py), the way out (kernels/).
 Never here: Spark, the bucket, clocks.
 """
@@ -19,6 +20,7 @@ from kafscale.records import batch
 from kafscale.records.batch import BatchHeader
 from kafscale.records.compression import Codec, compress
 from kafscale.records.record import Record, build_batch
+from kafscale.spark import encode_numpy
 
 Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -94,6 +96,7 @@ class Rows:
         """Take columns of equal length; headers are lists of structs of name and value."""
         count = len(value)
         self.count = count
+        self.columns = (pa.nulls(count, pa.binary()) if key is None else key, value)
         self.value = blobs(value)
         self.key = blobs(pa.nulls(count) if key is None else key)
         self.times_ms = np.ascontiguousarray(times_ms, np.int64)
@@ -179,8 +182,28 @@ class Encoder:
             deltas = np.arange(len(chosen), dtype=np.int64)
         if last_delta is None:
             last_delta = int(deltas[-1])
-        if self._jit is None:
+        times = rows.times_ms[chosen]
+        if self._jit is None and len(rows.lists):
             return self._plain(rows, chosen, base_offset, deltas, last_delta, leader_epoch)
+        payload = self._lay(rows, chosen, deltas)
+        if self.codec is not Codec.NONE:
+            payload = memoryview(compress(self.codec, payload))
+        return assembled(
+            self.codec,
+            payload,
+            base_offset=base_offset,
+            last_delta=last_delta,
+            leader_epoch=leader_epoch,
+            base_ms=int(times[0]),
+            max_ms=int(times.max()),
+            count=len(chosen),
+        )
+
+    def _lay(self, rows: Rows, chosen: Longs, deltas: Longs) -> memoryview:
+        """The records, not packed yet; what is given holds until the next call."""
+        if self._jit is None:
+            key, value = (column.take(pa.array(chosen)) for column in rows.columns)
+            return encode_numpy.lay(key, value, deltas, rows.times_ms[chosen])
         room = int(rows.sizes[chosen].sum())
         if room > len(self._scratch):
             self._scratch = np.empty(2 * room, np.uint8)
@@ -198,20 +221,7 @@ class Encoder:
             rows.name.data,
             *rows.held,
         )
-        times = rows.times_ms[chosen]
-        payload: bytes | memoryview = self._scratch.data[:end]
-        if self.codec is not Codec.NONE:
-            payload = compress(self.codec, payload)
-        return assembled(
-            self.codec,
-            payload,
-            base_offset=base_offset,
-            last_delta=last_delta,
-            leader_epoch=leader_epoch,
-            base_ms=int(times[0]),
-            max_ms=int(times.max()),
-            count=len(chosen),
-        )
+        return self._scratch.data[:end]
 
     def _plain(
         self,
@@ -271,22 +281,6 @@ def assembled(
 # -- choosing partitions ---------------------------------------------------------------------
 
 
-def murmur2(data: bytes) -> int:
-    """Kafka's hash of a key, as an unsigned number; the plain form of the compiled loop."""
-    mix = 0x5BD1E995
-    hashed = 0x9747B28C ^ len(data)
-    whole = len(data) & ~3
-    for at in range(0, whole, 4):
-        part = int.from_bytes(data[at : at + 4], "little") * mix & 0xFFFFFFFF
-        part ^= part >> 24
-        hashed = hashed * mix & 0xFFFFFFFF ^ part * mix & 0xFFFFFFFF
-    if rest := data[whole:]:
-        hashed = (hashed ^ int.from_bytes(rest, "little")) * mix & 0xFFFFFFFF
-    hashed ^= hashed >> 13
-    hashed = hashed * mix & 0xFFFFFFFF
-    return hashed ^ hashed >> 15
-
-
 def partitions_of(
     key: Blobs, count: int, *, first: int = 0, fast: bool | None = None
 ) -> npt.NDArray[np.int32]:
@@ -294,13 +288,8 @@ def partitions_of(
 
     `first` is where the turn begins, so that tasks do not all begin with partition 0.
     """
-    jit = None if fast is False else _loops()
-    if jit is not None:
-        hashes = jit.murmur2(key.starts, key.data)
-    else:
-        hashes = np.array(
-            [murmur2(_at(key, row) or b"") for row in range(len(key.present))], np.uint32
-        )
+    loops = None if fast is False else _loops()
+    hashes = (loops or encode_numpy).murmur2(key.starts, key.data)
     by_key = (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64) % count
     in_turn = (np.cumsum(~key.present) + first) % count
     return np.where(key.present, by_key, in_turn).astype(np.int32)

@@ -100,6 +100,7 @@ def commit_offsets(admin: Any, group: str, topic: str, offsets: Mapping[int, int
     """Commit offsets for a group that has no members now."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
+    admin.list_topics(topic, timeout=_TIMEOUT_S)  # so that the broker looks for it
     places = [TopicPartition(topic, number, at) for number, at in sorted(offsets.items())]
     wish = [ConsumerGroupTopicPartitions(group, places)]
     for attempt in range(_ATTEMPTS):

@@ -8,21 +8,17 @@ Two ways, by the options given:
 
 Columns as in Spark's Kafka sink: value (needed), key, headers, topic, partition; strings or bytes.
 Ours besides: timestamp, a time or milliseconds.
-Next door: the producer in a task (producing.py), reading (source.py).
+Next door: the producer in a task (producing.py), streams (stream_sink.py), reading (source.py).
 """
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -38,6 +34,9 @@ from kafscale.model.errors import InvalidRecord, InvalidRequest
 from kafscale.spark import bulk, producing, sealing
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.staging import Section, stage
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 _CONFIG: Final = "topic."  # topic.retention.ms and the like
@@ -72,8 +71,8 @@ def batch_writer(
 
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
-) -> DataSourceStreamArrowWriter:
-    """The writer of a streaming query: through brokers, at least once."""
+) -> "DataSourceStreamArrowWriter":
+    """The writer of a streaming query: through brokers, at least once; needs Spark 4.1."""
     given = _lower(options)
     check_schema(schema, has_topic="topic" in given)
     if overwrite:
@@ -83,6 +82,8 @@ def stream_writer(
             f"a stream is written through brokers: option {BOOTSTRAP}; "
             "store makes a new topic of a batch"
         )
+    from kafscale.spark.stream_sink import BrokerStreamWriter
+
     return BrokerStreamWriter(producing.settings_of(given), given.get("topic"))
 
 
@@ -128,7 +129,8 @@ def _are_headers(inner: DataType) -> bool:
     return isinstance(key, StringType) and isinstance(value, BinaryType)
 
 
-def _task() -> int:
+def this_task() -> int:
+    """The number of the DataFrame's partition that is being written."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
@@ -146,32 +148,13 @@ class BrokerWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Produce everything and wait until it is acknowledged."""
-        return Written(_task(), producing.produce(self._settings, self._topic, iterator))
+        return Written(this_task(), producing.produce(self._settings, self._topic, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing is left to do: what was acknowledged is there."""
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """What was acknowledged cannot be taken back: at least once."""
-
-
-class BrokerStreamWriter(DataSourceStreamArrowWriter):
-    """The same for every micro-batch."""
-
-    def __init__(self, settings: dict[str, Any], topic: str | None) -> None:
-        """Take what travels to the executors."""
-        self._settings = settings
-        self._topic = topic
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Produce everything and wait until it is acknowledged."""
-        return Written(_task(), producing.produce(self._settings, self._topic, iterator))
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing is left to do: what was acknowledged is there."""
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """The micro-batch runs again: at least once."""
 
 
 # -- a new topic -----------------------------------------------------------------------------
@@ -205,7 +188,7 @@ class BulkWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Put the rows of one task aside."""
-        task = _task()
+        task = this_task()
         sections = stage(self._plan.target, task, iterator)
         return Written(task, sum(row.records for row in sections), tuple(sections))
 

@@ -75,3 +75,19 @@ def records_of(bucket: Bucket, topic: TopicDescriptor) -> list[list[Record]]:
 
 def objects(bucket: Bucket, folder: str) -> list[str]:
     return [row.key for row in bucket.run(lambda store: store.find(folder))]
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's hash of a key, as an unsigned number."""
+    mix = 0x5BD1E995
+    hashed = 0x9747B28C ^ len(data)
+    whole = len(data) & ~3
+    for at in range(0, whole, 4):
+        part = int.from_bytes(data[at : at + 4], "little") * mix & 0xFFFFFFFF
+        part ^= part >> 24
+        hashed = hashed * mix & 0xFFFFFFFF ^ part * mix & 0xFFFFFFFF
+    if rest := data[whole:]:
+        hashed = (hashed ^ int.from_bytes(rest, "little")) * mix & 0xFFFFFFFF
+    hashed ^= hashed >> 13
+    hashed = hashed * mix & 0xFFFFFFFF
+    return hashed ^ hashed >> 15

@@ -18,11 +18,11 @@ from kafscale.model.errors import (
     UnsupportedCompression,
 )
 from kafscale.model.topics import TopicDescriptor
-from kafscale.spark import bulk, encode, leftovers, sealing
+from kafscale.spark import bulk, leftovers, sealing
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.leftovers import LoadLost
 from kafscale.spark.staging import stage
-from tests.unit.spark.loaded import bucket_in, numbered, records_of, sealed, staged
+from tests.unit.spark.loaded import bucket_in, murmur2, numbered, records_of, sealed, staged
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -49,7 +49,7 @@ def test_rows_keep_their_order_and_go_where_kafka_would_put_them(bucket: Bucket)
         assert [record.timestamp_ms for record in log] == [1_000_000 + at for at in numbers]
         for record in log:
             if record.key is not None:
-                assert (encode.murmur2(record.key) & 0x7FFFFFFF) % 3 == partition
+                assert (murmur2(record.key) & 0x7FFFFFFF) % 3 == partition
     assert sorted(r.timestamp_ms for log in logs for r in log) == list(range(1000000, 1001500))
     spread = [sum(record.key is None for record in log) for log in logs]
     assert min(spread) > 90

@@ -30,7 +30,10 @@ WAYS = [pytest.param(True, id="compiled"), pytest.param(False, id="plain")]
 blob = st.one_of(st.none(), st.binary(max_size=300))
 header = st.tuples(st.text(max_size=8), blob)
 row = st.tuples(
-    st.integers(0, 2**41), blob, blob, st.one_of(st.none(), st.lists(header, max_size=3))
+    st.integers(0, 2**41),
+    blob,
+    blob,
+    st.none() | st.one_of(st.none(), st.lists(header, max_size=3)),
 )
 
 
@@ -72,6 +75,23 @@ def test_batches_hold_what_the_rows_held(
     found = batch.read_header(encoded)
     assert (found.leader_epoch, found.last_offset) == (7, base + len(rows) - 1)
     assert found.max_timestamp_ms == max(one[0] for one in rows)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(-(2**41), 2**62), blob, blob, st.none()), min_size=1, max_size=300
+    ),
+    step=st.integers(1, 10_000_000),
+)
+def test_all_ways_write_the_same_bytes(rows: list[tuple[int, Any, Any, None]], step: int) -> None:
+    columns = rows_of(rows)
+    chosen = np.arange(len(rows))
+    deltas = chosen * step
+    ways = [Encoder(fast=fast) for fast in (True, False)]
+    compiled, joined = (way.encode(columns, chosen, deltas=deltas) for way in ways)
+    assert compiled == joined
+    assert compiled == ways[1]._plain(columns, chosen, 0, deltas, int(deltas[-1]), 0)
 
 
 @pytest.mark.parametrize("fast", WAYS)

@@ -236,8 +236,6 @@ def _copy_groups(source: Foreign, bootstrap: str, done: Sequence[Copied]) -> int
     for row in done:
         ends.setdefault(row.topic, {})[row.partition] = row.end
     admin = foreign.admin(bootstrap)
-    for topic in ends:
-        admin.list_topics(topic, timeout=foreign.TIMEOUT_S)  # so that the broker looks for it
     count = 0
     for group, topics in source.groups(ends).items():
         for topic, offsets in topics.items():

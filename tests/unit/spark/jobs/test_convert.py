@@ -2,18 +2,19 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafscale.model.errors import InvalidRequest, TopicExists
 from kafscale.records.record import Record
-from kafscale.spark import encode, offset_map, splits
+from kafscale.spark import offset_map, splits, units
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import convert
 from kafscale.spark.jobs.convert import Wanted
 from tests.unit.spark.conftest import Units
-from tests.unit.spark.loaded import bucket_in, load, numbered, objects, records_of
+from tests.unit.spark.loaded import bucket_in, load, murmur2, numbered, objects, records_of
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_another_number_of_partitions_divides_by_key_and_maps(
             found = after[to][at]
             assert found == record._replace(offset=at)
             if record.key is not None:
-                assert to == (encode.murmur2(record.key) & 0x7FFFFFFF) % 5
+                assert to == (murmur2(record.key) & 0x7FFFFFFF) % 5
     for log in after:
         newest: dict[bytes | None, int] = {}
         for record in log:
@@ -117,6 +118,26 @@ def test_a_run_after_a_crash_goes_on_and_the_result_is_the_same(
     assert "earlier run" in report.notes[0]
     assert local_units.done == once
     assert done == [0, 1, 4, 8]
+
+
+@pytest.mark.parametrize("partitions", [3, 5])
+def test_two_runs_at_once_make_one_topic(
+    context: Context, bucket: Bucket, local_units: Units, partitions: int
+) -> None:
+    wanted = Wanted("old", "new", partitions)
+    honest = local_units.run
+
+    def with_another_run_between(*args: Any, **more: Any) -> list[Any]:
+        units.run_units = honest
+        convert.convert(context, wanted)
+        return honest(*args, **more)
+
+    units.run_units = with_another_run_between  # put back by the fixture
+    convert.convert(context, wanted)
+    found = records_of(bucket, bucket.topic("new"))
+    assert contents(found) == contents(records_of(bucket, bucket.topic("old")))
+    assert objects(bucket, "default/@convert") == []
+    assert [topic.name for topic in bucket.topics()] == ["new", "old"]
 
 
 def contents(logs: list[list[Record]]) -> list[tuple[object, ...]]:
