@@ -242,12 +242,12 @@ def marks_with(
 def _dry_run(found: Sequence[LogFound], now_ms: int, dirty_ratio: float | None) -> Report:
     rows: list[dict[str, Any]] = []
     for row in found:
-        work = due(row, now_ms, dirty_ratio)
+        work = due(logs.as_if_rolled_up(row), now_ms, dirty_ratio)
         rows.append(
             {
                 "topic": row.topic.name,
                 "log": row.number,
-                "objects": len(row.found.manifest.segments),
+                "objects": len(row.found.pieces),
                 "tail_to_take_in": len(row.found.tail) if row.idle else 0,
                 "objects_to_read": 0 if work is None else len(work.scope) + len(work.dirty),
                 "bytes_new": 0 if work is None else work.dirty_bytes,

@@ -6,6 +6,8 @@ Next door: looking at one log (log/survey.py), abandoned tails (tails.py).
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from kafscale.log import manifest
+from kafscale.log.manifest import LaneMark
 from kafscale.log.survey import Snapshot
 from kafscale.model.errors import LogStopped
 from kafscale.model.topic_configs import TOPIC_CONFIGS
@@ -48,6 +50,29 @@ def roll_up_tails(bucket: Bucket, logs: Sequence[LogFound]) -> list[str]:
             except LogStopped as stopped:
                 notes.append(f"the tail was left alone: {stopped}")
     return notes
+
+
+def as_if_rolled_up(row: LogFound) -> LogFound:
+    """What the log will be once its idle tail is past: for plans that change nothing."""
+    if not row.idle:
+        return row
+    found = row.found
+    entries = [
+        manifest.entry_of(
+            piece.key.rpartition("/")[2],
+            piece.base,
+            piece.end,
+            piece.content_id,
+            piece.spans,
+            has_index=False,
+        )
+        for piece in found.tail
+    ]
+    marks = {lane: LaneMark(start, end) for lane, (start, end) in found.lanes().items()}
+    past = manifest.append_history(
+        found.manifest, entries, found.end, found.tail[-1].content_id, marks
+    )
+    return row._replace(found=found._replace(manifest=past, tail=[]))
 
 
 def settings_of(topic: TopicDescriptor) -> TopicSettings:
