@@ -11,8 +11,10 @@ from pyspark.sql import SparkSession
 
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
+from kafscale.spark.jobs.audit import audit
 from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
+from kafscale.spark.jobs.retain import retain
 from tests.spark import kafka
 from tests.spark.hurried import GRACE_S, HurriedBroker
 from tests.support.clients import CLIENTS
@@ -163,6 +165,9 @@ def test_a_topic_compacted_by_key_reads_rightly_with_every_client(
     _check_times(hurried, topic, expected, start_ms)
     again = compact_by_key(context, tail_idle_s=0)
     assert again.facts["objects_replaced"] == 0
+    found = audit(context)
+    assert (found.exit_code, found.facts["errors"]) == (0, 0)
+    assert retain(context, grace_s=GRACE_S).exit_code == 0
     frame = spark.read.format("kafscale").option("store", hurried.store)
     rows = frame.option("subscribe", topic).load().select("partition", "offset").collect()
     assert sorted((row[0], row[1]) for row in rows) == [
