@@ -32,7 +32,9 @@ def context_of(spark: SparkSession, broker: HurriedBroker, *topics: str) -> Cont
 
 def trickle(broker: HurriedBroker, topic: str, values: range, pause_s: float = 0) -> None:
     """Many small flushes: each record is acknowledged before the next is sent."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "enable.idempotence": True}
+    )
     for number in values:
         producer.produce(topic, b"value %d" % number, b"k%d" % (number % 7), 0)
         producer.flush()
@@ -81,12 +83,14 @@ def test_a_consumer_notices_nothing_of_two_compactions_at_once(
     writer = threading.Thread(target=trickle, args=(hurried, "busy", range(300, 900), 0.01))
     reports: list[Report] = []
 
-    def job() -> None:
+    def job(tail_idle_s: float) -> None:
         context = context_of(spark, hurried, "busy")
         while writer.is_alive() or len(reports) < 4:
-            reports.append(compact(context, target=100_000))
+            reports.append(compact(context, target=100_000, tail_idle_s=tail_idle_s))
 
-    threads = [writer, follower, *(threading.Thread(target=job) for _ in range(2))]
+    # One of the two takes the tail in while its owner is writing it.
+    jobs = [threading.Thread(target=job, args=(idle_s,)) for idle_s in (0, 900)]
+    threads = [writer, follower, *jobs]
     for thread in threads:
         thread.start()
     for thread in threads:
