@@ -6,12 +6,13 @@ Next door: looking at one log (log/survey.py), abandoned tails (tails.py).
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kafscale.log import manifest
+from kafscale.log import keys, manifest, survey
 from kafscale.log.manifest import LaneMark
 from kafscale.log.survey import Snapshot
 from kafscale.model.errors import LogStopped
 from kafscale.model.topic_configs import TOPIC_CONFIGS
 from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings
+from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import tails
@@ -30,12 +31,21 @@ class LogFound(NamedTuple):
 
 def look(context: Context, tail_idle_s: float = -1) -> list[LogFound]:
     """All logs of the chosen topics."""
-    bucket = context.bucket
-    now_ms = bucket.run(lambda store: store.now_ms())
+    places = [
+        (topic, number, keys.log_folder(topic.folder, number))
+        for topic in context.chosen()
+        for number in range(topic.logs)
+    ]
+
+    async def work(store: ObjectStore) -> tuple[int, list[Snapshot]]:
+        now_ms = await store.now_ms()
+        found = survey.gathered(survey.snapshot(store, folder) for _, _, folder in places)
+        return now_ms, await found
+
+    now_ms, snapshots = context.bucket.run(work)
     return [
         LogFound(topic, number, found, tails.is_idle(found, now_ms, tail_idle_s))
-        for topic in context.chosen()
-        for number, found in enumerate(bucket.snapshots(topic))
+        for (topic, number, _), found in zip(places, snapshots, strict=True)
     ]
 
 
