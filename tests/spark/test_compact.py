@@ -11,8 +11,10 @@ from pyspark.sql import SparkSession
 
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
+from kafscale.spark.jobs.audit import audit
 from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
+from kafscale.spark.jobs.retain import retain
 from tests.spark import kafka
 from tests.spark.hurried import GRACE_S, HurriedBroker
 from tests.support.clients import CLIENTS
@@ -30,7 +32,9 @@ def context_of(spark: SparkSession, broker: HurriedBroker, *topics: str) -> Cont
 
 def trickle(broker: HurriedBroker, topic: str, values: range, pause_s: float = 0) -> None:
     """Many small flushes: each record is acknowledged before the next is sent."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "enable.idempotence": True}
+    )
     for number in values:
         producer.produce(topic, b"value %d" % number, b"k%d" % (number % 7), 0)
         producer.flush()
@@ -79,12 +83,14 @@ def test_a_consumer_notices_nothing_of_two_compactions_at_once(
     writer = threading.Thread(target=trickle, args=(hurried, "busy", range(300, 900), 0.01))
     reports: list[Report] = []
 
-    def job() -> None:
+    def job(tail_idle_s: float) -> None:
         context = context_of(spark, hurried, "busy")
         while writer.is_alive() or len(reports) < 4:
-            reports.append(compact(context, target=100_000))
+            reports.append(compact(context, target=100_000, tail_idle_s=tail_idle_s))
 
-    threads = [writer, follower, *(threading.Thread(target=job) for _ in range(2))]
+    # One of the two takes the tail in while its owner is writing it.
+    jobs = [threading.Thread(target=job, args=(idle_s,)) for idle_s in (0, 900)]
+    threads = [writer, follower, *jobs]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -163,6 +169,9 @@ def test_a_topic_compacted_by_key_reads_rightly_with_every_client(
     _check_times(hurried, topic, expected, start_ms)
     again = compact_by_key(context, tail_idle_s=0)
     assert again.facts["objects_replaced"] == 0
+    found = audit(context)
+    assert (found.exit_code, found.facts["errors"]) == (0, 0)
+    assert retain(context, grace_s=GRACE_S).exit_code == 0
     frame = spark.read.format("kafscale").option("store", hurried.store)
     rows = frame.option("subscribe", topic).load().select("partition", "offset").collect()
     assert sorted((row[0], row[1]) for row in rows) == [

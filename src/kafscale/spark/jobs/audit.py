@@ -98,9 +98,12 @@ def _look(bucket: Bucket, topic: TopicDescriptor, log: int) -> LogAudited:
     folder = keys.log_folder(topic.folder, log)
 
     async def look(store: ObjectStore) -> tuple[LogView, dict[str, int]]:
-        view = await survey.look_at(store, folder, log)
-        sizes = {row.key: row.size for row in await store.find(folder)}
-        return view, sizes
+        while True:
+            try:
+                view = await survey.look_at(store, folder, log)
+            except ObjectMissing:
+                continue  # the manifest was superseded and swept since it was listed
+            return view, {row.key: row.size for row in await store.find(folder)}
 
     view, sizes = bucket.run(look)
     interval = logs.settings_of(topic).index_interval_bytes

@@ -26,6 +26,7 @@ from kafscale.spark.jobs.rewriting import Also, Tally, commit_replacements, in_w
 
 MOST_KEYS: Final = 5_000_000  # of one log at once: some 150 bytes each, more for long keys
 PART_BYTES: Final = 2 << 30  # what one unit rewrites; each of a log's units learns the keys anew
+_ROUNDS: Final = 50  # of a log with too many keys for one
 _MARKS: Final = 16  # compactions remembered within delete.retention.ms
 
 
@@ -72,28 +73,60 @@ def compact_by_key(
     if context.dry_run:
         return _dry_run(before, now_ms, dirty_ratio)
     notes = logs.roll_up_tails(bucket, before)
-    found = [row for row in logs.look(context) if logs.settings_of(row.topic).compacted]
-    chosen = [work for row in found if (work := due(row, now_ms, dirty_ratio)) is not None]
-    units = [unit for work in chosen for unit in cleanings(bucket, work, now_ms, target, most_keys)]
+    if not before:
+        notes.append("no chosen topic has cleanup.policy=compact")
     tally = Tally()
     rows: list[dict[str, Any]] = []
+    ratios = {row.found.folder: dirty_ratio for row in before}
+    for _ in range(_ROUNDS):
+        found = [row for row in logs.look(context) if row.found.folder in ratios]
+        chosen = [
+            work
+            for row in found
+            if (work := due(row, now_ms, ratios[row.found.folder])) is not None
+        ]
+        cut = _round(context, chosen, now_ms, target, most_keys, tally, rows)
+        if not cut:
+            break
+        ratios = dict.fromkeys(cut, 0.0)  # go on with what did not fit, however little it is
+    return logs.finished("compact", rows, tally, notes)
+
+
+def _round(
+    context: Context,
+    chosen: Sequence[Due],
+    now_ms: int,
+    target: int | None,
+    most_keys: int,
+    tally: Tally,
+    rows: list[dict[str, Any]],
+) -> set[str]:
+    """Compact each log as far as its keys fit; gives the logs of which there is more."""
+    bucket = context.bucket
+    units = [unit for work in chosen for unit in cleanings(bucket, work, now_ms, target, most_keys)]
     works = {work.row.found.folder: work for work in chosen}
     waiting: dict[str, list[Cleaned]] = defaultdict(list)
     parts = Counter(unit.folder for unit in units)
+    cut: set[str] = set()
 
     def settle(results: list[Cleaned]) -> None:
         for one in results:
             tally.count(one.rewritten)
             waiting[one.rewritten.folder].append(one)
-        whole = [name for name, some in waiting.items() if len(some) == parts[name]]
-        rows.extend(
-            _commit(bucket, works[name], waiting.pop(name), now_ms, tally) for name in whole
-        )
+        for name in [name for name, some in waiting.items() if len(some) == parts[name]]:
+            done = waiting.pop(name)
+            rows.append(_commit(bucket, works[name], done, now_ms, tally))
+            if rows[-1]["complete"] and not _covers(done[0].reached, works[name].dirty):
+                cut.add(name)
 
-    in_waves(context.spark, units, clean, settle, logs.in_bytes(context, "compacting by key"))
-    if not before:
-        notes.append("no chosen topic has cleanup.policy=compact")
-    return logs.finished("compact", rows, tally, notes)
+    if units:
+        progress = logs.in_bytes(context, "compacting by key")
+        in_waves(context.spark, units, clean, settle, progress)
+    return cut
+
+
+def _covers(reached: Mapping[int, int], dirty: Sequence[Entry]) -> bool:
+    return all(span.last < reached.get(span.lane, 0) for entry in dirty for span in entry.spans())
 
 
 def due(row: LogFound, now_ms: int, dirty_ratio: float | None) -> Due | None:
@@ -242,12 +275,12 @@ def marks_with(
 def _dry_run(found: Sequence[LogFound], now_ms: int, dirty_ratio: float | None) -> Report:
     rows: list[dict[str, Any]] = []
     for row in found:
-        work = due(row, now_ms, dirty_ratio)
+        work = due(logs.as_if_rolled_up(row), now_ms, dirty_ratio)
         rows.append(
             {
                 "topic": row.topic.name,
                 "log": row.number,
-                "objects": len(row.found.manifest.segments),
+                "objects": len(row.found.pieces),
                 "tail_to_take_in": len(row.found.tail) if row.idle else 0,
                 "objects_to_read": 0 if work is None else len(work.scope) + len(work.dirty),
                 "bytes_new": 0 if work is None else work.dirty_bytes,

@@ -108,7 +108,8 @@ def _rows(before: Sequence[LogFound], after: Sequence[LogFound]) -> list[dict[st
 def _dry_run(bucket: Bucket, found: Sequence[LogFound], target: int | None) -> Report:
     rows: list[dict[str, Any]] = []
     for row in found:
-        units = merges(bucket, row.topic, row.found, target)
+        planned = logs.as_if_rolled_up(row).found
+        units = merges(bucket, row.topic, planned, target)
         rows.append(
             {
                 "topic": row.topic.name,

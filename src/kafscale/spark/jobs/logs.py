@@ -6,10 +6,13 @@ Next door: looking at one log (log/survey.py), abandoned tails (tails.py).
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from kafscale.log import keys, manifest, survey
+from kafscale.log.manifest import LaneMark
 from kafscale.log.survey import Snapshot
 from kafscale.model.errors import LogStopped
 from kafscale.model.topic_configs import TOPIC_CONFIGS
 from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings
+from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import tails
@@ -28,12 +31,21 @@ class LogFound(NamedTuple):
 
 def look(context: Context, tail_idle_s: float = -1) -> list[LogFound]:
     """All logs of the chosen topics."""
-    bucket = context.bucket
-    now_ms = bucket.run(lambda store: store.now_ms())
+    places = [
+        (topic, number, keys.log_folder(topic.folder, number))
+        for topic in context.chosen()
+        for number in range(topic.logs)
+    ]
+
+    async def work(store: ObjectStore) -> tuple[int, list[Snapshot]]:
+        now_ms = await store.now_ms()
+        found = survey.gathered(survey.snapshot(store, folder) for _, _, folder in places)
+        return now_ms, await found
+
+    now_ms, snapshots = context.bucket.run(work)
     return [
         LogFound(topic, number, found, tails.is_idle(found, now_ms, tail_idle_s))
-        for topic in context.chosen()
-        for number, found in enumerate(bucket.snapshots(topic))
+        for (topic, number, _), found in zip(places, snapshots, strict=True)
     ]
 
 
@@ -48,6 +60,29 @@ def roll_up_tails(bucket: Bucket, logs: Sequence[LogFound]) -> list[str]:
             except LogStopped as stopped:
                 notes.append(f"the tail was left alone: {stopped}")
     return notes
+
+
+def as_if_rolled_up(row: LogFound) -> LogFound:
+    """What the log will be once its idle tail is past: for plans that change nothing."""
+    if not row.idle:
+        return row
+    found = row.found
+    entries = [
+        manifest.entry_of(
+            piece.key.rpartition("/")[2],
+            piece.base,
+            piece.end,
+            piece.content_id,
+            piece.spans,
+            has_index=False,
+        )
+        for piece in found.tail
+    ]
+    marks = {lane: LaneMark(start, end) for lane, (start, end) in found.lanes().items()}
+    past = manifest.append_history(
+        found.manifest, entries, found.end, found.tail[-1].content_id, marks
+    )
+    return row._replace(found=found._replace(manifest=past, tail=[]))
 
 
 def settings_of(topic: TopicDescriptor) -> TopicSettings:

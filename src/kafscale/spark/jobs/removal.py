@@ -7,9 +7,10 @@ Next door: when (retain.py).
 
 from typing import Final
 
-from kafscale.log import commits, keys, manifest, sweeping
+from kafscale.log import commits, keys, manifest, survey, sweeping
 from kafscale.log.commits import LostRace
 from kafscale.log.manifest import Manifest
+from kafscale.model.errors import ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
@@ -25,28 +26,35 @@ def sweep_all(context: Context, grace_s: float) -> dict[str, int]:
         for topic in context.chosen()
         for log in range(topic.logs)
     ]
+    bucket = context.bucket
     swept: dict[str, int] = {}
-    for number, folder in enumerate(folders):
-        context.progress("sweeping", number, len(folders), "")
-        swept[folder] = sweep(context.bucket, folder, grace_s)
+
+    async def one(store: ObjectStore, folder: str) -> None:
+        swept[folder] = await _sweep(bucket, store, folder, grace_s)
+        context.progress("sweeping", len(swept), len(folders), "")
+
+    bucket.run(lambda store: survey.gathered(one(store, folder) for folder in folders))
     return swept
 
 
 def sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
     """Delete what no reader can want any more (rules 9 and 10); gives the objects deleted."""
+    return bucket.run(lambda store: _sweep(bucket, store, folder, grace_s))
 
-    async def work(store: ObjectStore) -> int:
+
+async def _sweep(bucket: Bucket, store: ObjectStore, folder: str, grace_s: float) -> int:
+    try:
         found = await sweeping.examine(store, folder, grace_s)
-        if found is None:
-            return 0
-        newest, plan = found
-        await _delete(store, plan.delete)
-        on_the_list = {row.name for row in newest.dropped} & plan.gone
-        if plan.orphans or on_the_list:
-            await _put_down(bucket, store, folder, newest, plan)
-        return len(plan.delete)
-
-    return bucket.run(work)
+    except ObjectMissing:
+        return 0  # another sweeper deleted a manifest while we looked
+    if found is None:
+        return 0
+    newest, plan = found
+    await _delete(store, plan.delete)
+    on_the_list = {row.name for row in newest.dropped} & plan.gone
+    if plan.orphans or on_the_list:
+        await _put_down(bucket, store, folder, newest, plan)
+    return len(plan.delete)
 
 
 async def _put_down(

@@ -98,7 +98,8 @@ def retain(
     found = logs.look(context, tail_idle_s)
     if context.dry_run:
         return _dry_run(context, found, now_ms, limits, dead_share, grace_s)
-    stale = [row for row in found if row.idle and new_starts(row, now_ms, *limits, whole=True)]
+    idle = [row for row in found if row.idle]
+    stale = [row for row in idle if new_starts(logs.as_if_rolled_up(row), now_ms, *limits)]
     notes = logs.roll_up_tails(bucket, stale)
     expired = expire_all(context, now_ms, limits)
     tally = Tally()
@@ -141,17 +142,9 @@ def limits_of(
 
 
 def new_starts(
-    row: LogFound,
-    now_ms: int,
-    default_ms: int | None,
-    default_bytes: int | None,
-    *,
-    whole: bool = False,
+    row: LogFound, now_ms: int, default_ms: int | None, default_bytes: int | None
 ) -> dict[int, int]:
-    """For each lane with something to expire: its new log start, at most the manifest's end.
-
-    With `whole` the tail is taken for past: whether it would pay to make it so.
-    """
+    """For each lane with something to expire: its new log start, at most the manifest's end."""
     retention_ms, retention_bytes = limits_of(row.topic, default_ms, default_bytes)
     if retention_ms < 0 and retention_bytes < 0:
         return {}
@@ -162,8 +155,7 @@ def new_starts(
         begin = mark.start if mark else 0
         alive = [span for span in spans if span.last >= begin]
         start = history.expired_start(alive, begin, now_ms, retention_ms, retention_bytes)
-        if not whole:
-            start = min(start, mark.next if mark else 0)
+        start = min(start, mark.next if mark else 0)
         if start > begin:
             starts[lane] = start
     return starts
@@ -252,16 +244,18 @@ def _dry_run(
 ) -> Report:
     rows: list[dict[str, Any]] = []
     for row in found:
-        starts = new_starts(row, now_ms, *limits, whole=row.idle)
-        after = manifest.raise_starts(row.found.manifest, starts)
-        left = LogFound(row.topic, row.number, row.found._replace(manifest=after), row.idle)
+        rolled = logs.as_if_rolled_up(row)
+        starts = new_starts(rolled, now_ms, *limits)
+        past = rolled.found.manifest
+        after = manifest.raise_starts(past, starts)
+        left = rolled._replace(found=rolled.found._replace(manifest=after))
         units = mostly_dead(context.bucket, left, dead_share)
         rows.append(
             {
                 "topic": row.topic.name,
                 "log": row.number,
                 "lanes_to_move": len(starts),
-                "objects_to_drop": len(row.found.manifest.segments) - len(after.segments),
+                "objects_to_drop": len(past.segments) - len(after.segments),
                 "objects_to_rewrite": len(units),
                 "bytes_to_read": sum(unit.size for unit in units),
                 "objects_to_sweep": removal.count_sweep(context.bucket, row.found.folder, grace_s),

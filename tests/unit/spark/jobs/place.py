@@ -42,10 +42,12 @@ def topic_of(**configs: str) -> TopicDescriptor:
 class Place:
     """Writes with an owner's log, reads with nothing but the bucket."""
 
-    def __init__(self, folder: Path, **configs: str) -> None:
-        FileObjectStore(folder)
-        self.root = folder
-        self.bucket = Bucket(f"file://{folder}")
+    def __init__(self, folder: Path | str, **configs: str) -> None:
+        """Work in a folder, or under a store's URL."""
+        if isinstance(folder, Path):
+            FileObjectStore(folder)
+            self.root = folder
+        self.bucket = Bucket(f"file://{folder}" if isinstance(folder, Path) else folder)
         self.topic = topic_of(**configs)
         self.bucket.put_new(keys.descriptor("default/orders", 1), [self.topic.encode()])
         self.written: dict[int, list[tuple[int, bytes | None, bytes | None]]] = {}
