@@ -28,7 +28,7 @@ from kafscale.spark.views import look
 
 ROUND_BYTES: Final = 8 << 30  # stored bytes between two commits
 WITHOUT_SPARK_BYTES: Final = 32 << 20  # a session takes longer to start than this to export
-LOST_RACES: Final = 20
+LOST_RACES: Final = 1000  # each of them is another export going forward
 PARTITIONINGS: Final = ("day", "hour", "none")
 
 

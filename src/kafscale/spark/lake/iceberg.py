@@ -33,6 +33,14 @@ from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
 from kafscale.spark.lake.writer import DataFile
 
+try:
+    from sqlalchemy.exc import IntegrityError, OperationalError
+
+    # How a SQL catalog says that another has just created the same.
+    _RACES: tuple[type[Exception], ...] = (IntegrityError, OperationalError)
+except ImportError:  # a REST catalog needs none
+    _RACES = ()
+
 ATTEMPTS: Final = 20
 OFFSETS: Final = "kafscale.offsets"
 NAMESPACE: Final = "kafscale"
@@ -104,7 +112,7 @@ class IcebergTable:
                     return
                 with found.update_schema() as change:
                     change.union_by_name(pa.schema([*found.schema().as_arrow(), *missing]))
-            except (CommitFailedException, TableAlreadyExistsError):
+            except (CommitFailedException, TableAlreadyExistsError, *_RACES):
                 continue
         raise LostRace(f"{'.'.join(self._name)} is being changed by too many others")
 
@@ -209,7 +217,11 @@ def _catalog(named: str, warehouse: str, create: bool) -> Catalog:
     }
     kind = "rest" if named.startswith(("http://", "https://")) else "sql"
     given = {name: value for name, value in facts.items() if value}
-    return load_catalog("kafscale", type=kind, uri=named, **given)
+    try:
+        return load_catalog("kafscale", type=kind, uri=named, **given)
+    except _RACES:
+        # Another was creating the catalog's own tables just now.
+        return load_catalog("kafscale", type=kind, uri=named, **given)
 
 
 class _NoCatalog(Exception):
