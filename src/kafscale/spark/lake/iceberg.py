@@ -143,7 +143,7 @@ class IcebergTable:
             found.metadata.properties[_RETRIES] = "0"  # of this copy, not of the table
             try:
                 with found.transaction() as change:
-                    number = found.metadata.last_sequence_number + 1
+                    number = getattr(found.metadata, "last_sequence_number", 0) + 1
                     change.set_properties({OFFSETS: text, _SEQUENCE: str(number)})
                     change.add_files(paths, {OFFSETS: text}, check_duplicate_files=False)
                 return
