@@ -61,6 +61,10 @@ def export_at_once(url: str, wish: Wish) -> None:
     export(url, wish)
 
 
+def files_in(folder: Path) -> int:
+    return sum(1 for _ in folder.rglob("*.parquet"))
+
+
 def small(lake: Lake, **more: int) -> Wish:
     return lake.wish(values=JSON, **{"unit_bytes": 1 << 15, "round_bytes": 1 << 17, **more})
 
@@ -79,14 +83,18 @@ def test_an_export_killed_again_and_again_gets_there(
     for _ in range(5):
         process = processes.Process(target=export_at_once, args=(topic.url, small(lake)))
         process.start()
-        time.sleep(dice.uniform(0.1, 2.5))
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
+        # At a moment that does not depend on how busy the machine is: after so many more files.
+        enough = files_in(tmp_path) + dice.randrange(8)
+        while process.is_alive() and files_in(tmp_path) < enough:
+            time.sleep(0.002)
+        time.sleep(dice.uniform(0, 0.02))
+        process.kill()
         process.join()
         killed += process.exitcode == -signal.SIGKILL
-        print(f"left behind: {sum(1 for _ in tmp_path.rglob('*.parquet'))} files")
+        print(f"left behind: {files_in(tmp_path)} files")
         topic.flush(dice.randrange(3), [b'{"id":1}', b"broken too"] * 20)
     print(f"killed {killed} of 5 while at work")
+    assert killed
     export(topic.url, small(lake))
     check(topic, lake)
     assert export(topic.url, small(lake)).commits == 0
