@@ -143,7 +143,7 @@ def measured(work: Callable[[], None], runs: int, cpu: Cpu) -> tuple[float, floa
 def main() -> int:
     """Print the table; the exit code tells whether the bar was reached."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mb", type=int, default=512, help="raw megabytes of the topic")
+    parser.add_argument("--mb", type=int, default=1000, help="raw megabytes of the topic")
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--codec", default="none", choices=[c.name.lower() for c in Codec])
     parser.add_argument("--master", default="local[2]")

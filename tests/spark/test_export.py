@@ -7,19 +7,28 @@ import multiprocessing
 import os
 import random
 import signal
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kafscale.records.compression import Codec
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
+from kafscale.spark.jobs import export as export_job
 from kafscale.spark.jobs.export import Done, Wish, run_export
+from kafscale.spark.kernels import decoder
+from kafscale.spark.kernels.positions_plain import PlainEngine
 from kafscale.spark.lake import values
+from kafscale.spark.lake.parquet import committed_files
+from kafscale.spark.lake.unit import Result, Target, export_unit
+from kafscale.spark.splits import Split
 from tests.unit.spark.jobs.test_export import Lake, check
 from tests.unit.spark.topics import HOUR_MS, Topic
 
@@ -46,6 +55,16 @@ def export(url: str, wish: Wish, session: SparkSession | None = None) -> Done:
     return done
 
 
+def export_at_once(url: str, wish: Wish) -> None:
+    """In a new process, without the seconds it takes to compile a decoder."""
+    decoder.engine = lambda fast=None: PlainEngine()  # type: ignore[assignment]
+    export(url, wish)
+
+
+def files_in(folder: Path) -> int:
+    return sum(1 for _ in folder.rglob("*.parquet"))
+
+
 def small(lake: Lake, **more: int) -> Wish:
     return lake.wish(values=JSON, **{"unit_bytes": 1 << 15, "round_bytes": 1 << 17, **more})
 
@@ -59,18 +78,23 @@ def test_an_export_killed_again_and_again_gets_there(
     dice = random.Random(seed)
     lake = Lake(tmp_path, kind)
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["kafscale.spark.jobs.export", "tests.spark.test_export"])
+    processes.set_forkserver_preload(["tests.spark.test_export", f"kafscale.spark.lake.{kind}"])
     killed = 0
     for _ in range(5):
-        process = processes.Process(target=export, args=(topic.url, small(lake)))
+        process = processes.Process(target=export_at_once, args=(topic.url, small(lake)))
         process.start()
-        time.sleep(dice.uniform(0.3, 4.0))
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
+        # At a moment that does not depend on how busy the machine is: after so many more files.
+        enough = files_in(tmp_path) + dice.randrange(8)
+        while process.is_alive() and files_in(tmp_path) < enough:
+            time.sleep(0.002)
+        time.sleep(dice.uniform(0, 0.02))
+        process.kill()
         process.join()
         killed += process.exitcode == -signal.SIGKILL
+        print(f"left behind: {files_in(tmp_path)} files")
         topic.flush(dice.randrange(3), [b'{"id":1}', b"broken too"] * 20)
     print(f"killed {killed} of 5 while at work")
+    assert killed
     export(topic.url, small(lake))
     check(topic, lake)
     assert export(topic.url, small(lake)).commits == 0
@@ -79,45 +103,41 @@ def test_an_export_killed_again_and_again_gets_there(
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
 def test_two_exports_at_once_double_nothing(topic: Topic, tmp_path: Path, kind: str) -> None:
     lake = Lake(tmp_path, kind)
-    processes = multiprocessing.get_context("forkserver")
-    both = [
-        processes.Process(target=export, args=(topic.url, small(lake, round_bytes=1 << 16)))
-        for _ in range(2)
-    ]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join()
-    assert [process.exitcode for process in both] == [0, 0]
+    wish = small(lake, round_bytes=1 << 15)
+    with ThreadPoolExecutor(2) as both:
+        done = [both.submit(export, topic.url, wish) for _ in range(2)]
+    results = [one.result() for one in done]
+    print([(one.commits, one.races_lost) for one in results])
     check(topic, lake)
+    assert sum(one.rows for one in results) == len(lake.rows())
 
 
-def test_on_spark_a_worker_may_die(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
-    """The units of a dead worker are lost with the job, and the next export makes up for it."""
-    lake = Lake(tmp_path, "parquet")
+def dying_unit(marks: Path, unit: tuple[Target, Split]) -> Result:
+    """Do the work, and then die before anybody hears of it; the first two that come here."""
+    result = export_unit(unit)
     for number in range(2):
-        victim = threading.Timer(0.3 + 0.5 * number, _kill_a_worker)
-        victim.start()
+        with suppress(FileExistsError):
+            (marks / f"died-{number}").touch(exist_ok=False)
+            os.kill(os.getpid(), signal.SIGKILL)
+    return result
+
+
+def test_on_spark_workers_may_die(
+    spark: SparkSession, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one machine Spark gives a task one chance; the next export makes up for it."""
+    lake = Lake(tmp_path, "parquet")
+    wish = small(lake, unit_bytes=1 << 17, round_bytes=1 << 20)
+    monkeypatch.setattr(export_job, "export_unit", partial(dying_unit, tmp_path))
+    failures: list[str] = []
+    while len(failures) < 3:
         try:
-            export(topic.url, small(lake, round_bytes=1 << 20), spark)
-        except Exception as failed:  # whatever Spark says of it
-            print(type(failed).__name__)
-        victim.join()
-    done = export(topic.url, small(lake), spark)
+            export(topic.url, wish, spark)
+            break
+        except (PySparkException, Py4JJavaError) as failed:
+            failures.append(str(failed))
+    assert 1 <= len(failures) <= 2
+    assert all("Python worker exited unexpectedly" in failed for failed in failures)
     check(topic, lake)
-    assert done.races_lost == 0
-
-
-def _kill_a_worker() -> None:
-    """One that runs Python for Spark, not the daemon that starts them."""
-    children = psutil.Process().children(recursive=True)
-    workers = [
-        child
-        for child in children
-        if any("pyspark" in word for word in child.cmdline())
-        and any("pyspark" in word for word in child.parent().cmdline())  # type: ignore[union-attr]
-        and child.name().startswith("python")
-        and child.parent().name().startswith("python")  # type: ignore[union-attr]
-    ]
-    if workers:
-        workers[-1].kill()
+    orphans = sum(1 for _ in Path(lake.url).rglob("*.parquet")) - len(committed_files(lake.url))
+    assert orphans > 0

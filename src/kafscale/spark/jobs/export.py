@@ -17,6 +17,7 @@ from kafscale.model.topics import TopicDescriptor
 from kafscale.spark import cuts, splits
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
+from kafscale.spark.kernels.decoder import BUFFER_BYTES
 from kafscale.spark.lake import dead_letters, schemas, values
 from kafscale.spark.lake.backlog import Gap, backlog, progress_name
 from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, open_table, still_there
@@ -28,7 +29,7 @@ from kafscale.spark.views import look
 
 ROUND_BYTES: Final = 8 << 30  # stored bytes between two commits
 WITHOUT_SPARK_BYTES: Final = 32 << 20  # a session takes longer to start than this to export
-LOST_RACES: Final = 20
+LOST_RACES: Final = 1000  # each of them is another export going forward
 PARTITIONINGS: Final = ("day", "hour", "none")
 
 
@@ -59,6 +60,8 @@ class Done:
     bytes_written: int = 0
     commits: int = 0
     races_lost: int = 0
+    objects: int = 0  # of a plan: to be read
+    requests: int = 0  # of a plan: to the store, all kinds
     gaps: list[Gap] = field(default_factory=list)
 
 
@@ -256,9 +259,13 @@ class Export:
         self.done.bytes_read = _size(units)
         self.done.rows = sum(one.offsets for unit in units for one in unit)
         self.done.files = len(units)
+        stretches = [part for unit in units for one in unit for part in one.stretches]
+        self.done.objects = len({part.key for part in stretches})
+        self.done.requests = sum(-(-part.length // BUFFER_BYTES) for part in stretches)
         while units:
             self.done.commits += 1
             units = units[len(_first(units, self._wish.round_bytes)) :]
+        self.done.requests += self.done.files + self.done.commits
 
     def _name(self, partition: int) -> str:
         return progress_name(self._topic, partition)
@@ -292,7 +299,9 @@ def _report(context: Context, wish: Wish, done: Sequence[Done]) -> Report:
         if not context.dry_run:
             row["dead_letters"] = one.dead
         row |= {"files": one.files, "commits": one.commits, "bytes_read": one.bytes_read}
-        if not context.dry_run:
+        if context.dry_run:
+            row |= {"objects_read": one.objects, "requests": one.requests}
+        else:
             row["bytes_written"] = one.bytes_written
         report.rows.append({**row, "table": one.table})
         report.notes += [str(gap) for gap in one.gaps]

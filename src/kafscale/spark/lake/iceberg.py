@@ -33,8 +33,22 @@ from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
 from kafscale.spark.lake.writer import DataFile
 
+try:
+    from sqlalchemy.exc import IntegrityError, OperationalError
+
+    # How a SQL catalog says that another has just created the same.
+    _RACES: tuple[type[Exception], ...] = (IntegrityError, OperationalError)
+except ImportError:  # a REST catalog needs none
+    _RACES = ()
+
+_AGAIN: Final[tuple[type[Exception], ...]] = (
+    CommitFailedException,
+    TableAlreadyExistsError,
+    *_RACES,
+)
 ATTEMPTS: Final = 20
 OFFSETS: Final = "kafscale.offsets"
+_SEQUENCE: Final = "kafscale.sequence-number"  # of the last snapshot of ours
 NAMESPACE: Final = "kafscale"
 CATALOG_FILE: Final = "iceberg-catalog.sqlite"
 _RETRIES: Final = "commit.retry.num-retries"
@@ -104,7 +118,7 @@ class IcebergTable:
                     return
                 with found.update_schema() as change:
                     change.union_by_name(pa.schema([*found.schema().as_arrow(), *missing]))
-            except (CommitFailedException, TableAlreadyExistsError):
+            except _AGAIN:
                 continue
         raise LostRace(f"{'.'.join(self._name)} is being changed by too many others")
 
@@ -129,7 +143,8 @@ class IcebergTable:
             found.metadata.properties[_RETRIES] = "0"  # of this copy, not of the table
             try:
                 with found.transaction() as change:
-                    change.set_properties({OFFSETS: text})
+                    number = getattr(found.metadata, "last_sequence_number", 0) + 1
+                    change.set_properties({OFFSETS: text, _SEQUENCE: str(number)})
                     change.add_files(paths, {OFFSETS: text}, check_duplicate_files=False)
                 return
             except CommitFailedException:
@@ -168,20 +183,20 @@ class IcebergTable:
 def _offsets(found: Found) -> dict[str, int]:
     """By the newest snapshot of ours among the current one's ancestors.
 
-    A table rolled back to an older snapshot is as far as that one says. Where the line ends in a
-    snapshot that was expired, the table's properties have the last word.
+    A table rolled back to an older snapshot is as far as that one says. Where none is left because
+    snapshots were expired, the table's properties have the last word; unless the current snapshot
+    is older than what they speak of: then the table was rolled back to before all exports.
     """
-    snapshot = found.current_snapshot()
+    current = snapshot = found.current_snapshot()
     while snapshot is not None:
         if snapshot.summary is not None and (text := snapshot.summary.get(OFFSETS)):
             return msgspec.json.decode(text, type=dict[str, int])
-        if snapshot.parent_snapshot_id is None:
-            return {}
-        snapshot = found.snapshot_by_id(snapshot.parent_snapshot_id)
-        if snapshot is None:
-            text = found.properties.get(OFFSETS, "{}")
-            return msgspec.json.decode(text, type=dict[str, int])
-    return {}
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else found.snapshot_by_id(parent)
+    last = int(found.properties.get(_SEQUENCE, "0"))
+    if current is None or (current.sequence_number or last) < last:
+        return {}
+    return msgspec.json.decode(found.properties.get(OFFSETS, "{}"), type=dict[str, int])
 
 
 def _partitioning(found: Found) -> str:
@@ -209,7 +224,11 @@ def _catalog(named: str, warehouse: str, create: bool) -> Catalog:
     }
     kind = "rest" if named.startswith(("http://", "https://")) else "sql"
     given = {name: value for name, value in facts.items() if value}
-    return load_catalog("kafscale", type=kind, uri=named, **given)
+    try:
+        return load_catalog("kafscale", type=kind, uri=named, **given)
+    except _RACES:
+        # Another was creating the catalog's own tables just now.
+        return load_catalog("kafscale", type=kind, uri=named, **given)
 
 
 class _NoCatalog(Exception):

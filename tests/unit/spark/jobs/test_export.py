@@ -282,6 +282,7 @@ def test_a_dry_run_tells_the_cost_and_writes_nothing(
     context = Context(topic.bucket, ("orders",), dry_run=True)
     (done,) = run_export(context, lake.wish())
     assert (done.rows, done.files, done.commits) == (20, 1, 1)
+    assert (done.objects, done.requests) == (3, 5)
     assert not Path(lake.url).parent.exists()
 
 
