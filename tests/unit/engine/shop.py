@@ -31,8 +31,8 @@ class FaultyMetadata:
     async def get(self, key: str) -> Entry | None:
         return await self.inner.get(key)
 
-    async def find(self, prefix: str) -> list[Entry]:
-        return await self.inner.find(prefix)
+    async def find(self, prefix: str, *, after: str = "", limit: int | None = None) -> list[Entry]:
+        return await self.inner.find(prefix, after=after, limit=limit)
 
     def refuse_after(self, commits: int) -> None:
         """Let that many commits through and refuse the one behind them."""
