@@ -74,7 +74,7 @@ class BrokerProcess:
         with self.output.open("ab") as output:
             began = time.monotonic()
             self._process = subprocess.Popen(
-                _dying_with_us(self.command()),
+                dying_with_us(self.command()),
                 env=env,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -156,7 +156,7 @@ class BrokerProcess:
         return f"{self.label} {what}; its last words:\n{self.tail()}"
 
 
-def _dying_with_us(command: list[str]) -> list[str]:
+def dying_with_us(command: list[str]) -> list[str]:
     """Have the kernel kill the broker when this process goes, however it goes."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", *command] if setpriv else command

@@ -12,6 +12,7 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/removals/{folder}                            deleted topics whose objects must go
     /kafscale/brokers/{broker_id}
     /kafscale/assignments/{topic}/{partition}
+    /kafscale/writers/{lease}/{number}                     what a process has committed in etcd last
     /kafscale/consumers/{group}/metadata
     /kafscale/consumers/{group}/offsets/{topic}/{partition}
 """
@@ -34,6 +35,7 @@ CONSUMERS: Final = f"{ROOT}/consumers/"
 REMOVALS: Final = f"{ROOT}/removals/"
 CHANGES: Final = f"{ROOT}/changes/"
 EPOCHS: Final = f"{ROOT}/marks/epochs"
+WRITERS: Final = f"{ROOT}/writers/"
 
 _OFFSET_PARTS: Final = 4  # group, "offsets", topic, partition
 
