@@ -288,6 +288,7 @@ async def test_a_commit_nobody_waits_for_any_more_is_still_told(store: MetadataS
             commit = asyncio.ensure_future(store.commit([Put("/w/a", b"%d" % number)]))
             await asyncio.sleep(0.0005 * number)
             commit.cancel()
+            await asyncio.wait([commit])
         last = await store.commit([Put("/w/a", b"end")])
         told: list[Entry] = []
         while not told or told[-1].version < last:
