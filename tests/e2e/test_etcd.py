@@ -4,12 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.e2e.conftest import AGAINST, watched
@@ -54,6 +53,18 @@ def broker_id(bootstrap: str) -> int:
     return int(found)
 
 
+def read_some(bootstrap: str) -> None:
+    """Read from the beginning without committing: that would wait for etcd."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "some", "enable.auto.commit": False}
+    consumer = Consumer(settings)
+    try:
+        consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
+        messages = consumer.consume(10, timeout=30)
+        assert [message.error() for message in messages] == [None] * 10
+    finally:
+        consumer.close()
+
+
 @pytest.mark.timeout(300)
 def test_records_offsets_and_topics_survive_when_etcd_and_the_broker_are_killed(
     server: etcd.EtcdCluster, env: dict[str, str], tmp_path: Path
@@ -73,7 +84,7 @@ def test_records_offsets_and_topics_survive_when_etcd_and_the_broker_are_killed(
             server.kill()
             # Records do not pass through etcd.
             wait_for_answers(loads, 200)
-            assert client.consume(TOPIC, list(range(PARTITIONS)), 100)
+            read_some(broker.bootstrap)
             server.start()
             wait_for_answers(loads, 200)
             client.commit("group", TOPIC, {2: len(loads[0].history.acknowledged)})
@@ -154,7 +165,6 @@ def test_doctor_asks_etcd(server: etcd.EtcdCluster, tmp_path: Path) -> None:
     )
     assert f"ok    metadata      etcd at {server.endpoints[0]} answers" in well.stdout
     server.kill()
-    began = time.monotonic()
     ill = subprocess.run(
         [*command, f"etcd.endpoints={server.endpoints[0]}", "--set", "etcd.requestTimeout=500ms"],
         capture_output=True,
@@ -162,6 +172,5 @@ def test_doctor_asks_etcd(server: etcd.EtcdCluster, tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert time.monotonic() > began
     assert "fail  metadata" in ill.stdout
     assert ill.returncode == 1
