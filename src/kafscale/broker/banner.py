@@ -39,6 +39,8 @@ def _command() -> str:
 def data_location(config: Config) -> str:
     """Where objects and metadata are."""
     metadata = f"metadata in {config.broker.data_dir}/metadata.db"
+    if config.etcd.endpoints:
+        metadata = f"metadata in etcd at {', '.join(config.etcd.targets())}"
     if config.store_kind == "memory":
         return f"objects in memory only, gone when the broker stops; {metadata}"
     if config.store_kind == "s3":

@@ -57,6 +57,17 @@ class Config(Section, frozen=True):
         return "s3" if self.s3.bucket else "files"
 
     @property
+    def broker_name(self) -> str | None:
+        """What an allocated broker id is remembered by; "" for a broker that is never the same.
+
+        None where the metadata store has one broker only.
+        """
+        if not self.etcd.endpoints:
+            return None
+        host, port = self.broker.advertised(self.broker.port)
+        return f"{host}:{port}" if port else ""
+
+    @property
     def flush_interval_ms(self) -> int:
         """A PUT to a bucket costs money and a round trip, one to a file next to nothing."""
         if self.storage.flush_interval_ms is not None:
@@ -174,8 +185,7 @@ def _check(config: Config) -> None:
             "storage.namespace: expected letters, digits, '.', '_', '-' in parts split by '/', "
             f"found {config.storage.namespace!r}"
         )
-    if config.etcd.endpoints:
-        raise ConfigError("etcd.endpoints: etcd coordination is not available in this version")
+    _check_etcd(config.etcd)
 
 
 _NAMESPACE: Final = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
@@ -240,6 +250,28 @@ def _check_s3(s3: S3Section) -> None:
         raise ConfigError(
             f"s3.pathStyle: expected true, since {host} cannot have a bucket's name before it"
         )
+
+
+_ETCD_ENDPOINT: Final = re.compile(r"(https?://)?([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?")
+
+
+def _check_etcd(etcd: EtcdSection) -> None:
+    for endpoint in etcd.endpoints:
+        if not _ETCD_ENDPOINT.fullmatch(endpoint):
+            raise ConfigError(
+                f"etcd.endpoints: expected host:port, http://... or https://..., found {endpoint!r}"
+            )
+        if etcd.is_encrypted() and endpoint.startswith("http://"):
+            raise ConfigError(f"etcd.endpoints: expected https:// as TLS is on, found {endpoint!r}")
+    if bool(etcd.username) != bool(etcd.password):
+        missing, present = ("password", "username") if etcd.username else ("username", "password")
+        raise ConfigError(f"etcd.{missing}: expected beside etcd.{present}, found none")
+    tls = etcd.tls
+    if bool(tls.cert_file) != bool(tls.key_file):
+        missing, present = ("keyFile", "certFile") if tls.cert_file else ("certFile", "keyFile")
+        raise ConfigError(f"etcd.tls.{missing}: expected beside etcd.tls.{present}, found none")
+    if (tls.ca_file or tls.cert_file) and etcd.endpoints and not etcd.is_encrypted():
+        raise ConfigError("etcd.tls.enabled: expected true, since certificates are given")
 
 
 def _check_sizes(config: Config) -> None:

@@ -5,6 +5,7 @@ docs/operating/configuration.md lists them all (a test compares it with this fil
 Next door: all sections together (config.py), what a value may look like (config_values.py).
 """
 
+import re
 from typing import Annotated, Final
 
 import msgspec
@@ -32,6 +33,8 @@ Milliseconds = Annotated[int, Meta(ge=0)]
 MillisecondsOrForever = Annotated[int, Meta(ge=-1)]
 
 _MI: Final = 1024 * 1024
+_ETCD_PORT: Final = 2379
+_PORT_AT_END: Final = re.compile(r":[0-9]+$")
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -101,7 +104,7 @@ class EtcdTlsSection(Section, frozen=True):
 
 
 class EtcdSection(Section, frozen=True):
-    """Coordination of several brokers."""
+    """The metadata store of a fleet. Without endpoints it is a file under broker.dataDir."""
 
     endpoints: list[str] = []
     dial_timeout: Seconds = Seconds(5)
@@ -109,6 +112,19 @@ class EtcdSection(Section, frozen=True):
     username: str | None = None
     password: str | None = None
     tls: EtcdTlsSection = EtcdTlsSection()
+
+    def targets(self) -> tuple[str, ...]:
+        """The endpoints as host:port."""
+        return tuple(_target(endpoint) for endpoint in self.endpoints)
+
+    def is_encrypted(self) -> bool:
+        """Whether TLS is asked for, by its setting or by an https:// endpoint."""
+        return self.tls.enabled or any(one.startswith("https://") for one in self.endpoints)
+
+
+def _target(endpoint: str) -> str:
+    address = endpoint.removeprefix("https://").removeprefix("http://").rstrip("/")
+    return address if _PORT_AT_END.search(address) else f"{address}:{_ETCD_PORT}"
 
 
 class StorageSection(Section, frozen=True):

@@ -49,11 +49,11 @@ async def _serve(config: Config) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, leaving.set)
     async with contextlib.AsyncExitStack() as undo:
-        metadata = open_metadata(config)
+        clock, dice = SystemClock(), SystemDice()
+        metadata = open_metadata(config, clock)
         undo.push_async_callback(metadata.aclose)
         store = open_store(config)
         undo.push_async_callback(store.aclose)
-        clock, dice = SystemClock(), SystemDice()
         await probe_create_if_absent(
             store, f"{config.storage.namespace}/.probe", dice.token(8).hex()
         )

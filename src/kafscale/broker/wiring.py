@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kafscale.broker import kafka_names, process
 from kafscale.broker.config import Config
+from kafscale.broker.config_sections import EtcdSection
 from kafscale.engine import ownership
 from kafscale.engine.appends import Appends
 from kafscale.engine.claims import Claims
@@ -36,10 +37,9 @@ from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, Observer
 from kafscale.log.reader import Reader
 from kafscale.log.tasks import Tasks
-from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
-from kafscale.model.errors import StoreRefused
+from kafscale.model.errors import MetadataUnavailable, StoreRefused
 from kafscale.model.meters import Registry
 from kafscale.objects.health import HealthWindow
 from kafscale.objects.instrumented import InstrumentedStore
@@ -78,10 +78,41 @@ def open_store(config: Config) -> ObjectStore:
     return FileObjectStore(_made(Path(config.broker.data_dir) / "objects"), config.storage.fsync)
 
 
-def open_metadata(config: Config) -> MetadataStore:
-    """The metadata store the settings choose."""
+def open_metadata(config: Config, clock: Clock) -> MetadataStore:
+    """The metadata store the settings choose. Imports only that one's library."""
+    if config.etcd.endpoints:
+        return _open_etcd(config.etcd, clock)
+    from kafscale.metadata.embedded import EmbeddedMetadataStore
+
     folder = _made(Path(config.broker.data_dir))
-    return EmbeddedMetadataStore(folder / "metadata.db", config.storage.sqlite_synchronous)
+    return EmbeddedMetadataStore(folder / "metadata.db", config.storage.sqlite_synchronous, clock)
+
+
+def _open_etcd(etcd: EtcdSection, clock: Clock) -> MetadataStore:
+    try:
+        from kafscale.metadata.etcd.client import EtcdSettings
+        from kafscale.metadata.etcd.store import EtcdMetadataStore
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in ("grpc", "google"):
+            raise
+        raise MetadataUnavailable(
+            f"etcd.endpoints is set and {missing.name} is not installed: "
+            "pip install 'kafscale[etcd]'"
+        ) from missing
+    return EtcdMetadataStore(
+        EtcdSettings(
+            etcd.targets(),
+            dial_timeout_s=etcd.dial_timeout,
+            request_timeout_s=etcd.request_timeout,
+            username=etcd.username or "",
+            password=etcd.password or "",
+            tls=etcd.is_encrypted(),
+            ca_file=etcd.tls.ca_file or "",
+            cert_file=etcd.tls.cert_file or "",
+            key_file=etcd.tls.key_file or "",
+        ),
+        clock,
+    )
 
 
 def _made(folder: Path) -> Path:
@@ -126,7 +157,7 @@ async def build(
     watched = InstrumentedStore(store, observe, clock)
     tasks = Tasks()
     buffered = _Buffered()
-    identity = await ownership.claim(metadata, clock, dice, config.broker.id)
+    identity = await ownership.claim(metadata, clock, dice, config.broker.id, config.broker_name)
     memory = TailMemory(config.cache.tail_cache_size)
     health = StoreHealth(window, clock)
 

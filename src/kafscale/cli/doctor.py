@@ -22,8 +22,10 @@ from kafscale.broker.config_sources import CONFIG_VARIABLE
 from kafscale.broker.config_values import ConfigError
 from kafscale.cli.output import human_bytes, print_json
 from kafscale.cli.settings import add_config_arguments, config_of
+from kafscale.metadata import keys
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.probe import probe_create_if_absent
+from kafscale.system import SystemClock
 
 _ANSWER_WITHIN_S: Final = 3.0
 _SPARE_FILES: Final = 64  # for the store, the metadata and the log, beside connections
@@ -137,18 +139,25 @@ async def check_store(config: Config) -> Finding:
 
 
 async def check_metadata(config: Config, running: bool) -> Finding:
-    """Whether the metadata file opens, unless a running broker holds it."""
-    folder = Path(config.broker.data_dir)
-    if not folder.exists():
-        return _check_parent("metadata", folder)
-    if running:
-        return Finding("ok", "metadata", "in use by the running broker")
+    """Whether etcd answers, or the metadata file opens, unless a running broker holds it."""
+    where = f"etcd at {', '.join(config.etcd.targets())} answers"
+    if not config.etcd.endpoints:
+        folder = Path(config.broker.data_dir)
+        if not folder.exists():
+            return _check_parent("metadata", folder)
+        if running:
+            return Finding("ok", "metadata", "in use by the running broker")
+        where = f"opens under {folder}"
     from kafscale.broker.wiring import open_metadata
 
-    async def open_and_close() -> None:
-        await open_metadata(config).aclose()
+    async def open_and_read() -> None:
+        metadata = open_metadata(config, SystemClock())
+        try:
+            await metadata.get(keys.CLUSTER)
+        finally:
+            await metadata.aclose()
 
-    return await _tried("metadata", f"opens under {folder}", open_and_close)
+    return await _tried("metadata", where, open_and_read)
 
 
 async def _tried(subject: str, text: str, work: Callable[[], Awaitable[None]]) -> Finding:

@@ -6,6 +6,7 @@ through the same door.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from kafscale.metadata import keys
 from kafscale.metadata.store import Compare, MetadataStore, Put
@@ -13,6 +14,8 @@ from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import MetadataConflict
 from kafscale.model.names import TopicId, topic_id_text
 from kafscale.model.topics import iso_time
+
+FIRST_ALLOCATED_ID: Final = 1001  # people number their brokers from 0, so that both can be mixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +28,19 @@ class Identity:
 
 
 async def claim(
-    metadata: MetadataStore, clock: Clock, dice: Dice, broker_id: int | None
+    metadata: MetadataStore,
+    clock: Clock,
+    dice: Dice,
+    broker_id: int | None,
+    name: str | None = None,
 ) -> Identity:
-    """Become this broker: same ids as before, one epoch higher."""
+    """Become this broker: same ids as before, one epoch higher.
+
+    Without a broker id the one is taken that was allocated to `name`: "" gets a new one, None is
+    the name of the only broker there is.
+    """
+    if broker_id is None:
+        broker_id = 0 if name is None else await _allocated(metadata, name)
     while True:
         known = await metadata.get(keys.CLUSTER)
         mark = await metadata.get(keys.EPOCHS)
@@ -52,4 +65,25 @@ async def claim(
             )
         except MetadataConflict:
             continue
-        return Identity(cluster.cluster_id, broker_id or 0, epoch)
+        return Identity(cluster.cluster_id, broker_id, epoch)
+
+
+async def _allocated(metadata: MetadataStore, name: str) -> int:
+    """The id that belongs to a name, given out now if it is new."""
+    while True:
+        known = await metadata.get(keys.broker_name(name)) if name else None
+        if known is not None:
+            return keys.decode(keys.BrokerName, known.value).broker_id
+        mark = await metadata.get(keys.BROKER_IDS)
+        number = keys.decode(keys.Mark, mark.value).next if mark else FIRST_ALLOCATED_ID
+        writes = [Put(keys.BROKER_IDS, keys.encode(keys.Mark(next=number + 1)))]
+        guards = [Compare(keys.BROKER_IDS, mark.version if mark else 0)]
+        if name:
+            given = keys.encode(keys.BrokerName(broker_id=number))
+            writes.append(Put(keys.broker_name(name), given))
+            guards.append(Compare(keys.broker_name(name), 0))
+        try:
+            await metadata.commit(writes, guards)
+        except MetadataConflict:
+            continue
+        return number

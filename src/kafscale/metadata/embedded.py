@@ -1,7 +1,10 @@
 """Metadata in a SQLite file beside one broker.
 
 Here: the tables, the transaction, and the lock that keeps a second process out.
-Next door: the port (store.py), the key names (keys.py).
+Next door: the port (store.py), the key names (keys.py), leases (lease.py), watchers (feed.py).
+
+A lease lives with the process: what was written under one is removed when the next process opens
+the file.
 
 Reading takes 4 us and is done where it is asked for, on a connection of its own that sees only
 what was committed. Writing goes through one thread: the file may be synced at any commit.
@@ -11,12 +14,25 @@ import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from kafscale.metadata.store import BEYOND, MAX_OPERATIONS, Compare, Entry, Put, Remove
+from kafscale.metadata.feed import Feed
+from kafscale.metadata.lease import Lease, LeaseId
+from kafscale.metadata.store import (
+    BEYOND,
+    Change,
+    Compare,
+    Entry,
+    Listing,
+    Put,
+    Remove,
+    Watch,
+    check_commit,
+)
+from kafscale.model.clock import Clock, moment
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
 
 SYNCHRONOUS: Final = ("OFF", "NORMAL", "FULL", "EXTRA")
@@ -28,6 +44,7 @@ _SCHEMA: Final = """
     -- One row: the version of the last commit. Removing entries must not let it fall.
     CREATE TABLE IF NOT EXISTS revision (only INTEGER PRIMARY KEY, version INTEGER NOT NULL);
     INSERT OR IGNORE INTO revision VALUES (0, 0);
+    CREATE TABLE IF NOT EXISTS leased (key TEXT PRIMARY KEY, lease INTEGER NOT NULL) WITHOUT ROWID;
 """
 _PUT: Final = (
     "INSERT INTO entry VALUES (?, ?, ?)"
@@ -43,13 +60,17 @@ class EmbeddedMetadataStore:
     """One file, one process.
 
     `synchronous` is SQLite's: NORMAL keeps every commit when the process dies and may lose the
-    last ones when the machine does; FULL keeps them then, too.
+    last ones when the machine does; FULL keeps them then, too. `clock` is for leases.
     """
 
-    def __init__(self, path: Path, synchronous: str = "NORMAL") -> None:
+    def __init__(self, path: Path, synchronous: str = "NORMAL", clock: Clock | None = None) -> None:
         if synchronous not in SYNCHRONOUS:  # SQLite itself would pass over a misspelt one
             raise ValueError(f"synchronous is one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
         self._path = path
+        self._clock = clock
+        self._feed = Feed()
+        self._leases: dict[LeaseId, Lease] = {}
+        self._leases_given = 0
         self._lock = _lock(path)
         try:
             self._writer = _connect(path)
@@ -57,7 +78,9 @@ class EmbeddedMetadataStore:
             self._writer.execute(f"PRAGMA synchronous = {synchronous}")
             self._reader = _connect(path)
             self._reader.execute("PRAGMA query_only = 1")
-        except sqlite3.Error as failed:
+            # Whoever held these has gone: we have the lock.
+            self._commit([Remove(key) for key in self._leased("")])
+        except (sqlite3.Error, MetadataUnavailable) as failed:
             os.close(self._lock)
             raise MetadataUnavailable(f"cannot open {path}: {failed}") from failed
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafscale-metadata")
@@ -74,16 +97,59 @@ class EmbeddedMetadataStore:
 
     async def commit(self, writes: Sequence[Put | Remove], guards: Sequence[Compare] = ()) -> int:
         """Compare and write in one transaction."""
-        _check(writes, guards)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._commit, tuple(writes), tuple(guards))
+        check_commit(writes, guards)
+        for write in writes:
+            if isinstance(write, Put) and write.lease is not None:
+                self._check_lease(write.lease)
+        return await self._in_thread(self._commit, tuple(writes), tuple(guards))
+
+    async def lease(self, ttl_s: float) -> Lease:
+        """Lend; the process is alive as long as it renews in time by its own clock."""
+        if self._clock is None:
+            raise ValueError("a store without a clock has no leases")
+        self._leases_given += 1
+        lease = Lease(LeaseId(self._leases_given), ttl_s, self._clock, moment(self._clock))
+        self._leases[lease.id] = lease
+
+        async def renew() -> bool:
+            return lease.id in self._leases
+
+        async def revoke() -> None:
+            # Nothing is added to it from here on; what was added is removed behind it.
+            del self._leases[lease.id]
+            await self._in_thread(self._remove_leased, lease.id)
+
+        lease.keep(renew, revoke)
+        return lease
+
+    def watch(self, prefix: str) -> Watch:
+        """Follow the commits of this process: there is no other."""
+        return self._feed.watch(prefix, lambda: self._list(prefix))
 
     async def aclose(self) -> None:
         """Finish what was begun, close the file, let the next process in."""
+        for lease in list(self._leases.values()):
+            await lease.revoke()
         await asyncio.to_thread(self._thread.shutdown)
         self._reader.close()
         self._writer.close()
         os.close(self._lock)
+
+    def _check_lease(self, lease_id: LeaseId) -> None:
+        lease = self._leases.get(lease_id)
+        if lease is None or lease.remaining_s() <= 0:
+            raise MetadataConflict(f"lease {lease_id} is lost")
+
+    async def _in_thread(self, work: Callable[..., Change], *arguments: object) -> int:
+        loop = asyncio.get_running_loop()
+
+        def work_and_tell() -> int:
+            # Told from here: whoever asked may have been cancelled meanwhile.
+            change = work(*arguments)
+            loop.call_soon_threadsafe(self._feed.publish, change)
+            return change.version
+
+        return await loop.run_in_executor(self._thread, work_and_tell)
 
     def _read(self, query: str, *arguments: str | int) -> list[Entry]:
         try:
@@ -91,20 +157,28 @@ class EmbeddedMetadataStore:
         except sqlite3.Error as failed:
             raise MetadataUnavailable(f"cannot read {self._path}: {failed}") from failed
 
-    def _commit(self, writes: Sequence[Put | Remove], guards: Sequence[Compare]) -> int:
+    def _list(self, prefix: str) -> Listing:
+        self._read("BEGIN")  # the version belongs to the same look as the entries
+        try:
+            entries = self._read(_FIND, prefix, prefix + BEYOND, "", -1)
+            return Listing(_version(self._reader), entries)
+        finally:
+            self._read("COMMIT")
+
+    def _commit(self, writes: Sequence[Put | Remove], guards: Sequence[Compare] = ()) -> Change:
         database = self._writer
         try:
             database.execute("BEGIN IMMEDIATE")
             try:
                 self._compare(guards)
-                version = self._write(writes)
+                change = self._write(writes)
             except BaseException:
                 database.execute("ROLLBACK")
                 raise
             database.execute("COMMIT")
         except sqlite3.Error as failed:
             raise MetadataUnavailable(f"cannot write {self._path}: {failed}") from failed
-        return version
+        return change
 
     def _compare(self, guards: Sequence[Compare]) -> None:
         for guard in guards:
@@ -117,28 +191,36 @@ class EmbeddedMetadataStore:
                     f"{guard.key} is at version {version}, not at {guard.version}"
                 )
 
-    def _write(self, writes: Sequence[Put | Remove]) -> int:
+    def _write(self, writes: Sequence[Put | Remove]) -> Change:
         database = self._writer
-        version = int(database.execute("SELECT version FROM revision").fetchone()[0])
-        if not writes:
-            return version
-        version += 1
+        change = Change(_version(database) + (1 if writes else 0), [], [])
         for write in writes:
+            database.execute("DELETE FROM leased WHERE key = ?", (write.key,))
             match write:
-                case Put(key, value):
-                    database.execute(_PUT, (key, value, version))
+                case Put(key, value, lease):
+                    database.execute(_PUT, (key, value, change.version))
+                    change.written.append(Entry(key, value, change.version))
+                    if lease is not None:
+                        database.execute("INSERT INTO leased VALUES (?, ?)", (key, lease))
                 case Remove(key):
-                    database.execute("DELETE FROM entry WHERE key = ?", (key,))
-        database.execute("UPDATE revision SET version = ?", (version,))
-        return version
+                    if database.execute("DELETE FROM entry WHERE key = ?", (key,)).rowcount:
+                        change.removed.append(key)
+        database.execute("UPDATE revision SET version = ?", (change.version,))
+        return change
+
+    def _remove_leased(self, lease_id: LeaseId) -> Change:
+        return self._commit([Remove(key) for key in self._leased("WHERE lease = ?", lease_id)])
+
+    def _leased(self, which: str, *arguments: int) -> list[str]:
+        try:
+            rows = self._writer.execute(f"SELECT key FROM leased {which}", arguments)
+            return [row[0] for row in rows]
+        except sqlite3.Error as failed:
+            raise MetadataUnavailable(f"cannot read {self._path}: {failed}") from failed
 
 
-def _check(writes: Sequence[Put | Remove], guards: Sequence[Compare]) -> None:
-    """Refuse what etcd would refuse, so that both adapters take the same transactions."""
-    if max(len(writes), len(guards)) > MAX_OPERATIONS:
-        raise ValueError(f"one commit takes at most {MAX_OPERATIONS} writes and as many guards")
-    if len({write.key for write in writes}) < len(writes):
-        raise ValueError("one commit writes a key at most once")
+def _version(database: sqlite3.Connection) -> int:
+    return int(database.execute("SELECT version FROM revision").fetchone()[0])
 
 
 def _connect(path: Path) -> sqlite3.Connection:

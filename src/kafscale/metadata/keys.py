@@ -11,7 +11,9 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/changes/{topic}                              a change of a topic that is under way
     /kafscale/removals/{folder}                            deleted topics whose objects must go
     /kafscale/brokers/{broker_id}
+    /kafscale/broker-names/{name}                          whom an id was allocated to
     /kafscale/assignments/{topic}/{partition}
+    /kafscale/writers/{lease}/{number}                     what a process has committed in etcd last
     /kafscale/consumers/{group}/coordinator                who writes the other keys of the group
     /kafscale/consumers/{group}/metadata
     /kafscale/consumers/{group}/offsets/{topic}/{partition}
@@ -35,6 +37,7 @@ CONSUMERS: Final = f"{ROOT}/consumers/"
 REMOVALS: Final = f"{ROOT}/removals/"
 CHANGES: Final = f"{ROOT}/changes/"
 EPOCHS: Final = f"{ROOT}/marks/epochs"
+WRITERS: Final = f"{ROOT}/writers/"
 
 _OFFSET_PARTS: Final = 4  # group, "offsets", topic, partition
 
@@ -85,6 +88,11 @@ def removal(folder: str) -> str:
 def broker(broker_id: int) -> str:
     """Where a broker says how to reach it."""
     return f"{BROKERS}{broker_id}"
+
+
+def broker_name(name: str) -> str:
+    """Where the id is that was allocated to a broker of this name."""
+    return f"{ROOT}/broker-names/{segment(name)}"
 
 
 def assignment(name: str, partition: int) -> str:
@@ -253,6 +261,12 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     rack: str | None = None
     started_at: str
     version: str
+
+
+class BrokerName(msgspec.Struct, frozen=True, kw_only=True):
+    """The id that a broker without a configured one was given."""
+
+    broker_id: int
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):

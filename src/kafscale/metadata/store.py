@@ -1,15 +1,19 @@
 """The metadata port: a small ordered key-value store with versions and transactions.
 
-Here: get, find, and an all-or-nothing commit of writes guarded by comparisons.
-Next door: key names (keys.py), the SQLite adapter (embedded.py).
+Here: get, find, an all-or-nothing commit of writes guarded by comparisons, keys that live as long
+as a lease, and watching what others write.
+Next door: key names (keys.py), leases (lease.py), the adapters (embedded.py, etcd/).
 Never here: segment lists, heartbeats, anything written per flush.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-MAX_OPERATIONS = 128  # etcd's limit on one transaction; kept by every adapter
+from kafscale.metadata.lease import Lease, LeaseId
+
+# etcd takes 128 operations in one transaction, and its adapter needs one of them for itself.
+MAX_OPERATIONS = 127
 BEYOND = "\U0010ffff"  # sorts after every character a key has: prefix + BEYOND is behind its keys
 
 
@@ -31,10 +35,11 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write a value."""
+    """Write a value; with a lease it goes when the lease goes, and fails when it has gone."""
 
     key: str
     value: bytes
+    lease: LeaseId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,32 @@ class Remove:
     """Delete a key; no error when it is not there."""
 
     key: str
+
+
+class Listing(NamedTuple):
+    """All that is there: a watcher forgets what it knew before."""
+
+    version: int
+    entries: list[Entry]
+
+
+class Change(NamedTuple):
+    """What one commit did among the watched keys."""
+
+    version: int
+    written: list[Entry]
+    removed: list[str]
+
+
+Watch = AsyncGenerator[Listing | Change, None]
+
+
+def check_commit(writes: Sequence[Put | Remove], guards: Sequence[Compare]) -> None:
+    """Refuse what one adapter could not do, so that all take the same transactions."""
+    if max(len(writes), len(guards)) > MAX_OPERATIONS:
+        raise ValueError(f"one commit takes at most {MAX_OPERATIONS} writes and as many guards")
+    if len({write.key for write in writes}) < len(writes):
+        raise ValueError("one commit writes a key at most once")
 
 
 class MetadataStore(Protocol):
@@ -62,6 +93,23 @@ class MetadataStore(Protocol):
         """Apply all writes if all guards hold, else raise MetadataConflict.
 
         Gives the version all written entries now have; a key is written at most once per commit.
+        MetadataConflict means that nothing was or will be written. After MetadataUnavailable that
+        is not known, but what this store commits later is never overwritten by it.
+        """
+        ...
+
+    async def lease(self, ttl_s: float) -> Lease:
+        """Take a lease and keep it alive until it is revoked or lost.
+
+        The store may choose a longer time than asked for.
+        """
+        ...
+
+    def watch(self, prefix: str) -> Watch:
+        """Follow the keys that begin with `prefix`: a Listing first, then every Change, in order.
+
+        Goes on for ever and over any loss of connection. Where changes can no longer be had one
+        by one, another Listing takes their place. Close it with `aclose()`.
         """
         ...
 

@@ -80,7 +80,9 @@ class InProcessBroker:
         async with contextlib.AsyncExitStack() as undo:
             metadata = self._given_metadata
             if metadata is None:
-                metadata = EmbeddedMetadataStore(Path(self._folder.name) / "metadata.db", "OFF")
+                metadata = EmbeddedMetadataStore(
+                    Path(self._folder.name) / "metadata.db", "OFF", self.clock
+                )
                 undo.push_async_callback(metadata.aclose)
             broker = await build(self.config, self.store, metadata, self.clock, self._dice)
             undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)

@@ -205,9 +205,45 @@ def test_clients_are_told_the_bound_address_unless_another_is_given() -> None:
     assert told.advertised(4711) == ("out", 19092)
 
 
-def test_etcd_is_refused_as_long_as_there_is_no_adapter() -> None:
-    text = refusal(env={"KAFSCALE_ETCD_ENDPOINTS": "http://a:2379,http://b:2379"})
-    assert text == "etcd.endpoints: etcd coordination is not available in this version"
+def test_endpoints_of_etcd_are_hosts_and_ports() -> None:
+    env = {"KAFSCALE_ETCD_ENDPOINTS": "http://a:2379, b.c:1,[::1],d/"}
+    etcd = load(None, env, {}).etcd
+    assert etcd.targets() == ("a:2379", "b.c:1", "[::1]:2379", "d:2379")
+    assert not etcd.is_encrypted()
+    assert load(None, {"KAFSCALE_ETCD_ENDPOINTS": "https://a"}, {}).etcd.is_encrypted()
+    for bad in ("http://", "ftp://a:1", "::1", "a:b", "a:1/path"):
+        text = refusal(env={"KAFSCALE_ETCD_ENDPOINTS": bad})
+        assert text.startswith("etcd.endpoints: expected host:port"), bad
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ({"etcd.username": "u"}, "etcd.password: expected beside etcd.username, found none"),
+        ({"etcd.password": "p"}, "etcd.username: expected beside etcd.password, found none"),
+        ({"etcd.tls.certFile": "c"}, "etcd.tls.keyFile: expected beside etcd.tls.certFile"),
+        ({"etcd.tls.keyFile": "k"}, "etcd.tls.certFile: expected beside etcd.tls.keyFile"),
+        (
+            {"etcd.endpoints": "a", "etcd.tls.caFile": "c"},
+            "etcd.tls.enabled: expected true, since certificates are given",
+        ),
+        (
+            {"etcd.endpoints": "https://a,http://b"},
+            "etcd.endpoints: expected https:// as TLS is on, found 'http://b'",
+        ),
+    ],
+)
+def test_half_a_way_to_etcd_is_refused(flags: dict[str, object], text: str) -> None:
+    assert refusal(flags=flags).startswith(text)
+
+
+def test_a_broker_is_remembered_by_what_clients_connect_to() -> None:
+    etcd = {"KAFSCALE_ETCD_ENDPOINTS": "a"}
+    assert load(None, {}, {}).broker_name is None
+    assert load(None, etcd, {"--port": 9092}).broker_name == "127.0.0.1:9092"
+    told: dict[str, object] = {"--advertised-host": "out", "--advertised-port": 1}
+    assert load(None, etcd, {"--port": 0} | told).broker_name == "out:1"
+    assert load(None, etcd, {"--port": 0}).broker_name == ""
 
 
 def test_half_a_credential_is_refused() -> None:

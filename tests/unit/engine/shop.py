@@ -8,7 +8,8 @@ from kafscale.broker.config import Config
 from kafscale.engine.engine import Engine
 from kafscale.engine.reads import Part, Wanted
 from kafscale.metadata.embedded import EmbeddedMetadataStore
-from kafscale.metadata.store import Entry, MetadataStore
+from kafscale.metadata.lease import Lease
+from kafscale.metadata.store import Entry, MetadataStore, Watch
 from kafscale.model.errors import MetadataUnavailable
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.records.batch import walk
@@ -51,6 +52,12 @@ class FaultyMetadata:
             self.lose_answers -= 1
             raise MetadataUnavailable("planned: done, the answer was lost")
         return version
+
+    async def lease(self, ttl_s: float) -> Lease:
+        return await self.inner.lease(ttl_s)
+
+    def watch(self, prefix: str) -> Watch:
+        return self.inner.watch(prefix)
 
     async def aclose(self) -> None:
         await self.inner.aclose()

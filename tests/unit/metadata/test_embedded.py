@@ -3,13 +3,15 @@
 import os
 import subprocess
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Put
-from kafscale.model.errors import MetadataUnavailable
+from kafscale.model.errors import MetadataConflict, MetadataUnavailable
+from kafscale.testing.clock import ManualClock
 
 HOLDER = """
 import sys
@@ -91,4 +93,53 @@ async def test_a_full_disk_is_reported_and_survived(tmp_path: Path) -> None:
     assert await store.find("") == [("/a", b"1", version)]
     store._writer.execute("PRAGMA max_page_count = 1000000")
     assert await store.commit([Put("/b", b"x" * 100_000)]) == version + 1
+    await store.aclose()
+
+
+LEASED = """
+import asyncio, os, sys
+from pathlib import Path
+from kafscale.metadata.embedded import EmbeddedMetadataStore
+from kafscale.metadata.store import Put
+from kafscale.system import SystemClock
+
+async def die_with_a_lease() -> None:
+    store = EmbeddedMetadataStore(Path(sys.argv[1]), clock=SystemClock())
+    lease = await store.lease(3600.0)
+    await store.commit([Put("/mine", b"1", lease.id), Put("/all", b"1")])
+    os._exit(9)
+
+asyncio.run(die_with_a_lease())
+"""
+
+
+async def test_what_a_killed_process_held_under_a_lease_goes_when_the_next_one_comes(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "metadata.sqlite"
+    assert subprocess.run([sys.executable, "-c", LEASED, str(path)], check=False).returncode == 9
+    store = EmbeddedMetadataStore(path)
+    assert [entry.key for entry in await store.find("")] == ["/all"]
+    await store.aclose()
+
+
+async def test_a_process_that_stood_still_has_lost_its_lease(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = EmbeddedMetadataStore(tmp_path / "metadata.sqlite", clock=clock)
+    lease = await store.lease(0.1)
+    await store.commit([Put("/mine", b"1", lease.id)])
+    clock.advance_ms(100)
+    with pytest.raises(MetadataConflict, match="lost"):
+        await store.commit([Put("/more", b"1", lease.id)])
+    async with aclosing(store.watch("/")) as watch:
+        await lease.lost()
+        while await store.get("/mine") is not None:
+            await anext(watch)
+    await store.aclose()
+
+
+async def test_a_store_without_a_clock_has_no_leases(tmp_path: Path) -> None:
+    store = EmbeddedMetadataStore(tmp_path / "metadata.sqlite")
+    with pytest.raises(ValueError, match="clock"):
+        await store.lease(1.0)
     await store.aclose()

