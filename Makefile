@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint check format test clients compat deep fuzz bench lock clean
+.PHONY: help setup run lint check format test demo clients compat deep fuzz bench bench-spark lock clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(VENV)/.broker: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kafscale needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 1; }
@@ -46,6 +46,9 @@ test: lint  ## every test: real clients, real S3 server, kill -9
 compat: $(VENV)/.dev  ## other projects' tests for Kafka brokers, whole (half an hour)
 	@$(BIN)/python -m tests.compat
 
+demo: $(VENV)/.dev  ## a broker, a week of orders, a Delta table and a report, in ./demo
+	@$(BIN)/kafscale demo
+
 clients: $(VENV)/.dev  ## try every client anew and write docs/clients.md
 	@KAFSCALE_TEST_WRITE_CLIENTS=1 $(BIN)/pytest tests/e2e/test_matrix.py -n 0
 
@@ -57,6 +60,9 @@ fuzz: $(VENV)/.dev  ## throw bytes at the frame decoder until stopped
 
 bench: $(VENV)/.dev  ## compare with Apache Kafka on this machine, as a table
 	@$(BIN)/python -m benchmarks.compare
+
+bench-spark: $(VENV)/.dev  ## measure the pipeline: kernels, source, export, jobs, sink (an hour)
+	@for part in kernels source export jobs sink; do $(BIN)/python -m benchmarks.spark_$$part || exit 1; done
 
 lock: $(VENV)/.broker  ## write constraints.txt anew
 	@$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --all-extras --group dev pyproject.toml -o constraints.txt && $(BIN)/uv --version | awk '{print "uv==" $$2}' >> constraints.txt
