@@ -291,6 +291,8 @@ def _log_settings(config: Config, topic: Topic) -> LogSettings:
         rollup_objects=storage.rollup_objects,
         grace_s=config.grace_period_s,
         wake_on_append=topic.settings.fetch_buffered,
+        # Producers of a topic that was deleted and created again go on counting.
+        strangers_go_on=topic.descriptor.incarnation > 1,
     )
 
 

@@ -205,15 +205,19 @@ def expired_starts(
 def expired_start(
     spans: Sequence[Span], start: int, now_ms: int, retention_ms: int, retention_bytes: int
 ) -> int:
-    """Where a lane begins once what is too old or too much is gone; -1 means no limit."""
+    """Where a lane begins once what is too old or too much is gone; -1 means no limit.
+
+    What has no time (records of message format 0) is as old as what follows it.
+    """
     total = sum(span.length for span in spans)
     for span in spans:
         too_old = retention_ms >= 0 and 0 <= span.max_timestamp_ms < now_ms - retention_ms
         too_much = retention_bytes >= 0 and total - span.length >= retention_bytes
-        if not (too_old or too_much):
+        if too_old or too_much:
+            start = span.last + 1
+        elif span.max_timestamp_ms >= 0:
             break
         total -= span.length
-        start = span.last + 1
     return start
 
 

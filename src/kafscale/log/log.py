@@ -158,7 +158,7 @@ class Log(View):
         self, lane: Lane, header: BatchHeader, data: memoryview, *, acknowledged: bool
     ) -> Appended:
         if header.producer_id >= 0:
-            earlier = lane.producers.find_duplicate(header)
+            earlier = lane.producers.find_duplicate(header, self.settings.strangers_go_on)
             if earlier is not None:
                 return Appended(earlier, self._commit_of(lane, earlier), is_duplicate=True)
         first = lane.end

@@ -78,16 +78,17 @@ class ProducerTable:
         """Count the producers remembered."""
         return len(self._producers)
 
-    def find_duplicate(self, header: BatchHeader) -> int | None:
+    def find_duplicate(self, header: BatchHeader, strangers_go_on: bool = False) -> int | None:
         """Judge a batch of an idempotent producer.
 
         Gives the first offset of the same batch if it was appended before, None if the batch
-        is new and fits; raises BadSequence otherwise.
+        is new and fits; raises BadSequence otherwise. `strangers_go_on`: a producer that is not
+        known here may begin at any sequence.
         """
         known = self._producers.get(header.producer_id)
         first = header.base_sequence
         if known is None:
-            if first != 0:
+            if first != 0 and not strangers_go_on:
                 raise UnknownProducer(
                     f"producer {header.producer_id} begins at sequence {first}, not at 0"
                 )

@@ -29,6 +29,7 @@ class LogSettings:
     grace_s: float = 600.0
     producer_expiry_ms: int = 86_400_000
     wake_on_append: bool = False  # readers may see what is not committed yet
+    strangers_go_on: bool = False  # unknown producers may begin at any sequence
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from structlog.testing import capture_logs
 
 from kafscale.log import history, index, keys
 from kafscale.log.log import Log, Observer
+from kafscale.log.segment import Span
 from kafscale.model.errors import NotTheOwner
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.log.bench import (
@@ -200,6 +201,17 @@ async def test_what_is_too_old_goes_whole_objects_at_a_time(bench: Bench) -> Non
     assert dropped_names(log.manifest) == {keys.segment_name(at) for at in range(3)}
     again = await bench.open()
     assert (again.lane(0).start, again.lane(0).high) == (3, 6)
+
+
+def test_what_has_no_time_is_as_old_as_what_follows_it() -> None:
+    def span(first: int, time_ms: int) -> Span:
+        return Span(0, first, first, 0, 100, time_ms, time_ms, 1)
+
+    spans = [span(0, -1), span(1, NOW_MS), span(2, -1), span(3, NOW_MS + 9000), span(4, -1)]
+    assert history.expired_start(spans, 0, NOW_MS + 5000, 10_000, -1) == 0
+    assert history.expired_start(spans, 0, NOW_MS + 5000, 1000, -1) == 2
+    assert history.expired_start(spans, 0, NOW_MS + 50_000, 1000, -1) == 4
+    assert history.expired_start(spans, 0, NOW_MS, -1, 250) == 2
 
 
 async def test_what_is_too_much_goes_but_never_less_than_asked_is_kept(bench: Bench) -> None:

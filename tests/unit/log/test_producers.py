@@ -61,6 +61,15 @@ def test_an_unknown_producer_begins_at_zero() -> None:
     assert ProducerTable().find_duplicate(header(0)) is None
 
 
+def test_where_strangers_go_on_they_are_followed_from_then_on() -> None:
+    table = ProducerTable()
+    assert table.find_duplicate(header(3), strangers_go_on=True) is None
+    table.remember(header(3), 0, 0, 0)
+    with pytest.raises(OutOfOrderSequence):
+        table.find_duplicate(header(5), strangers_go_on=True)
+    assert table.find_duplicate(header(4), strangers_go_on=True) is None
+
+
 def test_a_batch_of_other_bounds_is_no_duplicate() -> None:
     table = filled(0, 1, 2)
     with pytest.raises(DuplicateSequence):
