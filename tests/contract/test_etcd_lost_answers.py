@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafscale.metadata import keys
 from kafscale.metadata.etcd.client import EtcdSettings
 from kafscale.metadata.etcd.store import EtcdMetadataStore
 from kafscale.metadata.store import Compare, Put, Remove
@@ -163,6 +164,35 @@ async def test_an_attempt_before_a_conflict_cannot_succeed_after_it(scene: Scene
     for _ in range(20):
         await asyncio.sleep(0.02)
         assert await scene.value() is None
+
+
+async def test_commits_go_on_when_the_witnesses_have_been_taken_away(
+    scene: Scene, etcd_server: EtcdCluster
+) -> None:
+    await asyncio.gather(*(scene.far.commit([Put(f"/{number}", b"")]) for number in range(4)))
+    for key in etcd_server.ctl("get", keys.WRITERS, "--prefix", "--keys-only").split():
+        lease = key.removeprefix(keys.WRITERS).partition("/")[0]
+        if lease in etcd_server.ctl("lease", "list"):
+            etcd_server.ctl("lease", "revoke", lease)
+    version = await scene.far.commit([Put("/a", b"1")], [Compare("/a", 0)])
+    with pytest.raises(MetadataConflict):
+        await scene.far.commit([Put("/a", b"2")], [Compare("/a", 0)])
+    assert await scene.near.get("/a") == ("/a", b"1", version)
+
+
+async def test_an_outcome_whose_witness_is_gone_is_unknown(
+    scene: Scene, etcd_server: EtcdCluster
+) -> None:
+    scene.proxy.lose_answers = True
+    commit = asyncio.ensure_future(scene.far.commit([Put("/a", b"1")], [Compare("/a", 0)]))
+    await scene.wait_for(b"1")
+    etcd_server.ctl("del", keys.WRITERS, "--prefix")
+    scene.proxy.lose_answers = False
+    scene.proxy.cut()
+    with pytest.raises(MetadataUnavailable, match="not known"):
+        await commit
+    await scene.far.commit([Put("/a", b"2")])
+    assert await scene.value() == b"2"
 
 
 async def test_an_attempt_is_carried_out_once_though_two_arrive(scene: Scene) -> None:

@@ -150,7 +150,14 @@ class Commits:
             witness = self._idle.pop()
             if witness.lease.remaining_s() > 0:
                 return witness
-        return await self._new_witness()
+        try:
+            return await self._new_witness()
+        except Refused as refused:
+            if refused.code is not grpc.StatusCode.NOT_FOUND:
+                raise
+            # The lease has gone before its time: somebody revoked it, or etcd lost its memory.
+            self._lease = None
+            return await self._new_witness()
 
     async def _new_witness(self) -> _Witness:
         async with self._leasing:
