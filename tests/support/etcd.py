@@ -78,6 +78,14 @@ def certificates(folder: Path) -> Certificates:
     return Certificates(folder / "ca.pem", folder / "one.pem", folder / "one.key")
 
 
+def _state(task: Path) -> str:
+    """What the kernel says a thread does; one that has ended counts as dead."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "X"
+
+
 class Member:
     """One process of a cluster."""
 
@@ -151,6 +159,13 @@ class Member:
         assert self._process is not None
         self._process.send_signal(number)
 
+    def wait_until_stopped(self) -> None:
+        """Wait for SIGSTOP to reach every thread: kill(2) returns while some still run."""
+        assert self._process is not None
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        while any(_state(task) not in "TtX" for task in tasks.iterdir()):
+            time.sleep(0.01)
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
@@ -199,6 +214,8 @@ class EtcdCluster:
     def pause(self) -> None:
         for member in self.members:
             member.signal(signal.SIGSTOP)
+        for member in self.members:
+            member.wait_until_stopped()
 
     def resume(self) -> None:
         for member in self.members:
