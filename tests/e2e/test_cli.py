@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import KafscaleProcess
+from tests.support.process import dying_with_us
 from tests.support.seaweed import SeaweedServer
 
 WITHIN_S = 60
@@ -31,12 +32,18 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 def start(broker: KafscaleProcess, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "kafscale.cli.main", *words],
+        dying_with_us([sys.executable, "-m", "kafscale.cli.main", *words]),
         env=environment(broker),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=hear_ctrl_c,
     )
+
+
+def hear_ctrl_c() -> None:
+    """A shell that runs the tests in the background has them, and their children, ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def environment(broker: KafscaleProcess) -> dict[str, str]:
