@@ -41,7 +41,7 @@ format: $(VENV)/.dev  ## rewrite the code the way `make check` wants it
 	@$(BIN)/ruff format --quiet src tests benchmarks
 
 test: lint  ## every test: real clients, real S3 server, kill -9
-	@$(BIN)/pytest tests -n 3
+	@$(BIN)/pytest tests -n 3 --dist worksteal
 
 compat: $(VENV)/.dev  ## other projects' tests for Kafka brokers, whole (half an hour)
 	@$(BIN)/python -m tests.compat

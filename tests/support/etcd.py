@@ -25,7 +25,7 @@ from typing import Self
 from tests.support import debian
 from tests.support.maven import Unavailable
 from tests.support.ports import free_port
-from tests.support.process import dying_with_us
+from tests.support.process import dying_with_us, wait_until_stopped
 
 
 def program(name: str) -> str:
@@ -76,14 +76,6 @@ def certificates(folder: Path) -> Certificates:
         *("-CAcreateserial", "-extfile", "names.txt", "-out", "one.pem"),
     )
     return Certificates(folder / "ca.pem", folder / "one.pem", folder / "one.key")
-
-
-def _state(task: Path) -> str:
-    """What the kernel says a thread does; one that has ended counts as dead."""
-    try:
-        return (task / "stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return "X"
 
 
 class Member:
@@ -160,11 +152,9 @@ class Member:
         self._process.send_signal(number)
 
     def wait_until_stopped(self) -> None:
-        """Wait for SIGSTOP to reach every thread: kill(2) returns while some still run."""
+        """Wait until SIGSTOP has been obeyed."""
         assert self._process is not None
-        tasks = Path(f"/proc/{self._process.pid}/task")
-        while any(_state(task) not in "TtX" for task in tasks.iterdir()):
-            time.sleep(0.01)
+        wait_until_stopped(self._process.pid)
 
     def kill(self) -> None:
         if self._process is not None:

@@ -160,3 +160,17 @@ def dying_with_us(command: list[str]) -> list[str]:
     """Have the kernel kill the broker when this process goes, however it goes."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", *command] if setpriv else command
+
+
+def wait_until_stopped(pid: int) -> None:
+    """Wait for SIGSTOP to reach every thread: kill(2) returns while some still run."""
+    while any(_state(task) not in "TtX" for task in Path(f"/proc/{pid}/task").iterdir()):
+        time.sleep(0.01)
+
+
+def _state(task: Path) -> str:
+    """What the kernel says a thread does; one that has ended counts as dead."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "X"

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.ports import free_port
+from tests.support.process import wait_until_stopped
 
 BUCKET = "kafscale"
 ACCESS_KEY = "kafscale-test"
@@ -120,6 +121,7 @@ class SeaweedServer:
         """Hang: connections stay open, nothing answers."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        wait_until_stopped(self._process.pid)
 
     def resume(self) -> None:
         assert self._process is not None
