@@ -142,6 +142,7 @@ class StorageSection(Section, frozen=True):
     grace_period: Seconds | None = None  # None: see Config.grace_period_s
     rollup_objects: AtLeastOne = 500
     housekeeping_interval: Seconds = Seconds(30)
+    checkpoint_interval: Seconds = Seconds(60)
     validation: Validation = "records"
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from kafscale.broker import kafka_names, process
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import EtcdSection
-from kafscale.engine import ownership
+from kafscale.engine import ownership, recovery
 from kafscale.engine.appends import Appends
+from kafscale.engine.checkpoints import Checkpoints
 from kafscale.engine.claims import Claims
 from kafscale.engine.engine import Engine
 from kafscale.engine.expiry import Expiry, ExpiryRules
@@ -157,6 +158,7 @@ async def build(
     watched = InstrumentedStore(store, observe, clock)
     tasks = Tasks()
     buffered = _Buffered()
+    await recovery.require_whole(metadata, watched, config.storage.namespace)
     identity = await ownership.claim(metadata, clock, dice, config.broker.id, config.broker_name)
     memory = TailMemory(config.cache.tail_cache_size)
     health = StoreHealth(window, clock)
@@ -226,6 +228,16 @@ async def build(
         tasks,
         probe,
         clock,
+        checkpoints=Checkpoints(
+            metadata,
+            watched,
+            config.storage.namespace,
+            clock,
+            dice,
+            cluster_id=identity.cluster_id,
+            author=f"broker-{identity.broker_id}",
+            interval_s=config.storage.checkpoint_interval,
+        ),
         auto_create=config.topics.auto_create,
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),

@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, str]] = {
     "sql": "query topics with SQL, without a broker",
     "demo": "a broker, a week of orders, a table and a report, in one command",
     "doctor": "check configuration, ports and storage",
+    "recover": "rebuild lost metadata from the bucket",
 }
 
 

@@ -13,6 +13,7 @@ import structlog
 from kafscale.engine import group_records
 from kafscale.engine.administration import Administration
 from kafscale.engine.appends import Appends
+from kafscale.engine.checkpoints import Checkpoints
 from kafscale.engine.discovery import Discovery
 from kafscale.engine.expiry import Expiry
 from kafscale.engine.groups import Groups
@@ -74,6 +75,7 @@ class Engine:
         probe: Probe,
         clock: Clock,
         *,
+        checkpoints: Checkpoints,
         auto_create: bool,
         broker_configs: Sequence[BrokerConfig] = (),
         store_name: str = "",
@@ -94,6 +96,7 @@ class Engine:
         self.health = health
         self.probe = probe
         self.clock = clock
+        self.checkpoints = checkpoints
         self.auto_create = auto_create
         self.broker_configs = broker_configs  # for those who ask; nothing here goes by them
         self.store_name = store_name
@@ -112,6 +115,7 @@ class Engine:
         self._tasks.spawn(self._recall_lag(), "lag")
         self._tasks.spawn(self._remove_leftovers(), "removal")
         self._tasks.spawn(self.discovery.scan_for_ever(), "discovery")
+        self._tasks.spawn(self.checkpoints.write_for_ever(), "checkpoints")
 
     async def _remove_leftovers(self) -> None:
         try:
@@ -129,6 +133,7 @@ class Engine:
         """Flush every log and stop."""
         await self.groups.aclose()
         await self.logs.aclose(deadline_s)
+        await self.checkpoints.aclose()
         await asyncio.sleep(0)  # whoever waited for a commit is told in the loop's next round
         await self._tasks.aclose()
 

@@ -7,6 +7,8 @@
     {namespace}/{topic}/{log}/manifest-{generation:020d}          the past, newest counts
     {namespace}/{topic}/{log}/pin-{generation}-{end}-{expires_ms}-{token}    holds back deletion
     {namespace}/@snapshots/{name}                          a namespace's logs at one moment
+    {namespace}/@checkpoints/{number:020d}                 groups and marks, newest counts
+    {namespace}/@checkpoints/{number:020d}-{token}-{part}  what did not fit into the one above
 
 A topic created again under a used name lives in `{topic}@{id}`; '@' is in no topic's name.
 """
@@ -20,6 +22,7 @@ _NAME: Final = re.compile(
 
 
 _PIN: Final = re.compile(r"pin-(\d{20})-(\d{20})-(\d{20})-[0-9a-f]{8}")
+_CHECKPOINT: Final = re.compile(r"(\d{20})(-[0-9a-f]{8}-\d+)?")
 
 _LONGEST: Final = 200
 
@@ -109,6 +112,21 @@ def snapshot(namespace: str, name: str) -> str:
     return f"{namespace}/@snapshots/{name}"
 
 
+def checkpoint_folder(namespace: str) -> str:
+    """Where checkpoints lie; '@' keeps them apart from topics."""
+    return f"{namespace}/@checkpoints"
+
+
+def checkpoint(namespace: str, number: int) -> str:
+    """Name a checkpoint's head."""
+    return f"{checkpoint_folder(namespace)}/{number:020d}"
+
+
+def checkpoint_part(number: int, token: bytes, part: int) -> str:
+    """Name a part, without the folder; the token tells attempts at one number apart."""
+    return f"{number:020d}-{token.hex()}-{part}"
+
+
 # '-' sorts right before '.', so these enclose exactly the names of one kind.
 def manifests_before(folder: str) -> str:
     """Upper bound of all manifest names in a folder."""
@@ -149,3 +167,9 @@ def parse_pin(key: str) -> Pin | None:
     """Read a pin's name; None for anything else."""
     found = _PIN.fullmatch(key.rpartition("/")[2])
     return Pin(int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+def parse_checkpoint(key: str) -> tuple[int, bool] | None:
+    """Read the number off a checkpoint's name, and whether it is a head; None for others."""
+    found = _CHECKPOINT.fullmatch(key.rpartition("/")[2])
+    return (int(found[1]), found[2] is None) if found else None

@@ -5,6 +5,7 @@ Here: names and values, one key per thing. Free text is percent-encoded, so that
 Next door: the store itself (store.py). Never here: segment lists, heartbeats.
 
     /kafscale/cluster
+    /kafscale/recovery                                     the store is being rebuilt
     /kafscale/marks/{what}                                 numbers given out so far
     /kafscale/topics/{topic}/config
     /kafscale/topics/{topic}/partitions/{partition}        for people to look at
@@ -28,8 +29,11 @@ from kafscale.model.errors import CorruptObject
 
 ROOT: Final = "/kafscale"
 CLUSTER: Final = f"{ROOT}/cluster"
+MARKS: Final = f"{ROOT}/marks/"
 PRODUCER_IDS: Final = f"{ROOT}/marks/producer-ids"
 BROKER_IDS: Final = f"{ROOT}/marks/broker-ids"
+BROKER_NAMES: Final = f"{ROOT}/broker-names/"
+RECOVERY: Final = f"{ROOT}/recovery"
 TOPICS: Final = f"{ROOT}/topics/"
 BROKERS: Final = f"{ROOT}/brokers/"
 ASSIGNMENTS: Final = f"{ROOT}/assignments/"
@@ -40,6 +44,8 @@ EPOCHS: Final = f"{ROOT}/marks/epochs"
 WRITERS: Final = f"{ROOT}/writers/"
 
 _OFFSET_PARTS: Final = 4  # group, "offsets", topic, partition
+_CLAIM_SLASHES: Final = 4  # of /kafscale/consumers/{group}/coordinator
+_OFFSET_SLASHES: Final = 6
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -92,7 +98,7 @@ def broker(broker_id: int) -> str:
 
 def broker_name(name: str) -> str:
     """Where the id is that was allocated to a broker of this name."""
-    return f"{ROOT}/broker-names/{segment(name)}"
+    return f"{BROKER_NAMES}{segment(name)}"
 
 
 def assignment(name: str, partition: int) -> str:
@@ -137,6 +143,17 @@ def group_named_by(key: str) -> str | None:
     return text_of(key.removeprefix(CONSUMERS).split("/")[0])
 
 
+def is_claim(key: str) -> bool:
+    """Whether this key says who coordinates a group."""
+    is_last = key.endswith("/coordinator") and key.startswith(CONSUMERS)
+    return is_last and key.count("/") == _CLAIM_SLASHES
+
+
+def is_offset(key: str) -> bool:
+    """Whether this key holds a committed offset."""
+    return key.startswith(CONSUMERS) and key.count("/") == _OFFSET_SLASHES
+
+
 def place_committed_by(key: str) -> tuple[str, int] | None:
     """The topic and partition whose committed offset this key holds, None for any other key."""
     parts = key.removeprefix(CONSUMERS).split("/")
@@ -150,6 +167,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster_id: str
     created_at: str
+
+
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody has begun to rebuild this store from a bucket."""
+
+    namespace: str
+    started_at: str
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,138 @@
+"""What a bucket says about the metadata that was lost.
+
+Here: reading. Topics from their descriptors, deleted ones from their tombstones, numbers and
+bounds from the logs, groups from the newest checkpoint that is whole.
+Next door: what is made of it (recovery.py), single logs (log/highest.py).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafscale.log import checkpoints, highest, keys
+from kafscale.log.checkpoints import Checkpoint
+from kafscale.log.descriptors import Descriptors
+from kafscale.metadata.keys import Removal
+from kafscale.model.clock import Clock
+from kafscale.model.errors import CorruptObject
+from kafscale.model.topics import TopicDescriptor
+from kafscale.objects.store import ObjectStore
+
+_AT_ONCE: Final = 16
+_LATE_MS: Final = 86_400_000  # uploads to a topic deleted longer ago are not to be expected
+
+
+@dataclass(slots=True)
+class Evidence:
+    """All that was found."""
+
+    topics: list[tuple[int, TopicDescriptor]] = field(default_factory=list)
+    removals: list[Removal] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)  # names whose last topic was deleted
+    bounds: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    producer_id: int = -1
+    epoch: int = -1
+    logs: int = 0
+    checkpoint: Checkpoint | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """Of the living."""
+        return {descriptor.name: descriptor.topic_id for _, descriptor in self.topics}
+
+
+Progress = Callable[[int], None]  # logs that have been read
+
+
+async def gather(
+    store: ObjectStore, namespace: str, clock: Clock, progress: Progress = lambda done: None
+) -> Evidence:
+    """Read the bucket. What cannot be read is among the problems, the rest is still found."""
+    found = Evidence()
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(name: str) -> None:
+        async with gate:
+            await _look_at_topic(store, namespace, name, clock, found)
+
+    await asyncio.gather(*map(one, await Descriptors(store, namespace).names()))
+    found.topics.sort(key=lambda row: row[1].name)
+    found.removals.sort(key=lambda row: row.folder)
+    await _look_at_logs(store, found, progress)
+    newest = await checkpoints.newest(store, namespace)
+    found.checkpoint = newest.checkpoint
+    found.problems += newest.problems
+    return found
+
+
+async def _look_at_topic(
+    store: ObjectStore, namespace: str, name: str, clock: Clock, found: Evidence
+) -> None:
+    try:
+        version, newest = await Descriptors(store, namespace).newest(name)
+        if newest is None:
+            return  # a folder that never had a topic
+        if newest.deleted:
+            found.ended.add(name)
+        else:
+            found.topics.append((version, newest))
+        if newest.deleted or newest.incarnation > 1:
+            await _look_at_deleted(store, namespace, name, clock, found)
+    except CorruptObject as bad:
+        found.problems.append(f"topic {name}: {bad}")
+
+
+async def _look_at_deleted(
+    store: ObjectStore, namespace: str, name: str, clock: Clock, found: Evidence
+) -> None:
+    """Every incarnation of a name that has ended, and may have left something behind."""
+    folder = keys.descriptor_folder(namespace, name)
+    rows = await store.find(
+        folder, after=keys.descriptor(folder, 0), before=keys.descriptors_before(folder)
+    )
+    now_ms = await store.now_ms()
+    for row in rows:
+        gone = TopicDescriptor.decode(await store.read(row.key))
+        if not gone.deleted:
+            continue
+        is_late = now_ms - row.modified_ms < _LATE_MS
+        if is_late or any(map(str.isdecimal, await store.folders(gone.folder))):
+            found.removals.append(
+                Removal(
+                    folder=gone.folder,
+                    logs=gone.logs,
+                    deleted_ms=clock.now_ms(),
+                    name=gone.name,
+                    topic_id=gone.topic_id,
+                )
+            )
+
+
+async def _look_at_logs(store: ObjectStore, found: Evidence, progress: Progress) -> None:
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(descriptor: TopicDescriptor, number: int) -> None:
+        folder = keys.log_folder(descriptor.folder, number)
+        async with gate:
+            try:
+                seen = await highest.look(store, folder)
+            except CorruptObject as bad:
+                found.problems.append(f"{folder}: {bad}")
+                return
+            finally:
+                found.logs += 1
+                progress(found.logs)
+        found.producer_id = max(found.producer_id, seen.producer_id)
+        found.epoch = max(found.epoch, seen.epoch)
+        found.problems += seen.problems
+        for lane, bounds in seen.lanes.items():
+            found.bounds[descriptor.name, lane * descriptor.logs + number] = bounds
+
+    await asyncio.gather(*(one(*log) for log in _logs(found.topics)))
+
+
+def _logs(topics: Iterable[tuple[int, TopicDescriptor]]) -> Iterable[tuple[TopicDescriptor, int]]:
+    for _, descriptor in topics:
+        yield from ((descriptor, number) for number in range(descriptor.logs))
