@@ -17,6 +17,7 @@ from crc32c import crc32c
 
 from kafscale.log import checkpoint, checkpoints
 from kafscale.log.checkpoint import Head, Row
+from kafscale.log.checkpoints import Part
 from kafscale.metadata import keys
 from kafscale.metadata.store import Entry, MetadataStore
 from kafscale.model.clock import Clock, Dice
@@ -25,8 +26,9 @@ from kafscale.objects.store import ObjectStore, StoredObject
 
 logger = structlog.get_logger()
 
-# Small enough that packing one does not keep the broker's clients waiting.
-PART_BYTES: Final = 256 << 10
+# Small enough that packing a block does not keep the broker's clients waiting.
+BLOCK_BYTES: Final = 256 << 10
+PART_BYTES: Final = 4 << 20  # packed
 _PAGE: Final = 500
 _LEAVING_S: Final = 5.0
 _PREFIXES: Final = (keys.CLUSTER, keys.MARKS, keys.BROKER_NAMES, keys.CONSUMERS)
@@ -36,7 +38,7 @@ _PREFIXES: Final = (keys.CLUSTER, keys.MARKS, keys.BROKER_NAMES, keys.CONSUMERS)
 class _Contents:
     """What a checkpoint will say, most of it packed already."""
 
-    parts: list[tuple[bytes, int]] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     row_bytes: int = 0
     groups: int = 0
@@ -49,9 +51,14 @@ class _Contents:
         self.offsets += keys.is_offset(key)
         self.rows.append(checkpoint.row(key, value))
         self.row_bytes += len(key) + len(value)
-        if self.row_bytes >= PART_BYTES:
-            self.parts.append((checkpoint.encode_rows(self.rows), len(self.rows)))
-            self.rows, self.row_bytes = [], 0
+        if self.row_bytes >= BLOCK_BYTES:
+            self._pack()
+
+    def _pack(self) -> None:
+        if not self.parts or self.parts[-1].size >= PART_BYTES:
+            self.parts.append(Part())
+        self.parts[-1].add(checkpoint.encode_rows(self.rows), len(self.rows))
+        self.rows, self.row_bytes = [], 0
 
 
 class Checkpoints:

@@ -22,10 +22,11 @@ HEADER: Final = struct.Struct(
     "I"  #  0 magic
     "H"  #  4 version
     "H"  #  6 codec
-    "I"  #  8 size
-    "I"  # 12 crc
+    "I"  #  8 packed
+    "I"  # 12 size
+    "I"  # 16 crc
 )
-assert HEADER.size == 16
+assert HEADER.size == 20
 MAGIC: Final = 0x4B46434B  # "KFCK"
 VERSION: Final = 1
 LARGEST_BYTES: Final = 1 << 30  # of a body; what claims to be larger is not believed
@@ -65,13 +66,19 @@ def row(key: str, value: bytes) -> Row:
 
 
 def encode_rows(rows: Sequence[Row]) -> bytes:
-    """The bytes of a part."""
+    """A block of rows; a part is one or more of them."""
     return _pack(msgspec.json.encode(rows))
 
 
 def decode_rows(data: bytes | memoryview) -> list[Row]:
     """Read a part."""
-    return _read(_ROWS, data)
+    rows: list[Row] = []
+    view = memoryview(data)
+    while len(view):
+        body, view = _unpack(view)
+        found: list[Row] = _read(_ROWS, body)
+        rows += found
+    return rows
 
 
 def encode_head(head: Head) -> bytes:
@@ -80,8 +87,11 @@ def encode_head(head: Head) -> bytes:
 
 
 def decode_head(data: bytes | memoryview) -> Head:
-    """Read a head."""
-    return _read(_HEAD, data)
+    """Read a head: one block and nothing behind it."""
+    body, rest = _unpack(memoryview(data))
+    if len(rest):
+        raise CorruptObject("more than one block in the head of a checkpoint")
+    return _read(_HEAD, body)
 
 
 def part(name: str, data: bytes | memoryview, rows: int) -> Part:
@@ -101,31 +111,34 @@ _HEAD: Final = msgspec.json.Decoder(Head)
 
 def _pack(body: bytes) -> bytes:
     packed = compress(Codec.ZSTD, body)
-    return HEADER.pack(MAGIC, VERSION, Codec.ZSTD, len(body), crc32c(packed)) + packed
+    crc = crc32c(packed)
+    return HEADER.pack(MAGIC, VERSION, Codec.ZSTD, len(packed), len(body), crc) + packed
 
 
-def _read(decoder: "msgspec.json.Decoder[_T]", data: bytes | memoryview) -> _T:
+def _read(decoder: "msgspec.json.Decoder[_T]", body: bytes | memoryview) -> _T:
     try:
-        return decoder.decode(_unpack(data))
+        return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as bad:
         raise CorruptObject(f"not a checkpoint: {bad}") from bad
 
 
-def _unpack(data: bytes | memoryview) -> bytes | memoryview:
+def _unpack(data: memoryview) -> tuple[bytes | memoryview, memoryview]:
+    """The body of the first block, and what lies behind it."""
     if len(data) < HEADER.size:
         raise CorruptObject("too short to be a checkpoint")
-    magic, version, codec, size, crc = HEADER.unpack_from(data)
+    magic, version, codec, packed_size, size, crc = HEADER.unpack_from(data)
     if magic != MAGIC:
         raise CorruptObject("not a checkpoint")
     if version != VERSION or codec != Codec.ZSTD:
         raise CorruptObject(f"checkpoint version {version} with codec {codec} is not known here")
-    packed = memoryview(data)[HEADER.size :]
-    if crc32c(packed) != crc or size > LARGEST_BYTES:
-        raise CorruptObject("the checkpoint's checksum is wrong")
+    end = HEADER.size + packed_size
+    packed = data[HEADER.size : end]
+    if end > len(data) or crc32c(packed) != crc or size > LARGEST_BYTES:
+        raise CorruptObject("the checkpoint is cut off, or its checksum is wrong")
     try:
         body = decompress(Codec.ZSTD, packed, size)
     except BadBatch as bad:
         raise CorruptObject(f"the checkpoint cannot be unpacked: {bad}") from bad
     if len(body) != size:
         raise CorruptObject(f"the checkpoint unpacks to {len(body)} bytes, not {size}")
-    return body
+    return body, data[end:]

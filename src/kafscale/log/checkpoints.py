@@ -10,6 +10,7 @@ one. So of two checkpoints the one with the higher number was read later, whoeve
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
@@ -22,6 +23,21 @@ from kafscale.objects.store import ObjectStore, StoredObject
 
 KEPT: Final = 5
 _DELETE_AT_ONCE: Final = 1000
+
+
+@dataclass(slots=True)
+class Part:
+    """Blocks of rows that become one object."""
+
+    blocks: list[bytes] = field(default_factory=list)
+    size: int = 0
+    rows: int = 0
+
+    def add(self, block: bytes, rows: int) -> None:
+        """Append a block of that many rows."""
+        self.blocks.append(block)
+        self.size += len(block)
+        self.rows += rows
 
 
 class Checkpoint(NamedTuple):
@@ -81,19 +97,16 @@ async def _read(store: ObjectStore, namespace: str, number: int) -> Checkpoint:
 
 
 async def write(
-    store: ObjectStore,
-    namespace: str,
-    head: Head,
-    parts: Sequence[tuple[bytes, int]],
-    dice: Dice,
+    store: ObjectStore, namespace: str, head: Head, parts: Sequence[Part], dice: Dice
 ) -> bool:
-    """Create the parts (bytes and number of rows), then the head; False if its number is taken."""
+    """Create the parts, then the head that names them; False if its number is taken."""
     folder, token = keys.checkpoint_folder(namespace), dice.token(4)
     named = []
-    for at, (data, rows) in enumerate(parts):
+    for at, part in enumerate(parts):
         name = keys.checkpoint_part(head.number, token, at)
+        data = b"".join(part.blocks)
         await _put(store, f"{folder}/{name}", data)
-        named.append(checkpoint.part(name, data, rows))
+        named.append(checkpoint.part(name, data, part.rows))
     body = checkpoint.encode_head(msgspec.structs.replace(head, parts=named))
     return await _put(store, keys.checkpoint(namespace, head.number), body)
 
