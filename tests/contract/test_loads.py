@@ -12,7 +12,7 @@ from tests.support import seaweed
 from tests.unit.spark.loaded import bucket_in, numbered, objects, records_of, sealed, staged
 
 
-@pytest.fixture(params=["files", "s3"])
+@pytest.fixture(params=["files", pytest.param("s3", marks=pytest.mark.slow)])
 def bucket(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Bucket:

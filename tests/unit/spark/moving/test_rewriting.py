@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.model.errors import InvalidRecord
@@ -21,7 +21,6 @@ def rows(offsets: list[int]) -> pa.RecordBatch:
     )
 
 
-@settings(deadline=None)
 @given(
     gaps=st.lists(st.integers(1, 400), max_size=60),
     first=st.integers(0, 1000),

@@ -52,7 +52,7 @@ def rows_of(rows: Sequence[tuple[int, Any, Any, Any]], *, large: bool = False) -
 
 
 @pytest.mark.parametrize("fast", WAYS)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     rows=st.lists(row, min_size=1, max_size=70),
     codec=st.sampled_from(Codec),
@@ -77,7 +77,7 @@ def test_batches_hold_what_the_rows_held(
     assert found.max_timestamp_ms == max(one[0] for one in rows)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     rows=st.lists(
         st.tuples(st.integers(-(2**41), 2**62), blob, blob, st.none()), min_size=1, max_size=300
@@ -142,7 +142,6 @@ def test_slices_of_arrow_arrays_are_read_where_they_begin(fast: bool) -> None:
 
 
 @given(sizes=st.lists(st.integers(0, 900), min_size=1, max_size=200), limit=st.integers(500, 5000))
-@settings(deadline=None)
 def test_cutting_keeps_order_and_stays_near_the_limit(sizes: list[int], limit: int) -> None:
     rows = Rows(pa.array([b"v" * size for size in sizes]), times_ms=np.zeros(len(sizes), np.int64))
     parts = Encoder(fast=False).cut(rows, np.arange(len(sizes)), limit)
@@ -169,7 +168,6 @@ def test_only_strings_and_bytes_can_be_written() -> None:
 
 
 @pytest.mark.parametrize("fast", WAYS)
-@settings(deadline=None)
 @given(keys=st.lists(st.binary(max_size=40), min_size=1), count=st.integers(1, 1000))
 def test_keys_go_where_kafka_would_put_them(fast: bool, keys: list[bytes], count: int) -> None:
     chosen = encode.partitions_of(encode.blobs(pa.array(keys)), count, fast=fast)
