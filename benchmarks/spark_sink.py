@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from benchmarks import orders
 from kafscale.records.compression import Codec
-from kafscale.spark import encode
-from kafscale.spark.encode import Encoder, Rows
+from kafscale.spark.sink import encode
+from kafscale.spark.sink.encode import Encoder, Rows
 
 PARTITIONS = 8
 

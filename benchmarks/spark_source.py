@@ -218,7 +218,7 @@ class CeilingReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         from benchmarks import orders as made
         from kafscale.spark.kernels.decoder import Decoder, Lane, Piece
-        from kafscale.spark.reading import settle
+        from kafscale.spark.source.reading import settle
 
         settle()
         decoder = Decoder(tuple(self._columns))

@@ -2,9 +2,16 @@
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.support import etcd, seaweed
+
+# How long an example takes says more about what else this machine does than about our code.
+hypothesis.settings.register_profile(
+    "kafscale", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("kafscale")
 
 
 @pytest.fixture(scope="session")

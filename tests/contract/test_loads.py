@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from kafscale.model.errors import TopicExists
-from kafscale.spark import bulk, leftovers
+from kafscale.spark import leftovers
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.sink import bulk
 from tests.support import seaweed
 from tests.unit.spark.loaded import bucket_in, numbered, objects, records_of, sealed, staged
 
 
-@pytest.fixture(params=["files", "s3"])
+@pytest.fixture(params=["files", pytest.param("s3", marks=pytest.mark.slow)])
 def bucket(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Bucket:

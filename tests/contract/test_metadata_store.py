@@ -312,9 +312,7 @@ OPERATIONS = st.lists(
 
 
 @given(commits=OPERATIONS)
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_row_of_commits_leaves_what_a_dictionary_would(
     store: MetadataStore, commits: list[list[tuple[str, bytes | None]]]
 ) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafscale.spark import bulk, sealing, units
+from kafscale.spark import units
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.foreign import Foreign
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import convert, mirror
+from kafscale.spark.moving.foreign import Foreign
 from kafscale.spark.session import open_session
-from kafscale.spark.staging import stage
+from kafscale.spark.sink import bulk, sealing
+from kafscale.spark.sink.staging import stage
 
 PARTITIONS = 3
 

@@ -7,8 +7,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 
-from kafscale.spark import bulk
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.sink import bulk
 from tests.support.broker import KafscaleProcess
 
 PARTITIONS = 4

@@ -28,7 +28,7 @@ from kafscale.spark.kernels.positions_plain import PlainEngine
 from kafscale.spark.lake import values
 from kafscale.spark.lake.parquet import committed_files
 from kafscale.spark.lake.unit import Result, Target, export_unit
-from kafscale.spark.splits import Split
+from kafscale.spark.source.splits import Split
 from tests.unit.spark.jobs.test_export import Lake, check
 from tests.unit.spark.topics import HOUR_MS, Topic
 

@@ -17,11 +17,11 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from kafscale.model.errors import TopicExists, UnknownTopic
-from kafscale.spark import offset_map
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.foreign import Foreign
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import mirror
+from kafscale.spark.moving import offset_map
+from kafscale.spark.moving.foreign import Foreign
 from tests.spark.kafka import TIMEOUT_S, Row, consume, create, produce
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import KafscaleProcess

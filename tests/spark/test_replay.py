@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafscale.model.errors import InvalidRequest, NotWritten, TopicExists
-from kafscale.spark import producing
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import replay
 from kafscale.spark.jobs.replay import Wanted
+from kafscale.spark.sink import producing
 from tests.spark.kafka import consume, create, produce
 from tests.support.broker import KafscaleProcess
 

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from kafscale.objects.s3 import S3ObjectStore
-from kafscale.spark import pins
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.source import pins
 from tests.contract.conftest import s3_settings
 from tests.support.seaweed import SeaweedServer
 from tests.support.topics import Log, lay
-from tests.unit.spark.test_reading import batches, offsets, options, read
+from tests.unit.spark.source.test_reading import batches, offsets, options, read
 
 
 @pytest.fixture

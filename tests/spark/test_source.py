@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kafscale.spark import pins
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.source import pins
 from tests.spark import kafka
 from tests.spark.kafka import Row
 from tests.support.broker import KafscaleProcess

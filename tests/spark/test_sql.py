@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import kafscale.spark
 from kafscale.model.errors import InvalidRequest
-from kafscale.spark.sql import run_query
+from kafscale.spark.source.sql import run_query
 from tests.unit.spark.topics import Topic
 
 

@@ -1,7 +1,7 @@
 """`kafscale sql "select ... from topic.orders"`: SQL over topics, straight on the bucket.
 
 Here: the arguments, and rows as columns, JSON lines or CSV. Next door: what `topic.orders` is
-(spark/sql.py).
+(spark/source/sql.py).
 """
 
 import argparse
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the query and print what it gives."""
     try:
         from kafscale.spark.session import open_session
-        from kafscale.spark.sql import register_topics, run_query
+        from kafscale.spark.source.sql import register_topics, run_query
     except ImportError as missing:
         if (missing.name or "").startswith("kafscale"):
             raise

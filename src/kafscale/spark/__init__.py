@@ -1,14 +1,16 @@
 """The data pipeline: Spark on the objects themselves, without a broker.
 
-bucket.py and wiring.py reach the store; splits.py, source.py and stream.py make topics into
-DataFrames; units.py runs work whose bytes never enter Spark; jobs/ has one job per file.
+bucket.py and wiring.py reach the store; views.py says what is in it; source/ makes topics into
+DataFrames and sink/ DataFrames into topics; kernels/ decodes; lake/ writes tables; units.py runs
+work whose bytes never enter Spark; jobs/ has one job per file, moving/ and report/ what several
+of them share.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafscale.spark.jobs.export import export_topic
-    from kafscale.spark.sql import register_topics
+    from kafscale.spark.source.sql import register_topics
 
 __all__ = ["export_topic", "register_topics"]
 
@@ -16,7 +18,7 @@ __all__ = ["export_topic", "register_topics"]
 def __getattr__(name: str) -> Any:
     """What notebooks import from here, loaded when asked for: workers import this package too."""
     if name == "register_topics":
-        from kafscale.spark import sql
+        from kafscale.spark.source import sql
 
         return sql.register_topics
     if name == "export_topic":

@@ -22,7 +22,7 @@ def body_of(number: int, size: int) -> bytes:
     return (b"%d|" % number + bytes(range(256)) * (size // 256 + 1))[:size]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(SIZES, min_size=1, max_size=8), st.data())
 def test_frames_do_not_depend_on_how_the_network_cuts_them(
     sizes: list[int], data: st.DataObject

@@ -272,4 +272,4 @@ class GroupLife(RuleBasedStateMachine):
 
 
 TestGroupLife = GroupLife.TestCase
-TestGroupLife.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)
+TestGroupLife.settings = settings(max_examples=250, stateful_step_count=40)

@@ -158,7 +158,7 @@ def test_the_documented_tables_are_the_structs(heading: str, name: str) -> None:
     assert table("segment.md", heading) == layout(segment, name)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(several_lanes(), st.integers(0, 2**50))
 def test_what_is_built_is_what_is_read(lanes: list[LaneBatches], base: int) -> None:
     built = build(base, lanes, ContentId(1, 2, 3))

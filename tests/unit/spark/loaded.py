@@ -9,9 +9,9 @@ from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.files import FileObjectStore
 from kafscale.records import batch
 from kafscale.records.record import Record, open_batch
-from kafscale.spark import bulk, sealing
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.staging import Section, stage
+from kafscale.spark.sink import bulk, sealing
+from kafscale.spark.sink.staging import Section, stage
 
 
 def bucket_in(folder: Path) -> Bucket:

@@ -21,19 +21,22 @@ from kafscale.log import keys
 from kafscale.log.descriptors import Wish
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
-from kafscale.spark import bulk, offset_map, sealing, splits, units
+from kafscale.spark import units
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.bulk import Loaded
-from kafscale.spark.encode import BATCH_BYTES
 from kafscale.spark.job import Context, Report
 from kafscale.spark.kernels.decoder import Decoder
 from kafscale.spark.leftovers import LoadLost
+from kafscale.spark.moving import offset_map
+from kafscale.spark.moving.rewriting import rewritten
 from kafscale.spark.progress import Progress, fingerprint
-from kafscale.spark.reading import read_split, replaced
-from kafscale.spark.rewriting import rewritten
-from kafscale.spark.sealing import Sealed
-from kafscale.spark.splits import Slice
-from kafscale.spark.staging import Section, stage
+from kafscale.spark.sink import bulk, sealing
+from kafscale.spark.sink.bulk import Loaded
+from kafscale.spark.sink.encode import BATCH_BYTES
+from kafscale.spark.sink.sealing import Sealed
+from kafscale.spark.sink.staging import Section, stage
+from kafscale.spark.source import splits
+from kafscale.spark.source.reading import read_split, replaced
+from kafscale.spark.source.splits import Slice
 from kafscale.spark.views import PartitionView, look
 
 JOB: Final = "convert"

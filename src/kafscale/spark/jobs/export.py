@@ -14,7 +14,6 @@ from typing import Any, Final
 from kafscale.log.commits import LostRace
 from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
 from kafscale.model.topics import TopicDescriptor
-from kafscale.spark import cuts, splits
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.kernels.decoder import BUFFER_BYTES
@@ -24,7 +23,8 @@ from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, open_table, still_the
 from kafscale.spark.lake.unit import Outlet, Result, Target, export_unit
 from kafscale.spark.lake.values import Spec
 from kafscale.spark.near import run_near
-from kafscale.spark.splits import Slice, Split
+from kafscale.spark.source import cuts, splits
+from kafscale.spark.source.splits import Slice, Split
 from kafscale.spark.views import look
 
 ROUND_BYTES: Final = 8 << 30  # stored bytes between two commits

@@ -20,11 +20,13 @@ from kafscale.log.commits import LostRace
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
-from kafscale.spark import bulk, foreign, offset_map, units
+from kafscale.spark import units
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.foreign import Foreign, ForeignTopic
 from kafscale.spark.job import Context, Report
-from kafscale.spark.rewriting import Rewriter
+from kafscale.spark.moving import foreign, offset_map
+from kafscale.spark.moving.foreign import Foreign, ForeignTopic
+from kafscale.spark.moving.rewriting import Rewriter
+from kafscale.spark.sink import bulk
 
 JOB: Final = "mirror"
 SEGMENT_BYTES: Final = 32 << 20

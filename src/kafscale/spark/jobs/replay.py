@@ -21,11 +21,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
-from kafscale.spark import bulk, origins, producing
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
-from kafscale.spark.origins import Step
+from kafscale.spark.moving import origins
+from kafscale.spark.moving.origins import Step
 from kafscale.spark.progress import Progress, fingerprint
+from kafscale.spark.sink import bulk, producing
 
 JOB: Final = "replay"
 _MOST_TASKS: Final = 64

@@ -17,13 +17,14 @@ from kafscale.model.errors import InvalidRequest
 from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings, iso_time
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
-from kafscale.spark import sampling, statistics, wiring
+from kafscale.spark import wiring
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.near import run_near
-from kafscale.spark.sampling import Look, Sample
-from kafscale.spark.splits import SPLIT_BYTES
-from kafscale.spark.statistics import Lag, Prices, TopicStats
+from kafscale.spark.report import sampling, statistics
+from kafscale.spark.report.sampling import Look, Sample
+from kafscale.spark.report.statistics import Lag, Prices, TopicStats
+from kafscale.spark.source.splits import SPLIT_BYTES
 from kafscale.spark.views import PartitionView, Stretch, views_of
 
 SAMPLE_BYTES: Final = 4 << 20
@@ -84,7 +85,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
     )
     report = report_of(found)
     if args.html:
-        from kafscale.spark.report_html import page
+        from kafscale.spark.report.html import page
 
         Path(args.html).write_text(page(found), "utf-8")
         report.notes.append(f"the page is in {args.html}")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kafscale.model.topics import TopicDescriptor
-from kafscale.spark import splits
-from kafscale.spark.splits import Slice
+from kafscale.spark.source import splits
+from kafscale.spark.source.splits import Slice
 from kafscale.spark.views import PartitionView
 
 

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafscale.spark import reading
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.kernels.decoder import Decoder
 from kafscale.spark.lake import schemas, values
 from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.values import Spec
 from kafscale.spark.lake.writer import DataFile, PartitionedWriter
-from kafscale.spark.splits import Split
+from kafscale.spark.source import reading
+from kafscale.spark.source.splits import Split
 
 _COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
 _VALUE: Final = _COLUMNS.index("value")

@@ -14,7 +14,7 @@ from kafscale.model.errors import InvalidRequest
 from kafscale.records.compression import Codec
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import stats
-from kafscale.spark.statistics import Prices
+from kafscale.spark.report.statistics import Prices
 from tests.unit.spark.topics import HOUR_MS, Topic
 
 

@@ -50,13 +50,11 @@ def compare(batch: bytes) -> None:
             assert found == expected(plain, append_time=append_time)
 
 
-@settings(deadline=None)
 @given(records=ANY_RECORDS)
 def test_both_engines_see_what_the_plain_decoder_sees(records: list[Record]) -> None:
     compare(build_batch(records, base_offset=0))
 
 
-@settings(deadline=None)
 @given(records=mixed_records(), gaps=st.lists(st.integers(0, 2**25), min_size=25, max_size=25))
 def test_gaps_that_key_compaction_leaves_are_kept(records: list[Record], gaps: list[int]) -> None:
     base = 2**39
@@ -65,7 +63,6 @@ def test_gaps_that_key_compaction_leaves_are_kept(records: list[Record], gaps: l
     compare(build_batch(moved, base_offset=base))
 
 
-@settings(deadline=None)
 @given(records=mixed_records())
 def test_append_time_is_the_time_of_all_records(records: list[Record]) -> None:
     batch = bytearray(build_batch(records, base_offset=0))
@@ -73,7 +70,7 @@ def test_append_time_is_the_time_of_all_records(records: list[Record]) -> None:
     compare(bytes(batch))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     records=mixed_records(),
     at=st.integers(0, 2**31),
@@ -88,7 +85,7 @@ def test_a_changed_byte_is_judged_alike(
     compare(with_payload(bytes(payload), len(records) + count))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     payload=st.binary(max_size=80), count=st.integers(-(2**31) + 1, 2**31 - 1) | st.integers(0, 6)
 )
@@ -96,7 +93,6 @@ def test_arbitrary_bytes_are_judged_alike(payload: bytes, count: int) -> None:
     compare(resigned(with_payload(payload, 1), record_count=count))
 
 
-@settings(deadline=None)
 @given(records=mixed_records(), cut=st.integers(1, 60))
 def test_cut_off_records_are_judged_alike(records: list[Record], cut: int) -> None:
     payload = build_batch(records, base_offset=0)[HEADER_SIZE:]

@@ -45,7 +45,7 @@ def test_spoilt_frames_take_little_memory(frames: list[bytes]) -> None:
     assert peak < 200 * largest
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(APIS), st.data(), st.binary(max_size=200))
 def test_a_good_header_before_any_bytes_is_read_or_malformed(
     api: object, data: st.DataObject, body: bytes

@@ -1,0 +1,203 @@
+"""What topics hold and cost, from manifests alone: pure arithmetic.
+
+Here: figures per partition and topic, growth by day, debts of small objects, lags, money.
+Next door: samples of the contents (sampling.py), the job (jobs/stats.py), the page for people
+(report_html.py).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, NamedTuple
+
+from kafscale.log import segment
+from kafscale.log.survey import Piece
+from kafscale.spark.report.sampling import Sample
+from kafscale.spark.views import PartitionView, Stretch
+
+DAY_MS: Final = 86_400_000
+_SOONEST_MS: Final = 0
+_LATEST_MS: Final = 253_402_300_799_000  # the last second of the year 9999
+DAYS_IN_MONTH: Final = 30
+GB: Final = 10**9
+
+
+class Prices(NamedTuple):
+    """In dollars: a gigabyte for a month, a thousand requests."""
+
+    storage: float = 0.023
+    put: float = 0.005
+    get: float = 0.0004
+
+
+@dataclass
+class PartitionStats:
+    """One partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int = 0
+    bytes: int = 0
+    objects: int = 0
+    small: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+    sample: Sample = field(default_factory=Sample)
+    sizes: list[int] = field(default_factory=list)
+    days: Counter[date] = field(default_factory=Counter)  # bytes by day of event time
+    flushes_per_day: float = 0.0
+
+
+@dataclass
+class TopicStats:
+    """One topic, all its partitions."""
+
+    name: str
+    topic_id: str
+    target_bytes: int
+    partitions: list[PartitionStats]
+
+    def total(self, what: str) -> int:
+        """The sum over partitions."""
+        return sum(getattr(one, what) for one in self.partitions)
+
+    @property
+    def sample(self) -> Sample:
+        """What was seen of all partitions."""
+        return sum((one.sample for one in self.partitions), Sample())
+
+    @property
+    def days(self) -> Counter[date]:
+        """Bytes by day."""
+        return sum((one.days for one in self.partitions), Counter())
+
+    @property
+    def debt(self) -> int:
+        """Objects more than their bytes need at the target size, log by log."""
+        needed = sum(-(-one.bytes // self.target_bytes) for one in self.partitions)
+        return max(0, self.total("objects") - needed)
+
+    @property
+    def skew(self) -> float | None:
+        """Records of the fullest partition for each one it would have if all were alike."""
+        counts = [one.records for one in self.partitions]
+        return max(counts) * len(counts) / sum(counts) if any(counts) else None
+
+    def span_ms(self) -> tuple[int, int] | None:
+        """From the first event to the last."""
+        firsts = [one.first_ms for one in self.partitions if one.first_ms is not None]
+        lasts = [one.last_ms for one in self.partitions if one.last_ms is not None]
+        return (min(firsts), max(lasts)) if firsts and lasts else None
+
+    def growth_per_day(self) -> float | None:
+        """Bytes of a day, over the last week that has any; the last, unfinished day apart."""
+        days = self.days
+        if not days:
+            return None
+        last = max(days)
+        week = [last - timedelta(days=back) for back in range(1, 8)]
+        whole = [day for day in week if day >= min(days)]
+        if not whole:
+            return float(days[last])
+        return sum(days[day] for day in whole) / len(whole)
+
+    def monthly_cost(self, prices: Prices, gets_per_day: float = 0.0) -> dict[str, float]:
+        """What the bucket charges for a month at this pace."""
+        puts = sum(one.flushes_per_day for one in self.partitions)
+        return {
+            "storage": self.total("bytes") / GB * prices.storage,
+            "put": puts * DAYS_IN_MONTH / 1000 * prices.put,
+            "get": gets_per_day * DAYS_IN_MONTH / 1000 * prices.get,
+        }
+
+
+class Lag(NamedTuple):
+    """How far a group is behind in one partition."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int
+    end: int
+
+    @property
+    def records(self) -> int:
+        """Records it has not read."""
+        return max(0, self.end - self.committed)
+
+
+Times = Mapping[str, tuple[int, int]]  # of the first batch of an object, in ms
+
+
+def told(stretch: Stretch) -> bool:
+    """Whether the log knows the times of an object; of a large flush only its batches do."""
+    return (stretch.min_timestamp_ms, stretch.max_timestamp_ms) != segment.ANY_TIME
+
+
+def partition_stats(
+    view: PartitionView, pieces: Iterable[Piece], target_bytes: int, times: Times
+) -> PartitionStats:
+    """Figures of one partition; `pieces` are the objects of its log.
+
+    `times` are those of objects that tell none themselves.
+    """
+    found = PartitionStats(view.topic, view.partition, view.start, view.end)
+    arrived = {piece.key: piece.modified_ms for piece in pieces}
+    flushed = sorted(
+        when
+        for stretch in view.stretches
+        if stretch.kind == "flush" and (when := arrived.get(stretch.key)) is not None
+    )
+    for stretch in view.stretches:
+        found.records += stretch.records
+        found.bytes += stretch.length
+        found.objects += 1
+        found.small += stretch.length < target_bytes // 2
+        found.sizes.append(stretch.length)
+        first, last = stretch.min_timestamp_ms, stretch.max_timestamp_ms
+        if not told(stretch):
+            first, last = times.get(stretch.key, (-1, -1))
+        if not _SOONEST_MS <= first <= last <= _LATEST_MS:
+            continue  # a time no calendar has
+        found.first_ms = first if found.first_ms is None else min(first, found.first_ms)
+        found.last_ms = last if found.last_ms is None else max(last, found.last_ms)
+        found.days += spread(stretch.length, first, last)
+    if flushed:
+        # A burst is not a day's pace: what there is counts for a day at least.
+        found.flushes_per_day = len(flushed) * DAY_MS / max(DAY_MS, flushed[-1] - flushed[0])
+    return found
+
+
+def spread(size: int, first_ms: int, last_ms: int) -> Counter[date]:
+    """Share bytes out over the days they stem from."""
+    days: Counter[date] = Counter()
+    begin, end = first_ms // DAY_MS, last_ms // DAY_MS
+    if end - begin > 3660:  # a clock that was wrong: not ten thousand days of nothing
+        begin = end
+    span = last_ms - first_ms + 1
+    left = size
+    for day in range(begin, end + 1):
+        low, high = max(first_ms, day * DAY_MS), min(last_ms + 1, (day + 1) * DAY_MS)
+        share = left if day == end else size * (high - low) // span
+        days[datetime.fromtimestamp(day * 86400, UTC).date()] += share
+        left -= share
+    return days
+
+
+def lags(
+    committed: Mapping[tuple[str, str, int], tuple[int, str]], topics: Iterable[TopicStats]
+) -> list[Lag]:
+    """Of every group in every partition; offsets of a topic's earlier life do not count."""
+    found = []
+    known = {topic.name: topic for topic in topics}
+    for (group, name, partition), (offset, topic_id) in sorted(committed.items()):
+        topic = known.get(name)
+        if topic is None or partition >= len(topic.partitions):
+            continue
+        if topic_id and topic_id != topic.topic_id:
+            continue
+        found.append(Lag(group, name, partition, offset, topic.partitions[partition].end))
+    return found

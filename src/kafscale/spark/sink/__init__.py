@@ -1,0 +1,1 @@
+"""Rows into topics: through brokers, or in bulk straight into segments."""

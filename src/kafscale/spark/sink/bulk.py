@@ -1,0 +1,261 @@
+"""Loading a new topic in bulk: straight into segments, visible all at once or not at all.
+
+Tasks put encoded batches aside (staging.py); when all have counted their rows, the batches get
+their offsets and become segments (sealing.py); then the driver writes one manifest per log and,
+last, the topic's descriptor, created only if absent. Before that nobody can see anything; after
+it everything is there. All of it lies in a folder that carries the topic's fresh id, so
+two loads of one name never meet: one of them is told that the topic exists.
+Next door: the DataFrame's sink (sink.py), folders nobody came back for (leftovers.py).
+"""
+
+import gc
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from kafscale.log import commits, keys, manifest
+from kafscale.log.descriptors import Descriptors, Wish
+from kafscale.log.manifest import Entry, LaneMark, Manifest
+from kafscale.model.errors import InvalidPartitionCount, InvalidTopicName, TopicExists
+from kafscale.model.names import check_topic_name, collides, fresh_topic_id
+from kafscale.model.topics import (
+    TopicDefaults,
+    TopicDescriptor,
+    TopicSettings,
+    iso_time,
+    validate_configs,
+)
+from kafscale.objects.store import ObjectStore
+from kafscale.records.compression import Codec
+from kafscale.spark import leftovers, units
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.leftovers import LoadLost
+from kafscale.spark.sink import sealing
+from kafscale.spark.sink.sealing import LEADER_EPOCH, Seal, Sealed
+from kafscale.spark.sink.staging import Section, Target, stage
+
+MOST_PARTITIONS: Final = 100_000
+_STAGED: Final = "task int, sections binary"
+
+Progress = Callable[[str, int, int], None]  # what, how many are done, of how many
+
+
+class Plan(NamedTuple):
+    """A load that has begun: its topic exists for nobody yet."""
+
+    target: Target
+    wish: Wish
+    settings: TopicSettings
+
+    @property
+    def topic(self) -> str:
+        """What the topic will be called."""
+        return self.wish.name
+
+
+class Loaded(NamedTuple):
+    """A load that is done."""
+
+    topic: TopicDescriptor
+    records: int
+    bytes: int
+    segments: int
+    offsets: list[int]  # the end of every partition
+
+
+def begin(
+    bucket: Bucket,
+    topic: str,
+    partitions: int,
+    *,
+    compression: str = "none",
+    configs: Mapping[str, str] | None = None,
+    origin: str = "",
+) -> Plan:
+    """Refuse what cannot become a topic, else choose where its objects will lie.
+
+    Folders that earlier loads left behind are looked after on this occasion.
+    """
+    check_topic_name(topic)
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        raise InvalidPartitionCount(f"a topic has 1 to {MOST_PARTITIONS} partitions")
+    validate_configs(configs or {})
+    Codec.named(compression)
+    bucket.run(lambda store: _check_name(store, bucket.namespace, topic))
+    leftovers.sweep(bucket)
+    wish = Wish(
+        topic,
+        fresh_topic_id(bucket.dice).hex(),
+        partitions,
+        dict(configs or {}),
+        iso_time(bucket.clock.now_ms()),
+        own_folder=True,
+        origin=origin,
+    )
+    return plan_of(bucket, wish, compression)
+
+
+def plan_of(bucket: Bucket, wish: Wish, compression: str) -> Plan:
+    """The load that is to fulfil a wish, begun now or by a run before this one."""
+    folder = keys.topic_folder(bucket.namespace, wish.name, wish.topic_id)
+    settings = TopicSettings.of(wish.configs, TopicDefaults())
+    now_ms = bucket.clock.now_ms()
+    return Plan(Target(bucket, folder, wish.partitions, compression, now_ms), wish, settings)
+
+
+async def _check_name(store: ObjectStore, namespace: str, topic: str) -> None:
+    descriptors = Descriptors(store, namespace)
+    _, newest = await descriptors.newest(topic)
+    if newest is not None and not newest.deleted:
+        raise TopicExists(f"topic {topic!r} exists already: a load makes a new one")
+    for other in await store.folders(namespace):
+        if collides(topic, other):
+            _, found = await descriptors.newest(other)
+            if found is not None and not found.deleted:
+                raise InvalidTopicName(f"{topic!r} collides with {other!r} ('.' and '_' are one)")
+
+
+def seals(plan: Plan, sections: Iterable[Section]) -> list[Seal]:
+    """The segments to be made of everything that was staged, in the order of the tasks."""
+    return sealing.plan(
+        plan.target.folder,
+        sections,
+        segment_bytes=plan.settings.segment_bytes,
+        index_interval_bytes=plan.settings.index_interval_bytes,
+    )
+
+
+def commit(
+    plan: Plan, sealed: Iterable[Sealed], *, starts: Mapping[int, int] | None = None
+) -> Loaded:
+    """Make the topic visible: manifests, a last look, then the descriptor that counts.
+
+    `starts` gives logs a first offset other than 0. Two runs that share a plan and its results
+    may both commit: what they write says the same, and what was created first counts.
+    """
+    by_log: dict[int, list[Entry]] = {}
+    maps: list[str] = []
+    for row in sealed:
+        by_log.setdefault(row.log, []).append(row.entry)
+        maps += [row.map_name] if row.map_name else []
+    ends = dict.fromkeys(range(plan.wish.partitions), 0) | dict(starts or {})
+    bucket, folder = plan.target.bucket, plan.target.folder
+    if maps:
+        _put(bucket, f"{folder}/offset-map/names", json.dumps(sorted(maps)).encode())
+    wanted: set[str] = set()
+    for log in sorted(set(by_log) | set(starts or {})):
+        entries = sorted(by_log.get(log, []), key=lambda entry: entry.base)
+        first = (starts or {}).get(log, 0)
+        past = _manifest(bucket, entries, first)
+        ends[log] = past.end
+        place = keys.log_folder(folder, log)
+        key = keys.manifest(place, past.generation)
+        wanted |= {key, *(f"{place}/{entry.name}" for entry in entries)}
+        _put(bucket, key, manifest.encode(past))
+    bucket.run(lambda store: leftovers.check_whole(store, folder, wanted))
+    made = _describe(plan)
+    entries = [entry for rows in by_log.values() for entry in rows]
+    records, size = sum(e.records for e in entries), sum(e.size for e in entries)
+    return Loaded(made, records, size, len(entries), [ends[log] for log in sorted(ends)])
+
+
+def _put(bucket: Bucket, key: str, body: bytes) -> None:
+    # In a folder of our own: a name that is taken is taken by our attempt whose answer was lost.
+    bucket.run(lambda store: commits.put_same(store, key, [body], "manifest"))
+
+
+def _manifest(bucket: Bucket, entries: list[Entry], first: int) -> Manifest:
+    at = first
+    for entry in entries:
+        if entry.base != at:
+            raise LoadLost(f"{entry.name} begins at {entry.base}, not at {at}")
+        at = entry.end
+    return Manifest(
+        generation=sealing.GENERATION,
+        commit_id=bucket.dice.token(16).hex(),
+        created_ms=bucket.clock.now_ms(),
+        author="bulk load",
+        end=at,
+        segments=entries,
+        lanes={0: LaneMark(first, at, [(LEADER_EPOCH, first)] if entries else [])},
+    )
+
+
+def _describe(plan: Plan) -> TopicDescriptor:
+    bucket = plan.target.bucket
+    _, made = bucket.run(lambda store: Descriptors(store, bucket.namespace).create(plan.wish))
+    if made.topic_id != plan.wish.topic_id:
+        raise TopicExists(f"topic {plan.topic!r} was created by somebody else meanwhile")
+    return made
+
+
+def tidy_up(plan: Plan) -> None:
+    """Delete what was staged; a task that is still running may leave more, for the sweep."""
+    folder = f"{plan.target.folder}/staged"
+    plan.target.bucket.run(lambda store: leftovers.delete_below(store, folder))
+
+
+# -- a DataFrame as a whole ------------------------------------------------------------------
+
+
+def load(
+    frame: DataFrame,
+    bucket: Bucket,
+    topic: str,
+    partitions: int,
+    *,
+    compression: str = "none",
+    configs: Mapping[str, str] | None = None,
+    origin: str = "",
+    progress: Progress | None = None,
+) -> Loaded:
+    """Make a new topic of a DataFrame with the columns of the sink, all of it on the executors.
+
+    Records keep the order of the DataFrame's partitions and of the rows in them.
+    """
+    plan = begin(bucket, topic, partitions, compression=compression, configs=configs, origin=origin)
+    sections = stage_frame(frame, plan.target)
+    return finish(plan, sections, frame, progress)
+
+
+def finish(
+    plan: Plan, sections: Sequence[Section], frame: DataFrame, progress: Progress | None = None
+) -> Loaded:
+    """Seal on the executors, commit here."""
+    bucket = plan.target.bucket
+    sealed = units.run_units(
+        frame.sparkSession,
+        seals(plan, sections),
+        lambda work: sealing.seal(bucket, work),
+        progress=None if progress is None else partial(progress, "segments"),
+    )
+    loaded = commit(plan, sealed)
+    tidy_up(plan)
+    return loaded
+
+
+def stage_frame(frame: DataFrame, target: Target) -> list[Section]:
+    """Put all rows of a DataFrame aside; sections in the order of its partitions."""
+
+    def on_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        gc.freeze()
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        rows = stage(target, task, batches)
+        yield pa.RecordBatch.from_pydict(
+            {
+                "task": pa.array([task], pa.int32()),
+                "sections": pa.array([json.dumps(rows).encode()], pa.binary()),
+            }
+        )
+
+    found: dict[int, Any] = {
+        row["task"]: json.loads(row["sections"])
+        for row in frame.mapInArrow(on_worker, _STAGED).collect()
+    }
+    return [Section(*one) for task in sorted(found) for one in found[task]]

@@ -1,0 +1,184 @@
+"""Staged batches become segments: read back, given their offsets, laid down, indexed.
+
+Here: how sections are shared out among segments, and the work on one segment. It may be done
+twice (a retry, a speculative copy): every attempt writes under a name of its own, and only
+what the driver then puts into a manifest counts.
+Next door: what is staged (staging.py), the commit (bulk.py).
+"""
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafscale.log import commits, index, keys, segment, survey
+from kafscale.log.manifest import Entry, entry_of
+from kafscale.log.segment import Built, LaneBatches
+from kafscale.model.errors import CorruptObject
+from kafscale.objects.store import Buffer, ObjectStore
+from kafscale.records import batch
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.sink.staging import Section
+
+GENERATION: Final = 1  # of the one manifest a loaded log has
+LEADER_EPOCH: Final = 0
+
+MAP: Final = pa.schema(
+    [
+        ("source_partition", pa.int32()),
+        ("first_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),  # where first_offset went; the others follow it
+    ]
+)
+
+
+_NUMBERS: Final = ("first_offset", "last_offset", "offset")
+
+
+class Seal(NamedTuple):
+    """One segment to be made."""
+
+    log: int
+    folder: str  # of the topic
+    base: int
+    sections: tuple[Section, ...]
+    index_interval_bytes: int
+
+
+class Sealed(NamedTuple):
+    """One segment made."""
+
+    log: int
+    entry: Entry
+    map_name: str = ""  # of the file that says where its rows came from
+
+
+def plan(
+    folder: str, sections: Iterable[Section], *, segment_bytes: int, index_interval_bytes: int
+) -> list[Seal]:
+    """Lay every partition's sections, in the order given, into segments of about equal size."""
+    by_log: dict[int, list[Section]] = {}
+    for section in sections:
+        by_log.setdefault(section.partition, []).append(section)
+    seals = []
+    for log, rows in sorted(by_log.items()):
+        base = at = size = 0
+        group: list[Section] = []
+        for row in rows:
+            if group and size + row.length > segment_bytes:
+                seals.append(Seal(log, folder, base, tuple(group), index_interval_bytes))
+                base, size, group = at, 0, []
+            group.append(row)
+            size += row.length
+            at += row.records
+        seals.append(Seal(log, folder, base, tuple(group), index_interval_bytes))
+    return seals
+
+
+def seal(bucket: Bucket, work: Seal) -> Sealed:
+    """Make one segment."""
+    pieces = bucket.run(lambda store: _read(store, work.sections))
+    at = work.base
+    runs: list[Buffer] = []
+    for section, piece in zip(work.sections, pieces, strict=True):
+        run = bytearray(piece)
+        first = at
+        for place, header in batch.walk(run):
+            batch.stamp(memoryview(run)[place:], at, LEADER_EPOCH)
+            at += header.last_offset_delta + 1
+        if len(run) != section.length or at - first != section.records:
+            raise CorruptObject(f"{section.key} is not what was put there")
+        runs.append(run)
+    lane = LaneBatches(
+        0,
+        work.base,
+        at - 1,
+        sum(section.records for section in work.sections),
+        min(section.min_timestamp_ms for section in work.sections),
+        max(section.max_timestamp_ms for section in work.sections),
+        runs,
+    )
+    folder = keys.log_folder(work.folder, work.log)
+    entry = put_segment(bucket, folder, lane, work.index_interval_bytes)
+    return Sealed(work.log, entry, _put_map(bucket, work))
+
+
+def put_segment(bucket: Bucket, folder: str, lane: LaneBatches, interval: int) -> Entry:
+    """Write a segment of lane 0 and its index under fresh names."""
+    token = int.from_bytes(bucket.dice.token(4))
+    built = build(bucket, lane, token)
+    name = keys.rewritten_name(built.base, GENERATION, token)
+    key = f"{folder}/{name}"
+    hints = index.encode(index.of_pieces(built.spans, [lane.batches], interval))
+
+    async def put(store: ObjectStore) -> None:
+        # Names nobody else has: a name that is taken is taken by ourselves.
+        await commits.put_same(store, keys.index_of(key), [hints], "index")
+        await commits.put_same(store, key, built.body, "segment")
+
+    bucket.run(put)
+    return entry_of(name, built.base, built.end, built.content_id, built.spans, has_index=True)
+
+
+def build(bucket: Bucket, lane: LaneBatches, token: int) -> Built:
+    """An ordinary segment: offsets are positions."""
+    return segment.build(
+        lane.first,
+        lane.last + 1,
+        [lane],
+        created_ms=bucket.clock.now_ms(),
+        token=token,
+        predecessor=segment.NOTHING_BEFORE,
+    )
+
+
+async def _read(store: ObjectStore, sections: Sequence[Section]) -> list[memoryview]:
+    return await survey.gathered(store.read(row.key, row.start, row.length) for row in sections)
+
+
+# -- where rows came from --------------------------------------------------------------------
+
+
+def _put_map(bucket: Bucket, work: Seal) -> str:
+    """Write down where each row of the segment came from, as runs of neighbours."""
+    mapped = [row for row in work.sections if row.map_key]
+    if not mapped:
+        return ""
+
+    async def read(store: ObjectStore) -> list[memoryview]:
+        reads = (store.read(row.map_key, row.map_start, 8 * row.records) for row in mapped)
+        return await survey.gathered(reads)
+
+    tables = []
+    at = work.base
+    for row, raw in zip(mapped, bucket.run(read), strict=True):
+        offsets = np.frombuffer(raw, "<i8").astype(np.int64)
+        begins = np.concatenate(([0], np.flatnonzero(np.diff(offsets) != 1) + 1))
+        lasts = np.concatenate((begins[1:], [len(offsets)])) - 1
+        columns = [
+            np.full(len(begins), row.source, np.int32),
+            offsets[begins],
+            offsets[lasts],
+            np.full(len(begins), work.log, np.int32),
+            begins + at,
+        ]
+        tables.append(pa.Table.from_arrays([pa.array(one) for one in columns], schema=MAP))
+        at += row.records
+    body = io.BytesIO()
+    pq.write_table(
+        pa.concat_tables(tables),
+        body,
+        compression="zstd",
+        use_dictionary=["source_partition", "partition"],
+        column_encoding=dict.fromkeys(
+            ("first_offset", "last_offset", "offset"), "DELTA_BINARY_PACKED"
+        ),
+    )
+    name = f"{bucket.dice.token(16).hex()}.parquet"
+    bucket.put_new(f"{work.folder}/offset-map/{name}", [body.getvalue()])
+    return name

@@ -1,0 +1,208 @@
+"""Writing DataFrames to topics: `df.write.format("kafscale")` and `writeStream`.
+
+Two ways, by the options given:
+
+    kafka.bootstrap.servers   through brokers, into topics that exist: each task has an idempotent
+                              producer of its own and is done when everything is acknowledged
+    store, topic, partitions  a new topic, straight into the bucket (bulk.py): all of it or nothing
+
+Columns as in Spark's Kafka sink: value (needed), key, headers, topic, partition; strings or bytes.
+Ours besides: timestamp, a time or milliseconds.
+Next door: the producer in a task (producing.py), streams (stream_sink.py), reading (source.py).
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from kafscale.model.errors import InvalidRecord, InvalidRequest
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.sink import bulk, producing, sealing
+from kafscale.spark.sink.staging import Section, stage
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+
+BOOTSTRAP: Final = "kafka.bootstrap.servers"
+_CONFIG: Final = "topic."  # topic.retention.ms and the like
+_SEALS_AT_ONCE: Final = 4
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task has written."""
+
+    task: int
+    records: int
+    sections: tuple[Section, ...] = ()
+
+
+def batch_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceArrowWriter:
+    """The writer of a batch query, by its options."""
+    given = _lower(options)
+    check_schema(schema, has_topic="topic" in given)
+    if overwrite:
+        raise InvalidRequest("topics are not overwritten: write with mode('append')")
+    if BOOTSTRAP in given:
+        return BrokerWriter(producing.settings_of(given), given.get("topic"))
+    if "store" in given:
+        return BulkWriter(given)
+    raise InvalidRequest(
+        f"say where to write: option {BOOTSTRAP} for brokers, or store for a new topic"
+    )
+
+
+def stream_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> "DataSourceStreamArrowWriter":
+    """The writer of a streaming query: through brokers, at least once; needs Spark 4.1."""
+    given = _lower(options)
+    check_schema(schema, has_topic="topic" in given)
+    if overwrite:
+        raise InvalidRequest("a topic takes a stream in output mode append or update only")
+    if BOOTSTRAP not in given:
+        raise InvalidRequest(
+            f"a stream is written through brokers: option {BOOTSTRAP}; "
+            "store makes a new topic of a batch"
+        )
+    from kafscale.spark.sink.stream_sink import BrokerStreamWriter
+
+    return BrokerStreamWriter(producing.settings_of(given), given.get("topic"))
+
+
+def _lower(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in options.items()}
+
+
+# -- columns ---------------------------------------------------------------------------------
+
+_TEXT: Final = (StringType, BinaryType)
+_KINDS: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
+    "value": (_TEXT, "string or binary"),
+    "key": (_TEXT, "string or binary"),
+    "headers": ((ArrayType,), "array<struct<key:string,value:binary>>"),
+    "topic": ((StringType,), "string"),
+    "partition": ((IntegerType,), "int"),
+    "timestamp": ((TimestampType, LongType), "timestamp or bigint"),
+}
+
+
+def check_schema(schema: StructType, *, has_topic: bool) -> None:
+    """Refuse columns a record cannot be made of, before anything runs."""
+    columns = {field.name: field.dataType for field in schema.fields}
+    if "value" not in columns:
+        raise InvalidRecord("there is no column 'value'")
+    if not has_topic and "topic" not in columns:
+        raise InvalidRecord("which topic? give the option 'topic' or a column of that name")
+    for name, (kinds, words) in _KINDS.items():
+        found = columns.get(name)
+        if found is not None and not isinstance(found, kinds):
+            raise InvalidRecord(f"column {name!r} is {found.simpleString()}, not {words}")
+    headers = columns.get("headers")
+    if isinstance(headers, ArrayType) and not _are_headers(headers.elementType):
+        raise InvalidRecord(
+            f"column 'headers' is {headers.simpleString()}, not {_KINDS['headers'][1]}"
+        )
+
+
+def _are_headers(inner: DataType) -> bool:
+    if not isinstance(inner, StructType) or inner.names != ["key", "value"]:
+        return False
+    key, value = (field.dataType for field in inner.fields)
+    return isinstance(key, StringType) and isinstance(value, BinaryType)
+
+
+def this_task() -> int:
+    """The number of the DataFrame's partition that is being written."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+# -- through brokers -------------------------------------------------------------------------
+
+
+class BrokerWriter(DataSourceArrowWriter):
+    """Every task produces its rows; a task that cannot fails, and with it the query."""
+
+    def __init__(self, settings: dict[str, Any], topic: str | None) -> None:
+        """Take what travels to the executors."""
+        self._settings = settings
+        self._topic = topic
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Produce everything and wait until it is acknowledged."""
+        return Written(this_task(), producing.produce(self._settings, self._topic, iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing is left to do: what was acknowledged is there."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """What was acknowledged cannot be taken back: at least once."""
+
+
+# -- a new topic -----------------------------------------------------------------------------
+
+
+class BulkWriter(DataSourceArrowWriter):
+    """Tasks put batches aside; the driver lays them into segments and commits.
+
+    The laying down happens in the driver's Python process, a few segments at a time, because
+    a commit has no executors to use; `bulk.load` does it on the executors.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Refuse what cannot be loaded."""
+        configs = {
+            name.removeprefix(_CONFIG): value
+            for name, value in options.items()
+            if name.startswith(_CONFIG)
+        }
+        if "topic" not in options:
+            raise InvalidRequest("a new topic is named by the option 'topic'")
+        if not options.get("partitions", "").isdecimal():
+            raise InvalidRequest("how many partitions? give the option 'partitions'")
+        self._plan = bulk.begin(
+            Bucket(options["store"], options.get("namespace", "")),
+            options["topic"],
+            int(options["partitions"]),
+            compression=options.get("compression", "none"),
+            configs=configs,
+        )
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Put the rows of one task aside."""
+        task = this_task()
+        sections = stage(self._plan.target, task, iterator)
+        return Written(task, sum(row.records for row in sections), tuple(sections))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make the topic visible."""
+        written = sorted(
+            (one for one in messages if isinstance(one, Written)), key=lambda one: one.task
+        )
+        works = bulk.seals(self._plan, [row for one in written for row in one.sections])
+        bucket = self._plan.target.bucket
+        with ThreadPoolExecutor(_SEALS_AT_ONCE) as pool:
+            sealed = list(pool.map(lambda work: sealing.seal(bucket, work), works))
+        bulk.commit(self._plan, sealed)
+        bulk.tidy_up(self._plan)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Leave everything to the sweep: a commit whose answer was lost may have happened."""

@@ -1,0 +1,108 @@
+"""Offsets of many partitions at once: where to begin, where to end, how far to go.
+
+Here: pure arithmetic on `{topic: {partition: next offset}}`, the shape people know from the
+checkpoints of Spark's Kafka source. Next door: offsets by time (times.py).
+Never here: the bucket, Spark.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kafscale.model.errors import KafscaleError
+from kafscale.spark.source.options import EARLIEST, LATEST, BadOption, OffsetRule
+from kafscale.spark.views import PartitionView
+
+Place = tuple[str, int]  # topic, partition
+Offsets = dict[Place, int]
+FindTime = Callable[[PartitionView, int], int | None]  # the first offset not older, if any
+
+
+class DataLost(KafscaleError):
+    """Records that were to be read are no longer there."""
+
+
+def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+    """The form in which Spark keeps them."""
+    rows: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        rows.setdefault(topic, {})[str(partition)] = offset
+    return rows
+
+
+def from_json(rows: Mapping[str, Mapping[str, Any]]) -> Offsets:
+    """Read them back."""
+    return {(topic, int(p)): int(o) for topic, row in rows.items() for p, o in row.items()}
+
+
+def resolve(
+    rule: OffsetRule,
+    views: Iterable[PartitionView],
+    find_time: FindTime,
+    *,
+    name: str,
+    no_match_is_latest: bool,
+) -> Offsets:
+    """Turn a rule into offsets."""
+    found: Offsets = {}
+    for view in views:
+        place = (view.topic, view.partition)
+        match rule.kind:
+            case "earliest":
+                found[place] = view.start
+            case "latest":
+                found[place] = view.end
+            case "offsets":
+                number = _named(rule, view, name)
+                found[place] = {EARLIEST: view.start, LATEST: view.end}.get(number, number)
+            case "timestamp" | "timestamps":
+                by_time = rule.kind == "timestamp"
+                time_ms = rule.timestamp_ms if by_time else _named(rule, view, name)
+                offset = find_time(view, time_ms)
+                if offset is None and not no_match_is_latest:
+                    raise BadOption(
+                        f"{name}: {view.topic}-{view.partition} has no record at or after "
+                        f"{time_ms} (startingOffsetsByTimestampStrategy=latest begins at its end)"
+                    )
+                found[place] = view.end if offset is None else offset
+    return found
+
+
+def _named(rule: OffsetRule, view: PartitionView, name: str) -> int:
+    try:
+        return rule.numbers[view.topic][view.partition]
+    except KeyError:
+        raise BadOption(f"{name}: nothing said about {view.topic}-{view.partition}") from None
+
+
+def within(
+    view: PartitionView, first: int, until: int, *, fail_on_data_loss: bool
+) -> tuple[int, int]:
+    """The part of a window that exists; what does not is lost data."""
+    if (first < view.start or until > view.end) and fail_on_data_loss:
+        lost = (
+            f"offsets {first} to {min(view.start, until) - 1} have been deleted"
+            if first < view.start
+            else f"offset {until} was reached before and the log now ends at {view.end}"
+        )
+        raise DataLost(
+            f"{view.topic}-{view.partition}: {lost}; the log starts at {view.start} "
+            "(failOnDataLoss=false reads what is there)"
+        )
+    first = min(max(first, view.start), view.end)
+    return first, max(first, min(until, view.end))
+
+
+def limited(start: Offsets, latest: Offsets, most: int) -> Offsets:
+    """Go at most `most` offsets further in all, each partition in proportion to what it has."""
+    waiting = {place: max(0, end - start.get(place, end)) for place, end in latest.items()}
+    total = sum(waiting.values())
+    if not most or total <= most:
+        return latest
+    shares = {place: most * count // total for place, count in waiting.items()}
+    # What rounding left over goes to those that have more, one each: every query moves on.
+    left = most - sum(shares.values())
+    for place in sorted(waiting, key=lambda place: (-waiting[place], place)):
+        if left and shares[place] < waiting[place]:
+            shares[place] += 1
+            left -= 1
+    return {place: latest[place] - waiting[place] + shares[place] for place in latest}

@@ -1,0 +1,98 @@
+"""From options to windows of partitions, on the driver.
+
+Here: which topics and partitions are meant, what the bucket has of them, where a batch query
+begins and ends. Next door: a stream's offsets (stream.py), cutting windows into tasks (splits.py).
+"""
+
+import re
+from collections.abc import Collection, Sequence
+
+from kafscale.model.errors import UnknownTopic
+from kafscale.model.topics import TopicDescriptor
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.source import cuts, offsets, pins, splits, times
+from kafscale.spark.source.filters import Bounds
+from kafscale.spark.source.options import Options
+from kafscale.spark.source.pins import NamedSnapshot
+from kafscale.spark.source.splits import Slice, Split
+from kafscale.spark.views import PartitionView, look
+
+
+def views(
+    bucket: Bucket, options: Options, topics: Collection[str] | None = None
+) -> list[PartitionView]:
+    """What the query is about, now or as of a snapshot; with `topics`, only these of them."""
+    pinned = pins.read(bucket, options.as_of) if options.as_of else None
+    found: list[PartitionView] = []
+    for topic in _selected(bucket, options, pinned):
+        if topics is not None and topic.name not in topics:
+            continue
+        wanted = options.assign.get(topic.name)
+        if wanted is not None and any(not 0 <= p < topic.partitions for p in wanted):
+            raise UnknownTopic(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
+        if pinned is None:
+            found += look(bucket, topic, wanted)
+        else:
+            rows = (view for view in pinned.partitions if view.topic == topic.name)
+            found += [view for view in rows if wanted is None or view.partition in wanted]
+    return found
+
+
+def _selected(
+    bucket: Bucket, options: Options, pinned: NamedSnapshot | None
+) -> list[TopicDescriptor]:
+    names = options.subscribe or tuple(options.assign)
+    if pinned is None:
+        return bucket.select(names, options.pattern)
+    known = {topic.name: topic for topic in pinned.topics}
+    for name in names:
+        if name not in known:
+            raise UnknownTopic(f"the snapshot {options.as_of!r} does not hold the topic {name!r}")
+    if names:
+        return [known[name] for name in names]
+    return [topic for topic in pinned.topics if re.fullmatch(options.pattern, topic.name)]
+
+
+def windows(
+    bucket: Bucket, options: Options, found: Sequence[PartitionView], bounds: Bounds
+) -> list[Slice]:
+    """A batch query's windows, as narrow as its filters allow."""
+
+    def find_time(view: PartitionView, time_ms: int) -> int | None:
+        return times.first_at_or_after(bucket, view, time_ms)
+
+    meant = [view for view in found if bounds.allow(view.topic, view.partition)]
+    starts = offsets.resolve(
+        options.starting,
+        meant,
+        find_time,
+        name="startingOffsets",
+        no_match_is_latest=options.no_match_is_latest,
+    )
+    ends = offsets.resolve(
+        options.ending, meant, find_time, name="endingOffsets", no_match_is_latest=True
+    )
+    rows = []
+    for view in meant:
+        place = (view.topic, view.partition)
+        first, until = offsets.within(
+            view, starts[place], ends[place], fail_on_data_loss=options.fail_on_data_loss
+        )
+        first, until = max(first, bounds.first), min(until, bounds.until)
+        if first < until:
+            rows.append(splits.window(view, first, until, bounds.since_ms))
+    return rows
+
+
+def cut(bucket: Bucket, options: Options, slices: Sequence[Slice]) -> list[Split]:
+    """The tasks that read these windows."""
+    target = options.split_bytes
+    if options.min_partitions:
+        total = sum(one.size for one in slices)
+        target = max(1 << 20, min(target, total // options.min_partitions))
+    return splits.plan(
+        cuts.refined(bucket, slices, target),
+        options.split_bytes,
+        min_splits=options.min_partitions,
+        max_offsets=options.max_records_per_partition,
+    )

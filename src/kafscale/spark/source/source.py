@@ -1,0 +1,160 @@
+"""The Spark data source `kafscale`: topics as rows, read from the bucket without a broker.
+
+Here: what Spark asks of a source and of a batch reader. Columns and options are those of Spark's
+Kafka source. Next door: the stream reader (stream.py), where the work is done (planning.py on the
+driver, reading.py in workers).
+
+Spark has no column pruning for Python sources: a narrower `.schema(...)` decodes less. It does
+have filter pushdown, off by default, and then refuses readers that offer it; so that a reader
+offers it only where Spark's pushdown planner is what runs us.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.source.columns import Wanted, schema_of, wanted
+from kafscale.spark.source.options import Options, read_options, read_shape
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+
+    from kafscale.spark.source.splits import Split
+    from kafscale.spark.source.stream import StreamReader
+    from kafscale.spark.views import PartitionView
+
+_PUSHDOWN_PLANNER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class KafscaleSource(DataSource):
+    """`spark.read.format("kafscale")` and `spark.readStream.format("kafscale")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format; `kafka` is taken by Spark itself."""
+        return "kafscale"
+
+    def schema(self) -> str:
+        """All columns; pass a narrower `.schema(...)` to read less."""
+        return schema_of(read_shape(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch reader."""
+        options = read_options(self.options, streaming=False)
+        asked = wanted(options.shape, schema)
+        if _PUSHDOWN_PLANNER in sys.modules:
+            return PruningReader(options, asked)
+        return BatchReader(options, asked)
+
+    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
+        """A stream reader."""
+        from kafscale.spark.source.stream import StreamReader
+
+        options = read_options(self.options, streaming=True)
+        return StreamReader(options, wanted(options.shape, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
+        """A batch writer."""
+        from kafscale.spark.sink import sink
+
+        return sink.batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> "DataSourceStreamWriter":
+        """A stream writer."""
+        from kafscale.spark.sink import sink
+
+        return sink.stream_writer(self.options, schema, overwrite)
+
+
+class SplitPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, split: "Split") -> None:
+        super().__init__(None)
+        self.split = split
+
+
+class ViewsPartition(InputPartition):
+    """Partitions of which nothing needs to be read any more."""
+
+    def __init__(self, views: "list[PartitionView]") -> None:
+        super().__init__(None)
+        self.views = views
+
+
+def split_of(partition: InputPartition) -> "Split":
+    """What a task is to read; Spark makes up a partition of its own where we planned none."""
+    return partition.split if isinstance(partition, SplitPartition) else ()
+
+
+def read_rows(
+    options: Options, asked: Wanted, split: "Split", since_ms: int | None
+) -> "Iterator[pa.RecordBatch]":
+    """Read one split, in a worker. Heavy libraries are loaded here and not before."""
+    from kafscale.spark.kernels.decoder import Decoder
+    from kafscale.spark.source.reading import read_split, replaced
+
+    bucket = Bucket(options.store)
+    if options.shape.table == "batches":
+        from kafscale.spark.source.tables import batch_rows
+
+        return batch_rows(bucket, split, asked.columns)
+    refresh = replaced(bucket, options.fail_on_data_loss, options.as_of)
+    if asked.value_format is None:
+        decoder = Decoder(asked.columns, verify_crc=options.verify_crc)
+        return read_split(bucket, split, decoder, since_ms, refresh)
+    from kafscale.spark.source.values import BAD_VALUE, ValueDecoder
+
+    raw = tuple(dict.fromkeys([*asked.columns, "offset"]))
+    decoder = Decoder([name for name in raw if name != BAD_VALUE], verify_crc=options.verify_crc)
+    values = ValueDecoder(asked.value_format, asked.value_type, options.shape.bad_records)
+    rows = read_split(bucket, split, decoder, since_ms, refresh)
+    return (values.apply(batch, asked.columns) for batch in rows)
+
+
+class BatchReader(DataSourceReader):
+    """Plans one batch query and reads its tasks."""
+
+    def __init__(self, options: Options, asked: Wanted) -> None:
+        from kafscale.spark.source.filters import EVERYTHING
+
+        self._options = options
+        self._asked = asked
+        self._bounds = EVERYTHING
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks."""
+        from kafscale.spark.source import planning
+
+        bucket = Bucket(self._options.store)
+        found = planning.views(bucket, self._options, self._bounds.topics)
+        if self._options.shape.table == "segments":
+            return [ViewsPartition(found)]
+        slices = planning.windows(bucket, self._options, found, self._bounds)
+        return [SplitPartition(split) for split in planning.cut(bucket, self._options, slices)]
+
+    def read(self, partition: InputPartition) -> "Iterator[Any]":
+        """The rows of one task."""
+        if isinstance(partition, ViewsPartition):
+            from kafscale.spark.source.tables import segment_rows
+
+            return segment_rows(partition.views, self._asked.columns)
+        return read_rows(self._options, self._asked, split_of(partition), self._bounds.since_ms)
+
+
+class PruningReader(BatchReader):
+    """A batch reader that uses the query's filters to leave objects and ranges unread."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
+        """Take what helps; Spark filters all rows again."""
+        from kafscale.spark.source.filters import bounds_of
+
+        self._bounds = bounds_of(filters)
+        return filters

@@ -1,0 +1,113 @@
+"""Topics as tables of Spark SQL.
+
+    from kafscale.spark import register_topics
+    topics = register_topics(spark, store="s3://bucket")
+    topics.sql("select count(*) from topic.orders where timestamp > '2026-11-01'").show()
+
+Here: views over the source, one per topic, and finding `topic.NAME` in a query. Spark has no
+temporary views below a name, so the view's own name is "topic.orders", and the query is given the
+backquotes that this takes. Next door: the source itself (source.py), the command (cli/sql.py).
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from kafscale.model.errors import InvalidRequest, UnknownTopic
+from kafscale.spark.bucket import Bucket
+
+PREFIX: Final = "topic."
+DEFAULTS: Final = {"includeHeaders": "true", "badRecords": "null"}
+# What a name may hide in: strings, quoted names, comments.
+_SKIPPED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/"
+
+
+class Topics:
+    """The topics of a store in a session. Views are made when a query names them."""
+
+    def __init__(self, spark: SparkSession, bucket: Bucket, options: dict[str, str]) -> None:
+        self._spark = spark
+        self._bucket = bucket
+        self._options = options
+        self._views: set[str] = set()
+        self.names = [topic.name for topic in bucket.topics()]
+
+    def sql(self, query: str) -> DataFrame:
+        """Run a query in which `topic.NAME` is a topic."""
+        text, used = quoted(query, self.names)
+        self.register(used)
+        return self._spark.sql(text)
+
+    def register(self, names: Iterable[str]) -> None:
+        """Have views of these topics, for plain `spark.sql` and backquotes around the name."""
+        for name in names:
+            if name not in self._views:
+                self.frame(name).createOrReplaceTempView(f"`{PREFIX}{name}`")
+                self._views.add(name)
+
+    def frame(self, name: str) -> DataFrame:
+        """One topic as a DataFrame, with the columns the views have."""
+        if name not in self.names:
+            raise UnknownTopic(f"there is no topic {name!r} in {self._bucket.url}")
+        reader = self._spark.read.format("kafscale").options(**self._options)
+        return reader.option("store", self._bucket.url).option("subscribe", name).load()
+
+
+def register_topics(
+    spark: SparkSession,
+    store: str,
+    topics: Iterable[str] | None = None,
+    **options: str,
+) -> Topics:
+    """Make topics (all of them, if none is named) tables `topic.NAME` of a session.
+
+    `options` go to the source: valueFormat, startingOffsets, endingTimestamp and so on. Headers
+    are there; a value that cannot be decoded is null, unless badRecords says otherwise.
+    """
+    from kafscale.spark.source.source import KafscaleSource
+
+    spark.dataSource.register(KafscaleSource)
+    found = Topics(spark, Bucket(store), {**DEFAULTS, **options})
+    found.register(found.names if topics is None else topics)
+    return found
+
+
+def quoted(query: str, names: Iterable[str]) -> tuple[str, list[str]]:
+    """The query with each `topic.NAME` as one quoted name, and the topics it names.
+
+    Of several topics that a text could mean, it means the one with the longest name.
+    """
+    known = sorted(names, key=len, reverse=True)
+    words = "|".join([*(re.escape(name) for name in known), r"[A-Za-z0-9._-]+"])
+    place = rf"\btopic\s*\.\s*(?:`([^`]+)`|({words})(?![\w]))"
+    used: list[str] = []
+
+    def replaced(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name is None:
+            return found[0]
+        if name not in known:
+            there = ", ".join(sorted(known)) or "none"
+            raise UnknownTopic(f"there is no topic {name!r}; there are: {there}")
+        used.append(name)
+        return f"`{PREFIX}{name}`"
+
+    text = re.sub(f"{_SKIPPED}|{place}", replaced, query, flags=re.DOTALL | re.IGNORECASE)
+    return text, list(dict.fromkeys(used))
+
+
+def run_query(
+    spark: SparkSession, topics: Topics, query: str, at_most: int | None = None
+) -> tuple[list[str], Iterator[list[Any]]]:
+    """The names of the columns, and the rows as they come, `at_most` so many."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        frame = topics.sql(query)
+    except (AnalysisException, ParseException) as wrong:
+        raise InvalidRequest(str(wrong).split("\n\nJVM stacktrace")[0].split(";\n")[0]) from None
+    if at_most is not None:
+        frame = frame.limit(at_most)
+    return frame.columns, (list(row) for row in frame.toLocalIterator())

@@ -1,0 +1,47 @@
+"""Finding topics in a query."""
+
+import pytest
+
+from kafscale.model.errors import UnknownTopic
+from kafscale.spark.source.sql import quoted
+
+NAMES = ["orders", "orders.v2", "web-logs", "a", "a-b"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected", "used"),
+    [
+        ("select * from topic.orders", "select * from `topic.orders`", ["orders"]),
+        ("SELECT 1 FROM Topic.orders o", "SELECT 1 FROM `topic.orders` o", ["orders"]),
+        ("from topic.orders.v2", "from `topic.orders.v2`", ["orders.v2"]),
+        ("from topic.`web-logs`", "from `topic.web-logs`", ["web-logs"]),
+        ("from topic.web-logs", "from `topic.web-logs`", ["web-logs"]),
+        ("from topic.a-b, topic.a", "from `topic.a-b`, `topic.a`", ["a-b", "a"]),
+        (
+            "select topic.orders.offset from topic.orders",
+            "select `topic.orders`.offset from `topic.orders`",
+            ["orders"],
+        ),
+        (
+            "select topic, 'topic.a', \"topic.a\" -- topic.a\n/* topic.a */ from topic.orders",
+            "select topic, 'topic.a', \"topic.a\" -- topic.a\n/* topic.a */ from `topic.orders`",
+            ["orders"],
+        ),
+        ("select 'it''s topic.a' from x", "select 'it''s topic.a' from x", []),
+        ("select mytopic.a from x", "select mytopic.a from x", []),
+        ("select o.topic from topic.orders o", "select o.topic from `topic.orders` o", ["orders"]),
+        ("from `topic.orders`", "from `topic.orders`", []),
+    ],
+)
+def test_topics_get_the_quotes_that_spark_wants(query: str, expected: str, used: list[str]) -> None:
+    assert quoted(query, NAMES) == (expected, used)
+
+
+def test_an_unknown_topic_is_named_and_the_known_ones_too() -> None:
+    with pytest.raises(UnknownTopic, match=r"no topic 'order'; there are: .*orders"):
+        quoted("select * from topic.order", NAMES)
+
+
+def test_a_longer_word_is_not_a_topic_with_a_tail() -> None:
+    with pytest.raises(UnknownTopic, match="'orders_2'"):
+        quoted("select * from topic.orders_2", NAMES)
