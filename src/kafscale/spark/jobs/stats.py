@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafscale.log.survey import Snapshot, gathered
-from kafscale.metadata import keys
 from kafscale.model.errors import InvalidRequest
 from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings, iso_time
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
-from kafscale.spark import wiring
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.near import run_near
-from kafscale.spark.report import sampling, statistics
+from kafscale.spark.report import group_offsets, sampling, statistics
 from kafscale.spark.report.sampling import Look, Sample
 from kafscale.spark.report.statistics import Lag, Prices, TopicStats
 from kafscale.spark.source.splits import SPLIT_BYTES
@@ -42,6 +40,7 @@ class Statistics:
     gets_per_day: float = 0.0
     lags: list[Lag] = field(default_factory=list)
     lags_from: str = ""  # where group offsets come from, or why there are none
+    lags_age_s: int | None = None  # of offsets that are not as of now
     sampled_bytes: int = 0
 
 
@@ -53,7 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--full", action="store_true", help="read everything instead of samples")
     parser.add_argument(
-        "--metadata", metavar="FILE", help="the broker's metadata.db, for the lag of groups"
+        "--metadata",
+        metavar="FILE",
+        help="the broker's metadata.db, for the lag of groups (default: the one beside the "
+        "objects, else the last checkpoint in the bucket)",
     )
     parser.add_argument(
         "--target-bytes",
@@ -186,23 +188,9 @@ def _sampled(context: Context, looks: Sequence[Look]) -> dict[tuple[str, int], S
 
 
 def _add_lags(found: Statistics, bucket: Bucket, metadata: Path | None) -> None:
-    file = metadata or wiring.metadata_beside(bucket.where)
-    if file is None:
-        found.lags_from = (
-            "the lag of groups is not known: the bucket does not hold their offsets; "
-            "--metadata names the broker's metadata.db"
-        )
-        return
-    if not file.is_file():
-        raise InvalidRequest(f"{file}: there is no such file")
-    committed: dict[tuple[str, str, int], tuple[int, str]] = {}
-    for entry in wiring.read_metadata(file, keys.CONSUMERS):
-        place, group = keys.place_committed_by(entry.key), keys.group_named_by(entry.key)
-        if place is not None and group is not None:
-            value = keys.decode(keys.CommittedOffset, entry.value)
-            committed[group, *place] = (value.offset, value.topic_id)
-    found.lags = statistics.lags(committed, found.topics)
-    found.lags_from = f"offsets of groups are from {file}"
+    committed = group_offsets.committed(bucket, metadata)
+    found.lags = statistics.lags(committed.offsets, found.topics)
+    found.lags_from, found.lags_age_s = committed.source, committed.age_s
 
 
 def _plan(context: Context, sample_bytes: int) -> Report:
@@ -251,6 +239,8 @@ def report_of(found: Statistics) -> Report:
         "usd_per_month": round(sum(sum(one.values()) for one in cost) + gets, 4),
         "bytes_sampled": found.sampled_bytes,
     }
+    if found.lags_age_s is not None:
+        report.facts["offsets_age_s"] = found.lags_age_s
     for lag in found.lags:
         report.notes.append(
             f"group {lag.group}: {lag.records} behind in {lag.topic}, partition {lag.partition}"
