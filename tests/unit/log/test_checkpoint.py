@@ -22,6 +22,17 @@ HEAD = Head(
     parts=[Part("00000000000000000007-00000001-0", 10, 20, 3)],
     rows=[checkpoint.row("/kafscale/consumers/g/offsets/t/0", b'{"offset": 5}')],
 )
+GOLDEN = bytes.fromhex(
+    "4b46434b"  # magic     KFCK
+    "0001"  # version       1
+    "0004"  # codec         zstd
+    "00000076"  # packed    118 bytes follow
+    "00000086"  # size      134 bytes of JSON
+    "6744d438"  # crc
+    "28b52ffd20866d030092c6161c706b3306019f88d0f62e3ebe89d7da45ff7f19334507cc8c55d583010f420f01903b"
+    "b822d0583b2234c043800782b393641373da1866b1b7f630aece9784b2eada5ba8f174be0be15e1a91bc35caa22ee9"
+    "aab190af1a9ac7d809050056654de7b096305e4679362828"
+)
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 60), 1 << 60) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -50,6 +61,13 @@ def test_a_head_comes_back_with_the_bytes_of_its_values() -> None:
     found = checkpoint.decode_head(checkpoint.encode_head(HEAD))
     assert plain(found.rows) == [("/kafscale/consumers/g/offsets/t/0", b'{"offset": 5}')]
     assert msgspec.structs.replace(found, rows=HEAD.rows) == HEAD
+
+
+def test_a_head_of_before_is_still_read() -> None:
+    found = checkpoint.decode_head(GOLDEN)
+    assert (found.number, found.cluster_id, found.groups, found.offsets) == (7, "c", 1, 1)
+    assert found.parts == [Part("p", 10, 20, 3)]
+    assert plain(found.rows) == [("/k", b'{"offset": 5}')]
 
 
 @given(st.data())
