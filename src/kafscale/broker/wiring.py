@@ -11,7 +11,7 @@ from pathlib import Path
 from kafscale.broker import kafka_names, process
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import EtcdSection
-from kafscale.engine import ownership, recovery
+from kafscale.engine import ownership
 from kafscale.engine.appends import Appends
 from kafscale.engine.checkpoints import Checkpoints
 from kafscale.engine.claims import Claims
@@ -26,6 +26,7 @@ from kafscale.engine.offsets import Offsets
 from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
 from kafscale.engine.reads import Reads
+from kafscale.engine.recovery import require_whole
 from kafscale.engine.topics import Topic, TopicRules, Topics
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
@@ -158,7 +159,7 @@ async def build(
     watched = InstrumentedStore(store, observe, clock)
     tasks = Tasks()
     buffered = _Buffered()
-    await recovery.require_whole(metadata, watched, config.storage.namespace)
+    await require_whole(metadata, watched, config.storage.namespace)
     identity = await ownership.claim(metadata, clock, dice, config.broker.id, config.broker_name)
     memory = TailMemory(config.cache.tail_cache_size)
     health = StoreHealth(window, clock)

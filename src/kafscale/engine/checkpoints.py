@@ -87,7 +87,7 @@ class Checkpoints:
         self._interval_s = interval_s
         self._writing = asyncio.Lock()
         self._written = (0, -1)  # number and digest of the last one from here
-        self._is_warned = False
+        self._has_complained = False
         self.responsible: Callable[[], bool] = lambda: True
 
     async def write_for_ever(self) -> None:
@@ -116,7 +116,7 @@ class Checkpoints:
         """Take a checkpoint if anything has changed since the last; gives its number."""
         async with self._writing:
             newest = await self._newest()
-            if not await self._may_follow(newest, leaving):
+            if not await self._is_ours() or not await self._may_follow(newest, leaving):
                 return None
             contents = await self._gather()
             number, digest = self._written
@@ -144,6 +144,17 @@ class Checkpoints:
         found = await checkpoints.heads(self._store, self._namespace)
         return found[-1] if found else None
 
+    async def _is_ours(self) -> bool:
+        """Whether the metadata store is still the one this broker was started on.
+
+        One that was emptied or replaced meanwhile must not push out what it can be rebuilt from.
+        """
+        entry = await self._metadata.get(keys.CLUSTER)
+        cluster_id = keys.decode(keys.Cluster, entry.value).cluster_id if entry else "none"
+        if cluster_id != self._cluster_id:
+            self._complain("metadata_of_another_cluster", cluster_id)
+        return cluster_id == self._cluster_id
+
     async def _may_follow(self, newest: tuple[int, StoredObject] | None, leaving: bool) -> bool:
         """Whether ours may be the next: not right after another's, never after another cluster's.
 
@@ -158,18 +169,18 @@ class Checkpoints:
             logger.warning("checkpoint_unreadable", number=newest[0], error=str(bad))
             return True
         if head.cluster_id != self._cluster_id:
-            self._warn_of_foreign(head)
+            self._complain("checkpoints_of_another_cluster", head.cluster_id)
             return False
         age_s = (await self._store.now_ms() - newest[1].modified_ms) / 1000
         return leaving or age_s >= self._interval_s / 2
 
-    def _warn_of_foreign(self, head: Head) -> None:
-        if not self._is_warned:
-            self._is_warned = True
+    def _complain(self, event: str, cluster_id: str) -> None:
+        if not self._has_complained:
+            self._has_complained = True
             logger.error(
-                "checkpoints_of_another_cluster",
+                event,
                 namespace=self._namespace,
-                cluster_id=head.cluster_id,
+                cluster_id=cluster_id,
                 advice="stop, run `kafscale recover --from-bucket --force`, start again",
             )
 

@@ -14,7 +14,7 @@ from kafscale.engine.checkpoints import Checkpoints
 from kafscale.engine.offsets import Wish
 from kafscale.log import checkpoint, checkpoints, keys
 from kafscale.metadata import keys as metadata_keys
-from kafscale.metadata.store import Put
+from kafscale.metadata.store import Put, Remove
 from kafscale.testing.clock import SeededDice
 from kafscale.testing.faulty_store import Fault, Rule
 from kafscale.testing.in_process import FOR_TESTS
@@ -38,7 +38,7 @@ async def commit(shop: Shop, group: str, offset: int, **more: Any) -> None:
     assert await shop.engine.offsets.commit(group, [Wish("t", 0, offset, **more)]) == [None]
 
 
-def another(shop: Shop, cluster_id: str = "") -> Checkpoints:
+def another(shop: Shop) -> Checkpoints:
     """As another broker on the same stores would be."""
     return Checkpoints(
         shop.metadata,
@@ -46,7 +46,7 @@ def another(shop: Shop, cluster_id: str = "") -> Checkpoints:
         NAMESPACE,
         shop.clock,
         SeededDice(8),
-        cluster_id=cluster_id or shop.engine.identity.cluster_id,
+        cluster_id=shop.engine.identity.cluster_id,
         author="another",
         interval_s=60,
     )
@@ -192,13 +192,34 @@ async def test_of_two_at_once_one_wins(shop: Shop) -> None:
 async def test_checkpoints_of_another_cluster_are_not_pushed_out(shop: Shop) -> None:
     await shop.engine.create_topic("t", 1, {})
     await commit(shop, "g", 1)
-    assert await another(shop, "lost-cluster").write() == 1
+    theirs = checkpoint.Head(
+        number=1, created_ms=0, author="", cluster_id="lost-cluster", groups=0, offsets=0
+    )
+    assert await checkpoints.write(shop.objects, NAMESPACE, theirs, [], SeededDice(1))
     with capture_logs() as logs:
         shop.clock.advance_ms(3_600_000)
         assert await shop.engine.checkpoints.write() is None
         assert await shop.engine.checkpoints.write(leaving=True) is None
     (row,) = logs
     assert (row["event"], row["cluster_id"]) == ("checkpoints_of_another_cluster", "lost-cluster")
+
+
+@pytest.mark.parametrize("now", [None, b'{"cluster_id":"other","created_at":""}'])
+async def test_a_metadata_store_that_was_replaced_pushes_nothing_out(
+    shop: Shop, now: bytes | None
+) -> None:
+    await shop.engine.create_topic("t", 1, {})
+    await commit(shop, "g", 1)
+    assert await shop.engine.checkpoints.write() == 1
+    rows = await shop.metadata.find("/kafscale/")
+    await shop.metadata.commit([Remove(row.key) for row in rows])
+    if now is not None:
+        await shop.metadata.commit([Put(metadata_keys.CLUSTER, now)])
+    with capture_logs() as logs:
+        assert await shop.engine.checkpoints.write() is None
+        assert await shop.engine.checkpoints.write(leaving=True) is None
+    assert [row["event"] for row in logs] == ["metadata_of_another_cluster"]
+    assert metadata_keys.group_offset("g", "t", 0) in await rows_of(shop)
 
 
 async def test_a_broken_newest_one_is_followed_by_a_good_one(shop: Shop) -> None:
