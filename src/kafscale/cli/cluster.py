@@ -81,11 +81,16 @@ def _check_size(flag: str, size: int | None, most: int) -> None:
 
 
 def _up(folder: Folder, args: argparse.Namespace) -> int:
-    def say(line: str) -> None:
-        print(line, flush=True)
-
-    supervise(folder, args.brokers, args.etcd, SystemClock(), SystemDice(), say)
+    supervise(folder, args.brokers, args.etcd, SystemClock(), SystemDice(), _say)
     return 0
+
+
+def _say(line: str) -> None:
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        # Whoever read this has gone; the fleet is for others too.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as long as we live
 
 
 def _detach(folder: Folder, args: argparse.Namespace) -> int:

@@ -202,11 +202,13 @@ class Members:
 
 
 def _clean_environment() -> dict[str, str]:
-    """Our environment without settings that would send a broker elsewhere."""
+    """Our environment without what would send a process of the fleet elsewhere."""
     return {
         name: value
         for name, value in os.environ.items()
         if not VARIABLES.get(name, "").startswith(_OURS)
+        and not name.startswith(("ETCD_", "WEED_", "AWS_"))
+        and not name.lower().endswith("_proxy")
     }
 
 
