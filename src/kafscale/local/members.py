@@ -92,7 +92,11 @@ class Members:
         }
 
     def etcd(self) -> Iterator[Program]:
-        """Yield its members."""
+        """Yield its members.
+
+        They stop on SIGKILL: what etcd has acknowledged is on disk, and of several that are asked
+        to stop together the leader waits for another to take over.
+        """
         names = [f"etcd-{number}" for number in range(1, self.fleet.etcd + 1)]
         peers = [f"http://{HOST}:{port + 1}" for port in self._etcd_ports]
         cluster = ",".join(f"{name}={peer}" for name, peer in zip(names, peers, strict=True))
@@ -119,7 +123,7 @@ class Members:
                 folder=folder,
                 log=self.folder.log(name),
                 answers=partial(_etcd_answers, port),
-                stop_signal=signal.SIGTERM,
+                stop_signal=signal.SIGKILL,
                 stop_within_s=5.0,
             )
 
