@@ -6,6 +6,7 @@ cluster.json says at every moment. Next door: one process (child.py), the comman
 
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Iterable
 from typing import Final, TypedDict
 
@@ -157,7 +158,7 @@ class Supervisor:
                 break
             self._wakeup.wait(_PAUSE_S)
         for child in children:
-            if not child.has_ended():
+            if not child.has_ended() and child.program.stop_signal != signal.SIGKILL:
                 self._say(f"{child.program.name:<10} does not stop; it is killed")
             child.kill()
 
