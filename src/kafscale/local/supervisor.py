@@ -112,6 +112,7 @@ class Supervisor:
     def stop(self) -> None:
         """Stop the brokers, then what they stand on; nothing of it is left afterwards."""
         self._members.folder.unpublish()
+        self._say("stopping")
         self._stop(self._brokers)
         self._stop([self._s3])
         self._stop(self._etcd)
