@@ -105,9 +105,16 @@ class Supervisor:
         self._say(f"bootstrap  {self._members.bootstrap}")
         everyone = [*self._etcd, self._s3, *self._brokers]
         while not self._wakeup.asked_to_leave:
-            self._tend(everyone)
+            self._tend([child for child in everyone if self._may_start(child)])
             calm = all(child.state is State.UP for child in everyone)
             self._wakeup.wait(_IDLE_S if calm else _PAUSE_S)
+
+    def _may_start(self, child: Child) -> bool:
+        """Whether it runs, or what it stands on does: a broker without that would end at once."""
+        if child.pid is not None or child not in self._brokers:
+            return True
+        members_up = sum(member.state is State.UP for member in self._etcd)
+        return self._s3.state is State.UP and 2 * members_up > len(self._etcd)
 
     def stop(self) -> None:
         """Stop the brokers, then what they stand on; nothing of it is left afterwards."""

@@ -167,3 +167,30 @@ def test_a_second_request_does_not_wait_for_anybody(fleet: SmallFleet) -> None:
 
     run(fleet, hear)
     assert "broker-1   does not stop; it is killed" in said
+
+
+def test_a_broker_is_started_again_only_when_there_is_something_to_stand_on(
+    fleet: SmallFleet,
+) -> None:
+    def hear(line: str) -> None:
+        if line.startswith("bootstrap"):
+            (fleet.folder.path / "s3" / "ready").unlink()
+            found = fleet.folder.cluster()
+            assert found is not None
+            for pid in (found.brokers[0].pid, found.s3.pid):
+                assert pid is not None
+                os.kill(pid, signal.SIGKILL)
+            killed.append(len(fleet.story()))
+        elif killed and line.startswith("broker-1   127"):
+            leave()
+        elif killed and line.startswith("s3         127"):
+            said_at.append(len(fleet.story()))
+
+    killed: list[int] = []
+    said_at: list[int] = []
+    (fleet.folder.path / "broker-1").mkdir(parents=True)
+    fleet.scripts["broker-1"] = PATIENT.replace("echo > ready", "sleep 0.3; echo > ready")
+    run(fleet, hear)
+    story = fleet.story()
+    assert story[killed[0] : said_at[0]] == ["s3 began"]
+    assert story[said_at[0]] == "broker-1 began"
