@@ -38,8 +38,13 @@ _ETCD_AT: Final = 10  # two each: clients, peers
 _BROKERS_AT: Final = 30  # two each: clients, metrics
 MAX_BROKERS: Final = (BLOCK - _BROKERS_AT) // 2
 
-# Settings that are ours to give; variables for anything else reach the brokers as they are.
-_OURS: Final = ("broker.", "s3.", "etcd.", "useMemoryS3", "storage.namespace")
+# Settings that lead to a place, which are ours to give; others reach the brokers as they are.
+_PLACES: Final = (
+    *("broker.", "useMemoryS3", "storage.namespace"),
+    *("s3.bucket", "s3.region", "s3.endpoint", "s3.pathStyle"),
+    *("s3.accessKey", "s3.secretKey", "s3.sessionToken"),
+    *("etcd.endpoints", "etcd.username", "etcd.password"),
+)
 
 
 def offsets(brokers: int, etcd: int) -> list[int]:
@@ -210,7 +215,7 @@ def _clean_environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if not VARIABLES.get(name, "").startswith(_OURS)
+        if not VARIABLES.get(name, "").startswith(_PLACES)
         and not name.startswith(("ETCD_", "WEED_", "AWS_"))
         and not name.lower().endswith("_proxy")
     }
