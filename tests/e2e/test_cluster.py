@@ -110,6 +110,17 @@ def all_up(now: dict[str, Any]) -> bool:
     return all(one["state"] == "up" for one in everyone)
 
 
+def wait_for_members(bootstrap: str, count: int) -> dict[int, int]:
+    """The brokers that clients are told of, once there are as many: ids and ports."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    deadline = time.monotonic() + 60
+    while True:
+        told = {one.id: one.port for one in admin.list_topics(timeout=30).brokers.values()}
+        if len(told) == count or time.monotonic() > deadline:
+            return told
+        time.sleep(0.1)
+
+
 def create(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     (made,) = admin.create_topics([NewTopic(topic, PARTITIONS, 1)], request_timeout=60).values()
@@ -152,6 +163,9 @@ def test_a_fleet_outlives_its_processes_and_leaves_none_behind(cluster: Cluster)
     assert first["bootstrap"] == ",".join(f"127.0.0.1:{one['port']}" for one in first["brokers"])
     assert pids(first) == {one.pid for one in cluster.processes()}
     bootstrap = first["bootstrap"]
+    assert wait_for_members(bootstrap, 3) == {
+        broker["id"]: broker["port"] for broker in first["brokers"]
+    }
     create(bootstrap, TOPIC)
     produce(bootstrap, TOPIC, range(300))
     assert read(bootstrap, TOPIC, 300) == list(range(300))
