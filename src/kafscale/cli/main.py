@@ -25,6 +25,7 @@ COMMANDS: Final[dict[str, str]] = {
     "segments": "look at the objects of a topic in the bucket",
     "pipeline": "bulk work on topics with Spark, without a broker",
     "sql": "query topics with SQL, without a broker",
+    "cluster": "a fleet on this machine: brokers, etcd and an S3 server",
     "demo": "a broker, a week of orders, a table and a report, in one command",
     "doctor": "check configuration, ports and storage",
     "recover": "rebuild lost metadata from the bucket",

@@ -1,0 +1,146 @@
+"""One process that is kept alive: started, watched, started again, stopped.
+
+Here: the life of a single process, and how long to wait before starting it again.
+Next door: which processes there are (members.py), the order among them (supervisor.py).
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from kafscale.model.clock import Clock
+
+_PR_SET_PDEATHSIG: Final = 1
+_LONG_ENOUGH_S: Final = 10.0  # one that lived this long did not die at once
+_FIRST_DELAY_S: Final = 0.25
+_LONGEST_DELAY_S: Final = 30.0
+
+
+class State(StrEnum):
+    """What a process is at."""
+
+    DOWN = "down"
+    STARTING = "starting"
+    UP = "up"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """How to run it, how to see that it answers, how to stop it."""
+
+    name: str
+    port: int
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    folder: Path
+    log: Path
+    answers: Callable[[], bool]
+    stop_signal: signal.Signals
+    stop_within_s: float
+
+
+class Child:
+    """A program, alive or about to be."""
+
+    def __init__(self, program: Program, clock: Clock) -> None:
+        self.program = program
+        self.state = State.DOWN
+        self.restarts = 0
+        self.was_up = False
+        self.quick_deaths = 0
+        self.last_status: int | None = None
+        self._clock = clock
+        self._began_s = 0.0
+        self._start_at_s = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process, if there is one."""
+        return self._process.pid if self._process else None
+
+    def tend(self) -> bool:
+        """Do what is due: notice a death, start again, see whether it answers. True on a change."""
+        if self._process is None:
+            if self._clock.elapsed_s() < self._start_at_s:
+                return False
+            self._start()
+            return True
+        if (status := self._process.poll()) is not None:
+            self._bury(status)
+            return True
+        if self.state is State.STARTING and self.program.answers():
+            self.state, self.was_up = State.UP, True
+            return True
+        return False
+
+    def ask_to_stop(self) -> None:
+        """Send the signal that this program stops on."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(self.program.stop_signal)
+
+    def has_ended(self) -> bool:
+        """Whether nothing is left of it."""
+        return self._process is None or self._process.poll() is not None
+
+    def kill(self) -> None:
+        """SIGKILL; gone when this returns."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process, self.state = None, State.DOWN
+
+    def _start(self) -> None:
+        program = self.program
+        program.folder.mkdir(parents=True, exist_ok=True)
+        program.log.parent.mkdir(parents=True, exist_ok=True)
+        with program.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                program.command,
+                env=program.environment,
+                cwd=program.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C reaches the whole terminal group: who stops first is for us to say.
+                start_new_session=True,
+                preexec_fn=_dying_with(os.getpid()),
+            )
+        self.restarts += self.last_status is not None
+        self._began_s = self._clock.elapsed_s()
+        self.state = State.STARTING
+
+    def _bury(self, status: int) -> None:
+        now_s = self._clock.elapsed_s()
+        lived_long = now_s - self._began_s >= _LONG_ENOUGH_S and self.state is State.UP
+        self.quick_deaths = 0 if lived_long else self.quick_deaths + 1
+        self._start_at_s = now_s + delay_s(self.quick_deaths)
+        self._process, self.state, self.last_status = None, State.DOWN, status
+
+
+def delay_s(quick_deaths: int) -> float:
+    """How long to wait before another try, after so many deaths at once in a row."""
+    if quick_deaths == 0:
+        return 0.0
+    return min(_FIRST_DELAY_S * 2.0 ** min(quick_deaths - 1, 16), _LONGEST_DELAY_S)
+
+
+def _dying_with(parent: int) -> Callable[[], None] | None:
+    """Have the kernel kill the child when we go, however we go. Only Linux can."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None)
+
+    def before_exec() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() != parent:  # gone before the kernel was told
+            os._exit(1)
+
+    return before_exec

@@ -1,0 +1,253 @@
+"""What a fleet consists of: the commands of etcd, SeaweedFS and brokers, and how they answer.
+
+Here: names, ports, flags, variables. Next door: running them (child.py, supervisor.py).
+"""
+
+import http.client
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from kafscale.broker.config_sources import VARIABLES
+from kafscale.local import programs
+from kafscale.local.child import Program
+from kafscale.local.folder import Fleet, Folder, write_privately
+from kafscale.local.ports import BLOCK, HOST
+
+BUCKET: Final = "kafscale"
+REGION: Final = "us-east-1"
+MAX_ETCD: Final = 7
+
+# Where in the block of ports things are.
+_S3_PORTS: Final = {
+    name: offset
+    for offset, name in enumerate(
+        (
+            *("s3.port", "s3.port.grpc", "filer.port", "filer.port.grpc"),
+            *("volume.port", "volume.port.grpc", "master.port", "master.port.grpc"),
+        ),
+        start=1,
+    )
+}
+_ETCD_AT: Final = 10  # two each: clients, peers
+_BROKERS_AT: Final = 30  # two each: clients, metrics
+MAX_BROKERS: Final = (BLOCK - _BROKERS_AT) // 2
+
+# Settings that lead to a place, which are ours to give; others reach the brokers as they are.
+_PLACES: Final = (
+    *("broker.", "useMemoryS3", "storage.namespace"),
+    *("s3.bucket", "s3.region", "s3.endpoint", "s3.pathStyle"),
+    *("s3.accessKey", "s3.secretKey", "s3.sessionToken"),
+    *("etcd.endpoints", "etcd.username", "etcd.password"),
+)
+
+
+def offsets(brokers: int, etcd: int) -> list[int]:
+    """Which ports of the block a fleet of this size needs."""
+    return [
+        *_S3_PORTS.values(),
+        *range(_ETCD_AT, _ETCD_AT + 2 * etcd),
+        *range(_BROKERS_AT, _BROKERS_AT + 2 * brokers),
+    ]
+
+
+class Members:
+    """The programs of one fleet."""
+
+    def __init__(self, folder: Folder, fleet: Fleet) -> None:
+        self.folder = folder
+        self.fleet = fleet
+        self._etcd, self._weed = programs.etcd(), programs.weed()
+        programs.check_etcd_client()
+        base = fleet.port_base
+        self.broker_ports = [base + _BROKERS_AT + 2 * at for at in range(fleet.brokers)]
+        self._etcd_ports = [base + _ETCD_AT + 2 * at for at in range(fleet.etcd)]
+        self._s3_ports = {name: base + offset for name, offset in _S3_PORTS.items()}
+
+    @property
+    def bootstrap(self) -> str:
+        """Where Kafka clients connect."""
+        return ",".join(f"{HOST}:{port}" for port in self.broker_ports)
+
+    @property
+    def etcd_endpoints(self) -> list[str]:
+        """Where etcd answers."""
+        return [f"{HOST}:{port}" for port in self._etcd_ports]
+
+    @property
+    def s3_endpoint(self) -> str:
+        """Where the bucket is."""
+        return f"http://{HOST}:{self._s3_ports['s3.port']}"
+
+    def storage_variables(self) -> dict[str, str]:
+        """The variables by which brokers and tools find bucket and metadata."""
+        return {
+            "KAFSCALE_S3_BUCKET": BUCKET,
+            "KAFSCALE_S3_ENDPOINT": self.s3_endpoint,
+            "KAFSCALE_S3_REGION": REGION,
+            "KAFSCALE_S3_PATH_STYLE": "true",
+            "KAFSCALE_S3_ACCESS_KEY": self.fleet.access_key,
+            "KAFSCALE_S3_SECRET_KEY": self.fleet.secret_key,
+            "KAFSCALE_ETCD_ENDPOINTS": ",".join(self.etcd_endpoints),
+        }
+
+    def etcd(self) -> Iterator[Program]:
+        """Yield its members.
+
+        They stop on SIGKILL: what etcd has acknowledged is on disk, and of several that are asked
+        to stop together the leader waits for another to take over.
+        """
+        names = [f"etcd-{number}" for number in range(1, self.fleet.etcd + 1)]
+        peers = [f"http://{HOST}:{port + 1}" for port in self._etcd_ports]
+        cluster = ",".join(f"{name}={peer}" for name, peer in zip(names, peers, strict=True))
+        for name, peer, port in zip(names, peers, self._etcd_ports, strict=True):
+            folder = self.folder.path / name
+            clients = f"http://{HOST}:{port}"
+            command = (
+                str(self._etcd),
+                f"--name={name}",
+                f"--data-dir={folder / 'data'}",
+                f"--listen-client-urls={clients}",
+                f"--advertise-client-urls={clients}",
+                f"--listen-peer-urls={peer}",
+                f"--initial-advertise-peer-urls={peer}",
+                f"--initial-cluster={cluster}",
+                "--auto-compaction-retention=1h",
+                "--logger=zap",
+            )
+            yield Program(
+                name=name,
+                port=port,
+                command=command,
+                environment=_clean_environment(),
+                folder=folder,
+                log=self.folder.log(name),
+                answers=partial(_etcd_answers, port),
+                stop_signal=signal.SIGKILL,
+                stop_within_s=5.0,
+            )
+
+    def s3(self) -> Program:
+        """The S3 server: master, volumes, filer and gateway in one process.
+
+        It stops on SIGKILL: a polite stop takes a quarter of a minute, and what it has
+        acknowledged is in the files already.
+        """
+        folder = self.folder.path / "s3"
+        identities = folder / "identities.json"
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        write_privately(identities, json.dumps(self._identities()).encode())
+        ports = {**self._s3_ports, "s3.port.iceberg": 0, "s3.port.lance": 0}
+        command = (
+            str(self._weed),
+            "-logtostderr=true",
+            "server",
+            f"-dir={folder / 'data'}",
+            f"-ip={HOST}",
+            f"-ip.bind={HOST}",
+            "-master.telemetry=false",
+            "-master.electionTimeout=1s",
+            "-master.heartbeatInterval=200ms",
+            "-master.volumeSizeLimitMB=1024",
+            "-volume.max=0",  # as many as the disk has room for
+            "-volume.preStopSeconds=0",
+            "-s3",
+            f"-s3.config={identities}",
+            "-s3.iam=false",
+            *(f"-{name}={port}" for name, port in ports.items()),
+        )
+        return Program(
+            name="s3",
+            port=ports["s3.port"],
+            command=command,
+            environment=_clean_environment(),
+            folder=folder,
+            log=self.folder.log("s3"),
+            answers=partial(_s3_answers, ports["s3.port"], ports["filer.port"]),
+            stop_signal=signal.SIGKILL,
+            stop_within_s=5.0,
+        )
+
+    def s3_sockets(self) -> Iterator[Path]:
+        """Yield the files that the S3 server leaves outside its folder when it is killed."""
+        for part in ("master", "volume", "filer", "s3"):
+            yield Path(f"/tmp/seaweedfs-{part}-grpc-{self._s3_ports[f'{part}.port.grpc']}.sock")
+        for part in ("filer", "s3"):
+            yield Path(f"/tmp/seaweedfs-{part}-{self._s3_ports[f'{part}.port']}.sock")
+
+    def brokers(self) -> Iterator[Program]:
+        """Yield the brokers; the first has id 1."""
+        for number, port in enumerate(self.broker_ports, start=1):
+            folder = self.folder.path / "brokers" / str(number)
+            yield Program(
+                name=f"broker-{number}",
+                port=port,
+                command=(sys.executable, "-m", "kafscale.cli.main", "serve"),
+                environment={
+                    **_clean_environment(),
+                    **self.storage_variables(),
+                    "KAFSCALE_BROKER_ID": str(number),
+                    "KAFSCALE_BROKER_HOST": HOST,
+                    "KAFSCALE_BROKER_PORT": str(port),
+                    "KAFSCALE_METRICS_PORT": str(port + 1),
+                    "KAFSCALE_DATA_DIR": str(folder),
+                },
+                folder=folder,
+                log=self.folder.log(f"broker-{number}"),
+                answers=partial(_broker_answers, port + 1),
+                stop_signal=signal.SIGTERM,
+                stop_within_s=30.0,
+            )
+
+    def _identities(self) -> dict[str, object]:
+        keys = {"accessKey": self.fleet.access_key, "secretKey": self.fleet.secret_key}
+        actions = ["Admin", "Read", "Write", "List", "Tagging"]
+        return {"identities": [{"name": BUCKET, "credentials": [keys], "actions": actions}]}
+
+
+def _clean_environment() -> dict[str, str]:
+    """Our environment without what would send a process of the fleet elsewhere."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not VARIABLES.get(name, "").startswith(_PLACES)
+        and not name.startswith(("ETCD_", "WEED_", "AWS_"))
+        and not name.lower().endswith("_proxy")
+    }
+
+
+def _broker_answers(metrics_port: int) -> bool:
+    return _ask(metrics_port, "GET", "/ready")[0] == 200
+
+
+def _etcd_answers(port: int) -> bool:
+    status, body = _ask(port, "GET", "/health")
+    return status == 200 and json.loads(body).get("health") == "true"
+
+
+def _s3_answers(port: int, filer_port: int) -> bool:
+    # The filer takes folders without a signature; a folder below /buckets is a bucket. The file
+    # is written only when a volume is there to hold it. 403: the gateway wants a signature.
+    return (
+        _ask(filer_port, "POST", f"/buckets/{BUCKET}/")[0] in (200, 201, 409)
+        and _ask(filer_port, "PUT", "/ready", b"x")[0] == 201
+        and _ask(port, "GET", "/")[0] == 403
+    )
+
+
+def _ask(port: int, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    """Status and body of an answer; status 0 where nobody answers."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=2)
+    try:
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException):
+        return 0, b""
+    finally:
+        connection.close()

@@ -1,0 +1,219 @@
+"""The supervisor of a fleet: starts everything in order, keeps it alive, stops it in order.
+
+Here: etcd and the S3 server before the brokers, the brokers gone before those two; what
+cluster.json says at every moment. Next door: one process (child.py), the commands (members.py).
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterable
+from typing import Final, TypedDict
+
+from kafscale.local import ports
+from kafscale.local.child import Child, State
+from kafscale.local.errors import LocalError
+from kafscale.local.folder import (
+    BrokerState,
+    Cluster,
+    EtcdState,
+    Fleet,
+    Folder,
+    ProcessState,
+    S3State,
+)
+from kafscale.local.members import BUCKET, REGION, Members, offsets
+from kafscale.local.wakeup import Wakeup, listening
+from kafscale.model.clock import Clock, Dice
+
+_START_WITHIN_S: Final = 120.0
+_TRIES: Final = 3  # of a process that has never answered
+_PAUSE_S: Final = 0.1
+_IDLE_S: Final = 5.0  # the end of a child wakes us sooner
+
+Say = Callable[[str], None]
+
+
+def supervise(
+    folder: Folder, brokers: int | None, etcd: int | None, clock: Clock, dice: Dice, say: Say
+) -> None:
+    """Run a fleet until told to stop. LocalError if it cannot be started.
+
+    The sizes are those of the last time, else three brokers and one etcd.
+    """
+    with contextlib.ExitStack() as undo:
+        undo.callback(folder.lock().close)
+        folder.unpublish()  # what a killed supervisor left
+        wakeup = undo.enter_context(listening())
+        fleet = _fleet(folder, brokers, etcd, clock, dice, undo)
+        members = Members(folder, fleet)
+        folder.remember(fleet)
+        folder.write_env({"KAFSCALE_BOOTSTRAP": members.bootstrap, **members.storage_variables()})
+        supervisor = Supervisor(members, wakeup, clock, say)
+        try:
+            supervisor.run()
+        finally:
+            supervisor.stop()
+
+
+def _fleet(
+    folder: Folder,
+    brokers: int | None,
+    etcd: int | None,
+    clock: Clock,
+    dice: Dice,
+    undo: contextlib.ExitStack,
+) -> Fleet:
+    """Choose ports and credentials, or take those of the last time."""
+    old = folder.remembered()
+    if old is None:
+        brokers, etcd = brokers or 3, etcd or 1
+        block = ports.choose(offsets(brokers, etcd), dice)
+        undo.callback(block.close)
+        return Fleet(block.base, brokers, etcd, dice.token(10).hex(), dice.token(20).hex())
+    if etcd not in (None, old.etcd):
+        raise LocalError(
+            f"the etcd in {folder.path} has {old.etcd} member(s), which cannot be changed: "
+            "leave --etcd out or give another --data"
+        )
+    brokers = brokers or old.brokers
+    block = ports.take(old.port_base, offsets(brokers, old.etcd), clock)
+    undo.callback(block.close)
+    return Fleet(old.port_base, brokers, old.etcd, old.access_key, old.secret_key)
+
+
+class Supervisor:
+    """Processes in two floors: what keeps the data, and the brokers on it."""
+
+    def __init__(self, members: Members, wakeup: Wakeup, clock: Clock, say: Say) -> None:
+        self._members = members
+        self._wakeup = wakeup
+        self._clock = clock
+        self._say = say
+        self._etcd = [Child(program, clock) for program in members.etcd()]
+        self._s3 = Child(members.s3(), clock)
+        self._brokers = [Child(program, clock) for program in members.brokers()]
+        self._published = False
+
+    def run(self) -> None:
+        """Start, then watch until asked to leave."""
+        self._start([*self._etcd, self._s3])
+        self._start(self._brokers)
+        if self._wakeup.asked_to_leave:
+            return
+        self._publish()
+        self._say(f"bootstrap  {self._members.bootstrap}")
+        everyone = [*self._etcd, self._s3, *self._brokers]
+        while not self._wakeup.asked_to_leave:
+            self._tend([child for child in everyone if self._may_start(child)])
+            calm = all(child.state is State.UP for child in everyone)
+            self._wakeup.wait(_IDLE_S if calm else _PAUSE_S)
+
+    def _may_start(self, child: Child) -> bool:
+        """Whether it runs, or what it stands on does: a broker without that would end at once."""
+        if child.pid is not None or child not in self._brokers:
+            return True
+        members_up = sum(member.state is State.UP for member in self._etcd)
+        return self._s3.state is State.UP and 2 * members_up > len(self._etcd)
+
+    def stop(self) -> None:
+        """Stop the brokers, then what they stand on; nothing of it is left afterwards."""
+        self._members.folder.unpublish()
+        self._say("stopping")
+        self._stop(self._brokers)
+        self._stop([self._s3])
+        self._stop(self._etcd)
+        for left in self._members.s3_sockets():
+            left.unlink(missing_ok=True)
+
+    def _start(self, children: list[Child]) -> None:
+        """Wait until all of them answer, or somebody asks to leave."""
+        until_s = self._clock.elapsed_s() + _START_WITHIN_S
+        everyone = [child for child in (*self._etcd, self._s3) if child.was_up]
+        while not self._wakeup.asked_to_leave:
+            self._tend([*everyone, *children])
+            if all(child.was_up for child in children):
+                return
+            for child in children:
+                if not child.was_up and child.quick_deaths >= _TRIES:
+                    raise LocalError(_story(child, f"ended with {child.last_status}"))
+                if not child.was_up and self._clock.elapsed_s() > until_s:
+                    raise LocalError(
+                        _story(child, f"does not answer after {_START_WITHIN_S:.0f} s")
+                    )
+            self._wakeup.wait(_PAUSE_S)
+
+    def _tend(self, children: Iterable[Child]) -> None:
+        changed = False
+        for child in children:
+            if not child.tend():
+                continue
+            changed = True
+            name = f"{child.program.name:<10}"
+            if child.state is State.UP:
+                self._say(f"{name} 127.0.0.1:{child.program.port}, process {child.pid}")
+            elif child.state is State.DOWN:
+                self._say(f"{name} ended with {child.last_status}; it is started again")
+        if changed and self._published:
+            self._publish()
+
+    def _stop(self, children: list[Child]) -> None:
+        for child in children:
+            child.ask_to_stop()
+        until_s = self._clock.elapsed_s() + max(child.program.stop_within_s for child in children)
+        while not all(child.has_ended() for child in children):
+            if self._wakeup.asked_to_leave > 1 or self._clock.elapsed_s() > until_s:
+                break
+            self._wakeup.wait(_PAUSE_S)
+        for child in children:
+            if not child.has_ended() and child.program.stop_signal != signal.SIGKILL:
+                self._say(f"{child.program.name:<10} does not stop; it is killed")
+            child.kill()
+
+    def _publish(self) -> None:
+        members = self._members
+        self._published = True
+        members.folder.publish(
+            Cluster(
+                bootstrap=members.bootstrap,
+                brokers=[
+                    BrokerState(id=number, metrics_port=child.program.port + 1, **_facts(child))
+                    for number, child in enumerate(self._brokers, start=1)
+                ],
+                etcd=EtcdState(
+                    endpoints=members.etcd_endpoints,
+                    members=[ProcessState(**_facts(child)) for child in self._etcd],
+                ),
+                s3=S3State(
+                    endpoint=members.s3_endpoint,
+                    region=REGION,
+                    bucket=BUCKET,
+                    credentials=str(members.folder.env_file),
+                    **_facts(self._s3),
+                ),
+                supervisor=os.getpid(),
+            )
+        )
+
+
+class _Facts(TypedDict):
+    pid: int | None
+    port: int
+    state: str
+    restarts: int
+
+
+def _facts(child: Child) -> _Facts:
+    return {
+        "pid": child.pid,
+        "port": child.program.port,
+        "state": child.state.value,
+        "restarts": child.restarts,
+    }
+
+
+def _story(child: Child, what: str) -> str:
+    log = child.program.log
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
+    return f"{child.program.name} {what}; see {log}: {last[:300]}"

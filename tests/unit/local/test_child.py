@@ -1,0 +1,120 @@
+"""One process: started, found dead, started again after a while that grows, stopped."""
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafscale.local.child import Child, Program, State, delay_s
+from kafscale.testing.clock import ManualClock
+
+
+class Rig:
+    """Children that are gone when the test is over."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = ManualClock()
+        self.answering = True
+        self.children: list[Child] = []
+        self._folder = folder
+
+    def child(self, script: str) -> Child:
+        program = Program(
+            name="one",
+            port=1,
+            command=("sh", "-c", script),
+            environment={**os.environ, "GREETING": "hello"},
+            folder=self._folder / "data",
+            log=self._folder / "logs" / "one.log",
+            answers=lambda: self.answering,
+            stop_signal=signal.SIGTERM,
+            stop_within_s=5.0,
+        )
+        self.children.append(Child(program, self.clock))
+        return self.children[-1]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path)
+    yield made
+    for child in made.children:
+        child.kill()
+
+
+def until_ended(child: Child) -> None:
+    while not child.has_ended():
+        time.sleep(0.005)
+
+
+def test_it_runs_in_its_folder_with_its_variables_and_its_log(rig: Rig, tmp_path: Path) -> None:
+    child = rig.child('echo "$GREETING from $(pwd)"')
+    child.tend()
+    until_ended(child)
+    assert (tmp_path / "logs" / "one.log").read_text() == f"hello from {tmp_path}/data\n"
+
+
+def test_it_is_up_when_it_answers(rig: Rig) -> None:
+    rig.answering = False
+    child = rig.child("exec sleep 60")
+    assert (child.state, child.pid) == (State.DOWN, None)
+    assert child.tend()
+    assert (child.state, child.was_up) == (State.STARTING, False)
+    assert not child.tend()
+    rig.answering = True
+    assert child.tend()
+    assert (child.state, child.was_up) == (State.UP, True)
+    assert not child.tend()
+
+
+def test_one_that_lived_a_while_is_started_again_at_once(rig: Rig) -> None:
+    child = rig.child("exec sleep 60")
+    child.tend(), child.tend()
+    first = child.pid
+    assert first is not None
+    rig.clock.advance_ms(11_000)
+    os.kill(first, signal.SIGKILL)
+    until_ended(child)
+    assert child.tend()
+    assert (child.state, child.pid, child.last_status) == (State.DOWN, None, -signal.SIGKILL)
+    assert child.tend()
+    assert child.pid not in (None, first)
+    assert child.restarts == 1
+
+
+def test_one_that_dies_at_once_is_given_time(rig: Rig) -> None:
+    child = rig.child("exit 3")
+    for tries in range(1, 4):
+        child.tend()
+        until_ended(child)
+        child.tend()
+        assert (child.quick_deaths, child.last_status) == (tries, 3)
+        assert not child.tend()
+        rig.clock.advance_ms(delay_s(tries) * 1000)
+
+
+def test_the_wait_doubles_up_to_half_a_minute() -> None:
+    waits = [delay_s(deaths) for deaths in range(12)]
+    assert waits[0] == 0
+    assert all(b in (2 * a, 30.0) for a, b in itertools.pairwise(waits[1:]))
+    assert waits[-1] == delay_s(10_000) == 30.0
+
+
+def test_it_is_asked_and_then_killed(rig: Rig) -> None:
+    polite = rig.child("exec sleep 60")
+    polite.tend()
+    polite.ask_to_stop()
+    until_ended(polite)
+    stubborn = rig.child("trap '' TERM; echo deaf; while :; do sleep 1; done")
+    stubborn.tend()
+    while "deaf" not in stubborn.program.log.read_text():
+        time.sleep(0.005)
+    stubborn.ask_to_stop()
+    assert not stubborn.has_ended()
+    stubborn.kill()
+    assert stubborn.has_ended()
+    assert (stubborn.state, stubborn.pid) == (State.DOWN, None)

@@ -1,0 +1,99 @@
+"""The commands of a fleet: every port once, secrets in no command line, no foreign settings."""
+
+from pathlib import Path
+
+import pytest
+
+from kafscale.broker.config import load
+from kafscale.local import programs
+from kafscale.local.child import Program
+from kafscale.local.folder import Fleet, Folder
+from kafscale.local.members import MAX_BROKERS, MAX_ETCD, Members, offsets
+from kafscale.local.ports import BLOCK
+
+FLEET = Fleet(20000, MAX_BROKERS, MAX_ETCD, "an-access-key", "a-secret-key")
+
+
+@pytest.fixture
+def members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Members:
+    monkeypatch.setattr(programs, "etcd", lambda: Path("/opt/etcd"))
+    monkeypatch.setattr(programs, "weed", lambda: Path("/opt/weed"))
+    monkeypatch.setattr(programs, "check_etcd_client", lambda: None)
+    return Members(Folder(tmp_path), FLEET)
+
+
+def everything(members: Members) -> list[Program]:
+    return [*members.etcd(), members.s3(), *members.brokers()]
+
+
+def test_the_largest_fleet_fits_its_block_and_uses_no_port_twice() -> None:
+    used = offsets(MAX_BROKERS, MAX_ETCD)
+    assert len(set(used)) == len(used)
+    assert min(used) > 0
+    assert max(used) < BLOCK
+
+
+def test_a_larger_fleet_keeps_the_ports_of_a_smaller_one() -> None:
+    assert set(offsets(1, 1)) < set(offsets(3, 1)) < set(offsets(3, 3))
+
+
+def test_every_port_in_a_command_was_checked_to_be_free(members: Members) -> None:
+    checked = {str(FLEET.port_base + offset) for offset in offsets(FLEET.brokers, FLEET.etcd)}
+    said = {
+        word.rpartition(marker)[2]
+        for program in (*members.etcd(), members.s3())
+        for word in program.command
+        for marker in ("127.0.0.1:", ".port=", ".grpc=")
+        if marker in word
+    }
+    brokers = {
+        program.environment[name]
+        for program in members.brokers()
+        for name in ("KAFSCALE_BROKER_PORT", "KAFSCALE_METRICS_PORT")
+    }
+    assert said | brokers == checked
+
+
+def test_no_secret_is_in_a_command_line(members: Members) -> None:
+    words = " ".join(word for program in everything(members) for word in program.command)
+    assert FLEET.secret_key not in words
+    assert FLEET.access_key not in words
+
+
+def test_brokers_load_what_they_are_given_and_differ_only_where_they_must(
+    members: Members, tmp_path: Path
+) -> None:
+    configs = [load(None, program.environment, {}) for program in members.brokers()]
+    assert [config.broker.id for config in configs] == list(range(1, MAX_BROKERS + 1))
+    assert len({config.broker.port for config in configs}) == MAX_BROKERS
+    assert {config.broker.data_dir for config in configs} == {
+        str(tmp_path / "brokers" / str(number)) for number in range(1, MAX_BROKERS + 1)
+    }
+    assert len({str(config.s3) for config in configs}) == 1
+    assert configs[0].etcd.endpoints == members.etcd_endpoints
+    assert (configs[0].s3.access_key, configs[0].s3.secret_key) == ("an-access-key", "a-secret-key")
+
+
+def test_settings_that_lead_elsewhere_do_not_reach_the_fleet_and_others_do(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        *("KAFSCALE_S3_SESSION_TOKEN", "KAFSCALE_ADVERTISED_HOST", "KAFSCALE_USE_MEMORY_S3"),
+        *("KAFSCALE_S3_NAMESPACE", "ETCD_NAME", "AWS_PROFILE", "HTTPS_PROXY", "http_proxy"),
+    ):
+        monkeypatch.setenv(name, "elsewhere")
+    kept = {"KAFSCALE_LOG_LEVEL": "debug", "KAFSCALE_ETCD_LEASE_TTL": "5s"}
+    for name, value in kept.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("KAFSCALE_S3_BUCKET", "elsewhere")
+    for program in everything(members):
+        assert "elsewhere" not in program.environment.values()
+        assert kept.items() <= program.environment.items()
+
+
+def test_members_of_etcd_know_each_other(members: Members) -> None:
+    clusters = {
+        word for program in members.etcd() for word in program.command if "initial-cluster=" in word
+    }
+    (cluster,) = clusters
+    assert cluster.count("etcd-") == MAX_ETCD
