@@ -9,7 +9,7 @@ Next door: opening a topic's logs (logs.py), removing its objects (housekeeping.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import structlog
@@ -22,6 +22,7 @@ from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
     CorruptObject,
     InvalidPartitionCount,
+    InvalidTopicConfig,
     InvalidTopicName,
     MetadataConflict,
     StoreError,
@@ -44,6 +45,8 @@ from kafscale.model.topics import (
     validate_configs,
 )
 from kafscale.objects.store import ObjectStore
+from kafscale.virtual.arithmetic import place_of
+from kafscale.virtual.rules import LayoutRules
 
 logger = structlog.get_logger()
 
@@ -53,7 +56,7 @@ Change = Callable[[TopicDescriptor], TopicDescriptor]
 class Topic:
     """A topic as this broker knows it."""
 
-    __slots__ = ("descriptor", "name", "partitions", "settings", "topic_id")
+    __slots__ = ("descriptor", "logs", "name", "partitions", "settings", "topic_id")
 
     def __init__(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
         """Read a descriptor once, for the many who ask."""
@@ -65,13 +68,14 @@ class Topic:
         """Take up a newer descriptor of the same topic; whoever holds the topic sees it at once."""
         self.descriptor = descriptor
         self.partitions = descriptor.partitions
+        self.logs = descriptor.logs
         self.settings = TopicSettings.of(descriptor.configs, defaults)
 
     def place(self, partition: int) -> tuple[int, int]:
         """Log and lane of a partition."""
         if not 0 <= partition < self.partitions:
             raise UnknownTopic(f"{self.name} has no partition {partition}")
-        return partition, 0
+        return place_of(partition, self.logs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,9 @@ class TopicRules:
     namespace: str
     defaults: TopicDefaults
     default_partitions: int
-    max_partitions: int
+    max_partitions: int  # where each has its own log; else the most logs
+    max_virtual_partitions: int
+    layouts: LayoutRules = field(default_factory=LayoutRules)
 
 
 class Topics:
@@ -160,15 +166,35 @@ class Topics:
         for other in self._by_name:
             if collides(name, other):
                 raise InvalidTopicName(f"{name!r} collides with {other!r} ('.' and '_' are one)")
-        if not 1 <= partitions <= self._rules.max_partitions:
-            raise InvalidPartitionCount(
-                f"a topic has 1 to {self._rules.max_partitions} partitions, not {partitions}"
-            )
         validate_configs(configs)
+        logs = self._logs_of(name, partitions, configs)
+        self._check_count(partitions, logs)
+        if logs is not None and logs > min(partitions, self._rules.max_partitions):
+            raise InvalidTopicConfig(
+                f"physical.partitions: {logs} logs are more than {partitions} partitions "
+                f"or the limit of {self._rules.max_partitions}"
+            )
 
-    def partition_count(self, asked: int) -> int:
+    def _check_count(self, partitions: int, logs: int | None) -> None:
+        rules = self._rules
+        most = rules.max_partitions if logs is None else rules.max_virtual_partitions
+        if not 1 <= partitions <= most:
+            raise InvalidPartitionCount(f"a topic has 1 to {most} partitions, not {partitions}")
+
+    def _logs_of(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> int | None:
+        """On how many logs a new topic's partitions lie; None for one each."""
+        asked = int(configs.get("physical.partitions") or -1)
+        if asked != -1:
+            return asked
+        planned = self._rules.layouts.layout_of(name).physical_partitions
+        return None if planned is None else min(planned, max(partitions, 1))
+
+    def partition_count(self, name: str, asked: int) -> int:
         """-1 means: as many as the configuration says."""
-        return self._rules.default_partitions if asked == -1 else asked
+        if asked != -1:
+            return asked
+        planned = self._rules.layouts.layout_of(name).virtual_partitions
+        return planned or self._rules.default_partitions
 
     def default_configs(self) -> dict[str, str]:
         """Every setting a topic has, with what it is for topics that say nothing."""
@@ -178,7 +204,12 @@ class Topics:
         """Make a topic that did not exist."""
         self.check(name, partitions, configs)
         given = {key: value for key, value in configs.items() if value is not None}
-        version, descriptor = await self._describe(name, partitions, given)
+        logs = self._logs_of(name, partitions, given)
+        if logs is not None:  # a topic says itself what it is made of
+            given["physical.partitions"] = str(logs)
+            planned = self._rules.layouts.layout_of(name).offset_range
+            given.setdefault("offset.range", str(planned))
+        version, descriptor = await self._describe(name, partitions, given, logs)
         await self._register(descriptor, version)
         topic = self._know(descriptor)
         if (descriptor.partitions, descriptor.configs) != (partitions, given):
@@ -186,7 +217,7 @@ class Topics:
         return topic
 
     async def _describe(
-        self, name: str, partitions: int, configs: dict[str, str]
+        self, name: str, partitions: int, configs: dict[str, str], logs: int | None
     ) -> tuple[int, TopicDescriptor]:
         """Write the descriptor; an unfinished creation found in the bucket is taken up."""
         return await self._descriptors.create(
@@ -196,6 +227,7 @@ class Topics:
                 partitions,
                 configs,
                 iso_time(self._clock.now_ms()),
+                logs=logs,
             )
         )
 
@@ -243,10 +275,8 @@ class Topics:
             raise InvalidPartitionCount(
                 f"{topic.name} has {topic.partitions} partitions already, and they never get fewer"
             )
-        if count > self._rules.max_partitions:
-            raise InvalidPartitionCount(
-                f"a topic has at most {self._rules.max_partitions} partitions, not {count}"
-            )
+        is_virtual = topic.descriptor.layout == "virtual"
+        self._check_count(count, topic.logs if is_virtual else None)
 
     async def change(self, name: str, change: Change) -> Topic:
         """Give a topic another descriptor: in the bucket, here, then in the metadata store.
