@@ -9,20 +9,20 @@ Next door: opening a topic's logs (logs.py), removing its objects (housekeeping.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 import structlog
 
 from kafscale.engine.descriptors import descriptor_of, record_of
+from kafscale.engine.topic_rules import TopicRules
+from kafscale.log import keys
 from kafscale.log.descriptors import Descriptors, Wish
 from kafscale.metadata import keys as metadata_keys
-from kafscale.metadata.store import Compare, MetadataStore, Put, Remove
+from kafscale.metadata.store import Compare, Entry, MetadataStore, Put, Remove
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
     CorruptObject,
     InvalidPartitionCount,
-    InvalidTopicConfig,
     InvalidTopicName,
     MetadataConflict,
     StoreError,
@@ -42,11 +42,9 @@ from kafscale.model.topics import (
     TopicDescriptor,
     TopicSettings,
     iso_time,
-    validate_configs,
 )
 from kafscale.objects.store import ObjectStore
 from kafscale.virtual.arithmetic import place_of
-from kafscale.virtual.rules import LayoutRules
 
 logger = structlog.get_logger()
 
@@ -77,17 +75,9 @@ class Topic:
             raise UnknownTopic(f"{self.name} has no partition {partition}")
         return place_of(partition, self.logs)
 
-
-@dataclass(frozen=True, slots=True)
-class TopicRules:
-    """What the configuration says about topics."""
-
-    namespace: str
-    defaults: TopicDefaults
-    default_partitions: int
-    max_partitions: int  # where each has its own log; else the most logs
-    max_virtual_partitions: int
-    layouts: LayoutRules = field(default_factory=LayoutRules)
+    def folder(self, partition: int) -> str:
+        """Where a partition's log lies."""
+        return keys.log_folder(self.descriptor.folder, self.place(partition)[0])
 
 
 class Topics:
@@ -103,7 +93,7 @@ class Topics:
     ) -> None:
         """Know none yet; `load` reads them."""
         self._descriptors = Descriptors(store, rules.namespace)
-        self._metadata = metadata
+        self.metadata = metadata
         self._rules = rules
         self._clock = clock
         self._dice = dice
@@ -111,22 +101,27 @@ class Topics:
         self._by_id: dict[bytes, Topic] = {}
         self._changing = asyncio.Lock()
         self.revision = 0  # rises with every change: answers built from topics can be cached
+        self._seen: dict[str, int] = {}  # the metadata store's version that each name is known by
+        self.on_changed: Callable[[Topic], None] = lambda topic: None
+        self.on_gone: Callable[[Topic], None] = lambda topic: None
 
     async def load(self) -> None:
         """Read all topics from the metadata store, once changes cut short have reached it."""
-        for entry in await self._metadata.find(metadata_keys.CHANGES):
+        for entry in await self.metadata.find(metadata_keys.CHANGES):
             change = metadata_keys.decode(metadata_keys.Change, entry.value)
             try:
                 await self._finish_change(change.name)
             except (StoreError, CorruptObject) as problem:
                 # Nobody was told that it happened; the next change, or the next start, finds it.
                 logger.warning("change_postponed", topic=change.name, error=str(problem))
-        for entry in await self._metadata.find(metadata_keys.TOPICS):
+        for entry in await self.metadata.find(metadata_keys.TOPICS):
             if metadata_keys.topic_named_by(entry.key) is not None:
-                self._know(descriptor_of(metadata_keys.decode(metadata_keys.Topic, entry.value)))
+                row = metadata_keys.decode(metadata_keys.Topic, entry.value)
+                self._know(descriptor_of(row), entry.version)
 
-    def _know(self, descriptor: TopicDescriptor) -> Topic:
+    def _know(self, descriptor: TopicDescriptor, seen: int = 0) -> Topic:
         topic = Topic(descriptor, self._rules.defaults)
+        self._seen[topic.name] = max(seen, self._seen.get(topic.name, 0))
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         self.revision += 1
@@ -166,35 +161,11 @@ class Topics:
         for other in self._by_name:
             if collides(name, other):
                 raise InvalidTopicName(f"{name!r} collides with {other!r} ('.' and '_' are one)")
-        validate_configs(configs)
-        logs = self._logs_of(name, partitions, configs)
-        self._check_count(partitions, logs)
-        if logs is not None and logs > min(partitions, self._rules.max_partitions):
-            raise InvalidTopicConfig(
-                f"physical.partitions: {logs} logs are more than {partitions} partitions "
-                f"or the limit of {self._rules.max_partitions}"
-            )
-
-    def _check_count(self, partitions: int, logs: int | None) -> None:
-        rules = self._rules
-        most = rules.max_partitions if logs is None else rules.max_virtual_partitions
-        if not 1 <= partitions <= most:
-            raise InvalidPartitionCount(f"a topic has 1 to {most} partitions, not {partitions}")
-
-    def _logs_of(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> int | None:
-        """On how many logs a new topic's partitions lie; None for one each."""
-        asked = int(configs.get("physical.partitions") or -1)
-        if asked != -1:
-            return asked
-        planned = self._rules.layouts.layout_of(name).physical_partitions
-        return None if planned is None else min(planned, max(partitions, 1))
+        self._rules.check(name, partitions, configs)
 
     def partition_count(self, name: str, asked: int) -> int:
         """-1 means: as many as the configuration says."""
-        if asked != -1:
-            return asked
-        planned = self._rules.layouts.layout_of(name).virtual_partitions
-        return planned or self._rules.default_partitions
+        return self._rules.partition_count(name, asked)
 
     def default_configs(self) -> dict[str, str]:
         """Every setting a topic has, with what it is for topics that say nothing."""
@@ -204,44 +175,33 @@ class Topics:
         """Make a topic that did not exist."""
         self.check(name, partitions, configs)
         given = {key: value for key, value in configs.items() if value is not None}
-        logs = self._logs_of(name, partitions, given)
-        if logs is not None:  # a topic says itself what it is made of
-            given["physical.partitions"] = str(logs)
-            planned = self._rules.layouts.layout_of(name).offset_range
-            given.setdefault("offset.range", str(planned))
-        version, descriptor = await self._describe(name, partitions, given, logs)
-        await self._register(descriptor, version)
-        topic = self._know(descriptor)
+        logs = self._rules.lay_out(name, partitions, given)
+        fresh_id = fresh_topic_id(self._dice).hex()
+        created_at = iso_time(self._clock.now_ms())
+        wish = Wish(name, fresh_id, partitions, given, created_at, logs=logs)
+        # An unfinished creation found in the bucket is taken up.
+        version, descriptor = await self._descriptors.create(wish)
+        seen = await self._register(descriptor, version)
+        topic = self.find(name)  # another broker's, heard of meanwhile
+        if topic is None or topic.topic_id.hex() != descriptor.topic_id:
+            topic = self._know(descriptor, seen)
         if (descriptor.partitions, descriptor.configs) != (partitions, given):
             raise TopicExists(f"topic {name!r} exists already in the bucket")
         return topic
 
-    async def _describe(
-        self, name: str, partitions: int, configs: dict[str, str], logs: int | None
-    ) -> tuple[int, TopicDescriptor]:
-        """Write the descriptor; an unfinished creation found in the bucket is taken up."""
-        return await self._descriptors.create(
-            Wish(
-                name,
-                fresh_topic_id(self._dice).hex(),
-                partitions,
-                configs,
-                iso_time(self._clock.now_ms()),
-                logs=logs,
-            )
-        )
-
-    async def _register(self, descriptor: TopicDescriptor, version: int) -> None:
+    async def _register(self, descriptor: TopicDescriptor, version: int) -> int:
+        """Enter a topic; gives the entry's version."""
         key = metadata_keys.topic_config(descriptor.name)
-        record = record_of(descriptor, version, self._rules.defaults)
+        record = metadata_keys.encode(record_of(descriptor, version, self._rules.defaults))
         try:
-            await self._metadata.commit([Put(key, metadata_keys.encode(record))], [Compare(key, 0)])
+            return await self.metadata.commit([Put(key, record)], [Compare(key, 0)])
         except MetadataConflict:
             # By another broker, or by our own earlier attempt whose answer was lost.
-            found = await self._metadata.get(key)
+            found = await self.metadata.get(key)
             known = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
-            if known is None or known.topic_id != descriptor.topic_id:
+            if found is None or known is None or known.topic_id != descriptor.topic_id:
                 raise TopicExists(f"topic {descriptor.name!r} exists already") from None
+            return found.version
 
     # -- taking up ---------------------------------------------------------------------------
 
@@ -259,13 +219,50 @@ class Topics:
         if newest is None or newest.deleted or name in self._by_name:
             return self.find(name)
         note = metadata_keys.encode(metadata_keys.Change(name=name))
-        await self._metadata.commit([Put(metadata_keys.change(name), note)])
+        await self.metadata.commit([Put(metadata_keys.change(name), note)])
         await self._register(newest, version)
         await self._finish_change(name)
-        found = await self._metadata.get(metadata_keys.topic_config(name))
+        found = await self.metadata.get(metadata_keys.topic_config(name))
         if found is None or name in self._by_name:
             return self.find(name)
-        return self._know(descriptor_of(metadata_keys.decode(metadata_keys.Topic, found.value)))
+        row = metadata_keys.decode(metadata_keys.Topic, found.value)
+        return self._know(descriptor_of(row), found.version)
+
+    # -- what other brokers do -----------------------------------------------------------------
+
+    def hear_of(self, entry: Entry) -> None:
+        """Another broker has made or changed a topic, or we have, and it comes back to us."""
+        name = metadata_keys.topic_named_by(entry.key)
+        if name is not None and entry.version > self._seen.get(name, 0):
+            row = metadata_keys.decode(metadata_keys.Topic, entry.value)
+            self._take_over(descriptor_of(row), entry.version)
+
+    def hear_of_end(self, name: str, version: int) -> None:
+        """Another broker has deleted a topic."""
+        topic = self._by_name.get(name)
+        if topic is not None and version > self._seen.get(name, 0):
+            self._lose(topic, version)
+            self.on_gone(topic)
+
+    def _take_over(self, descriptor: TopicDescriptor, version: int) -> None:
+        topic = self._by_name.get(descriptor.name)
+        if topic is not None and topic.descriptor.topic_id == descriptor.topic_id:
+            topic.become(descriptor, self._rules.defaults)
+            self._seen[topic.name] = version
+            self.revision += 1
+        else:
+            if topic is not None:
+                self._lose(topic, version)
+                self.on_gone(topic)
+            topic = self._know(descriptor, version)
+        self.on_changed(topic)
+
+    def _lose(self, topic: Topic, version: int) -> None:
+        if self._by_name.get(topic.name) is topic:
+            del self._by_name[topic.name]
+        self._by_id.pop(topic.topic_id, None)
+        self._seen[topic.name] = max(version, self._seen.get(topic.name, 0))
+        self.revision += 1
 
     # -- changing ----------------------------------------------------------------------------
 
@@ -275,8 +272,7 @@ class Topics:
             raise InvalidPartitionCount(
                 f"{topic.name} has {topic.partitions} partitions already, and they never get fewer"
             )
-        is_virtual = topic.descriptor.layout == "virtual"
-        self._check_count(count, topic.logs if is_virtual else None)
+        self._rules.check_count(count, is_virtual=topic.descriptor.layout == "virtual")
 
     async def change(self, name: str, change: Change) -> Topic:
         """Give a topic another descriptor: in the bucket, here, then in the metadata store.
@@ -289,7 +285,7 @@ class Topics:
             topic = self.get(name)
             change(topic.descriptor)  # what is wrong is said before anything is written
             note = metadata_keys.encode(metadata_keys.Change(name=name))
-            await self._metadata.commit([Put(metadata_keys.change(name), note)])
+            await self.metadata.commit([Put(metadata_keys.change(name), note)])
             while True:
                 version, newest = await self._descriptors.newest(name)
                 if newest is None or not _is_alive(newest, topic.descriptor.topic_id):
@@ -302,7 +298,8 @@ class Topics:
                     break
             topic.become(wanted, self._rules.defaults)
             self.revision += 1
-            await self._take_up(wanted, version)
+            seen = await self._take_up(wanted, version)
+            self._seen[name] = max(seen, self._seen.get(name, 0))
             return topic
 
     async def _finish_change(self, name: str) -> None:
@@ -311,30 +308,35 @@ class Topics:
         if newest is not None and not newest.deleted:
             await self._take_up(newest, version)
             return
-        found = await self._metadata.get(metadata_keys.topic_config(name))
+        found = await self.metadata.get(metadata_keys.topic_config(name))
         row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
         if newest is not None and row is not None and row.topic_id == newest.topic_id:
             await self._forget(newest, newest.logs)  # a deletion that did not reach the store
-        await self._metadata.commit([Remove(metadata_keys.change(name))])
+        await self.metadata.commit([Remove(metadata_keys.change(name))])
 
-    async def _take_up(self, descriptor: TopicDescriptor, version: int) -> None:
+    async def _take_up(self, descriptor: TopicDescriptor, version: int) -> int:
+        """Let the metadata store know; gives the version it has this by, 0 if it has not."""
         key = metadata_keys.topic_config(descriptor.name)
         done = Remove(metadata_keys.change(descriptor.name))
         record = metadata_keys.encode(record_of(descriptor, version, self._rules.defaults))
         while True:
-            found = await self._metadata.get(key)
+            found = await self.metadata.get(key)
             row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
             if found is None or row is None or row.topic_id != descriptor.topic_id:
-                await self._metadata.commit([done])  # deleted meanwhile
-                return
+                await self.metadata.commit([done])  # deleted meanwhile
+                return 0
             writes: list[Put | Remove] = [done]
             if row.version <= version:
                 writes.append(Put(key, record))
             try:
-                await self._metadata.commit(writes, [Compare(key, found.version)])
+                seen = await self.metadata.commit(writes, [Compare(key, found.version)])
             except MetadataConflict:
                 continue
-            return
+            if row.version <= version:
+                return seen
+            if descriptor.name in self._by_name:  # somebody has changed it once more
+                self._take_over(descriptor_of(row), found.version)
+            return 0
 
     # -- deleting ----------------------------------------------------------------------------
 
@@ -350,13 +352,10 @@ class Topics:
             tombstone = msgspec.structs.replace(newest, deleted=True)
             if await self._descriptors.put(tombstone, version + 1):
                 break
-        await self._forget(topic.descriptor, logs)
-        self._by_name.pop(name, None)
-        self._by_id.pop(topic.topic_id, None)
-        self.revision += 1
+        self._lose(topic, await self._forget(topic.descriptor, logs))
         return topic
 
-    async def _forget(self, descriptor: TopicDescriptor, logs: int) -> None:
+    async def _forget(self, descriptor: TopicDescriptor, logs: int) -> int:
         """Take a topic out of the metadata store and note that its objects must go."""
         removal = metadata_keys.Removal(
             folder=descriptor.folder,
@@ -365,7 +364,7 @@ class Topics:
             name=descriptor.name,
             topic_id=descriptor.topic_id,
         )
-        await self._metadata.commit(
+        return await self.metadata.commit(
             [
                 Remove(metadata_keys.topic_config(descriptor.name)),
                 Put(metadata_keys.removal(descriptor.folder), metadata_keys.encode(removal)),
