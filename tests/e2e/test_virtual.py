@@ -1,11 +1,13 @@
 """Virtual topics with unmodified clients: no difference but the number of objects."""
 
 import itertools
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.e2e.conftest import watched
+from tests.e2e.test_cli import said
 from tests.support.broker import VirtualKafscaleProcess
 from tests.support.clients import CLIENTS
 from tests.support.clients.base import Client, Record
@@ -69,6 +71,12 @@ def test_its_objects_are_those_of_two_logs_and_all_survives_a_kill(
     client.produce_idempotently(topic, [Record(p, b"k", b"v%d" % p) for p in range(100)])
     folder = broker.data / "objects" / "default" / topic
     assert sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) == ["0", "1"]
+    told = json.loads(said(broker, "topics", "describe", topic, "--json"))
+    assert [(row["log"], row["lane"]) for row in told["partitions"][98:]] == [(0, 49), (1, 49)]
+    listed = said(broker, "segments", "list", topic, "-p", "99", "--json").splitlines()
+    assert [(row["log"], row["first"], row["last"]) for row in map(json.loads, listed)] == [
+        (1, 0, 0)
+    ]
     client.create_partitions(topic, 120)
     assert client.delete_records(topic, 99, 1) == 1
     client.commit("readers", topic, {98: 1})
