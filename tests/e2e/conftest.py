@@ -1,7 +1,7 @@
 """One broker and one of each client for the whole run.
 
-KAFSCALE_E2E_AGAINST=apache runs the same tests against Apache Kafka: what fails there is a wrong
-test, not a wrong broker.
+KAFSCALE_TEST_AGAINST=apache runs the same tests against Apache Kafka: what fails there is a wrong
+test, not a wrong broker. With =virtual every topic is a virtual one; no client may notice.
 """
 
 import os
@@ -12,14 +12,18 @@ from typing import Any
 import pytest
 
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.broker import KafscaleProcess
+from tests.support.broker import KafscaleProcess, VirtualKafscaleProcess
 from tests.support.clients import CLIENTS
 from tests.support.clients.base import Client
 from tests.support.maven import Unavailable
 from tests.support.process import BrokerProcess
 
-KINDS: dict[str, type[BrokerProcess]] = {"kafscale": KafscaleProcess, "apache": ApacheKafka}
-AGAINST = os.environ.get("KAFSCALE_E2E_AGAINST", "kafscale")
+KINDS: dict[str, type[BrokerProcess]] = {
+    "kafscale": KafscaleProcess,
+    "virtual": VirtualKafscaleProcess,
+    "apache": ApacheKafka,
+}
+AGAINST = os.environ.get("KAFSCALE_TEST_AGAINST", "kafscale")
 
 _brokers: list[BrokerProcess] = []
 

@@ -274,7 +274,7 @@ def test_segments_are_seen_in_the_store_and_are_sound(broker: KafscaleProcess, t
     rows = [
         json.loads(line) for line in said(broker, "segments", "list", topic, "--json").splitlines()
     ]
-    assert {row["partition"] for row in rows} == {0, 1}
+    assert {row["log"] for row in rows} == {0, 1}
     assert sum(row["records"] for row in rows) == 6
     facts = json.loads(said(broker, "segments", "inspect", rows[0]["key"], "--json"))
     assert facts["records"] == rows[0]["records"]

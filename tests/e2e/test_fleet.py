@@ -210,7 +210,8 @@ def test_what_a_killed_broker_had_is_taken_over_and_one_that_lost_etcd_comes_bac
     fleet.brokers[1].start()
     fleet.wait_for_members(0, 1, 2, topic="killed")
     wait_for_answers(loads, 500)
-    # Without etcd brokers stop serving before others could take over, and begin again by themselves.
+    # Without etcd brokers stop serving before others could take over, and begin again by
+    # themselves.
     fleet.etcd.pause()
     time.sleep(LEASE_S + 1)
     assert [is_ready(broker) for broker in fleet.brokers] == [False] * SIZE

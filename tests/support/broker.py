@@ -32,3 +32,14 @@ class KafscaleProcess(BrokerProcess):
             "KAFSCALE_METRICS_PORT": str(self.metrics_port),
             "KAFSCALE_DATA_DIR": str(self.data),
         }
+
+
+class VirtualKafscaleProcess(KafscaleProcess):
+    """The same with every topic virtual: its partitions share two logs."""
+
+    label = "kafscale, virtual topics"
+
+    def environment(self) -> dict[str, str]:
+        file = self.folder / "kafscale.yaml"
+        file.write_text("mapping:\n  physical_partitions: 2\n", encoding="utf-8")
+        return {**super().environment(), "KAFSCALE_CONFIG": str(file)}

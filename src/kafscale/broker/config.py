@@ -23,6 +23,7 @@ from kafscale.broker.config_sections import (
     ConsumerSection,
     EtcdSection,
     LoggingSection,
+    MappingSection,
     NetworkSection,
     S3Section,
     Section,
@@ -31,7 +32,9 @@ from kafscale.broker.config_sections import (
 )
 from kafscale.broker.config_sources import Given
 from kafscale.broker.config_values import ConfigError, read_value
+from kafscale.model.errors import InvalidMapping
 from kafscale.model.topics import TopicDefaults
+from kafscale.virtual.rules import Layout, LayoutRules
 
 
 class Config(Section, frozen=True):
@@ -47,6 +50,7 @@ class Config(Section, frozen=True):
     consumer: ConsumerSection = ConsumerSection()
     compression: CompressionSection = CompressionSection()
     topics: TopicsSection = TopicsSection()
+    mapping: MappingSection = MappingSection()
     logging: LoggingSection = LoggingSection()
 
     @property
@@ -100,6 +104,15 @@ class Config(Section, frozen=True):
             compression_type=self.compression.type,
             acks1=self.storage.acks1,
             message_format_version=self.topics.message_format_version,
+        )
+
+    @property
+    def layout_rules(self) -> LayoutRules:
+        """Which topics are virtual. Raises InvalidMapping."""
+        mapping = self.mapping
+        return LayoutRules.of(
+            Layout(mapping.virtual_partitions, mapping.physical_partitions, mapping.offset_range),
+            mapping.topics,
         )
 
 
@@ -186,6 +199,10 @@ def _check(config: Config) -> None:
             f"found {config.storage.namespace!r}"
         )
     _check_etcd(config.etcd)
+    try:
+        config.layout_rules  # noqa: B018  it checks what it reads
+    except InvalidMapping as problem:
+        raise ConfigError(f"mapping: {problem}") from problem
 
 
 _NAMESPACE: Final = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")

@@ -19,12 +19,14 @@ from kafscale.broker.config_values import (
     Limit,
     LogFormat,
     LogLevel,
+    MappedTopics,
     PositiveSize,
     Seconds,
     Size,
     SqliteSynchronous,
     Validation,
 )
+from kafscale.virtual.arithmetic import DEFAULT_RANGE
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0)]
@@ -183,10 +185,20 @@ class TopicsSection(Section, frozen=True):
     auto_create: bool = True
     default_partitions: AtLeastOne = 1
     max_partitions: AtLeastOne = 1024
+    max_virtual_partitions: AtLeastOne = 100_000
     retention_ms: MillisecondsOrForever = 604800000
     retention_bytes: Limit = Limit(-1)
     max_message_bytes: PositiveSize = PositiveSize(1048588)
     message_format_version: FormatVersion = FormatVersion("3.0-IV1")
+
+
+class MappingSection(Section, frozen=True, rename=None):
+    """How many partitions clients see, on how many logs; the names are those of the remapper."""
+
+    virtual_partitions: AtLeastOne | None = None
+    physical_partitions: AtLeastOne | None = None  # None: one log per partition
+    offset_range: AtLeastOne = DEFAULT_RANGE
+    topics: MappedTopics = MappedTopics({})
 
 
 class LoggingSection(Section, frozen=True):

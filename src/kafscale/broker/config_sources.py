@@ -132,10 +132,13 @@ def from_file(path: Path) -> Iterator[Given]:
     yield from _leaves(tree, "")
 
 
+_TREES: Final = {"mapping.topics"}  # settings whose keys are people's own words
+
+
 def _leaves(tree: dict[object, object], prefix: str) -> Iterator[Given]:
     for name, value in tree.items():
         key = f"{prefix}{name}"
-        if isinstance(value, dict):
+        if isinstance(value, dict) and key not in _TREES:
             yield from _leaves(value, f"{key}.")
         else:
             yield Given(key, key, value)

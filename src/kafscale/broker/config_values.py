@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kafscale.model.topic_configs import magic_of
+from kafscale.virtual.rules import Override
 
 
 class ConfigError(Exception):
@@ -37,6 +38,10 @@ class FormatVersion(str):
     """A message format, by its number or by the first release that has it."""
 
     __slots__ = ()
+
+
+class MappedTopics(dict[str, Override]):
+    """Topics, by name or by pattern, and what their layout has of its own."""
 
 
 class BrokerId(int):
@@ -95,11 +100,21 @@ def _special(kind: type, raw: object) -> object:
         return kind(_seconds(raw))
     if issubclass(kind, BrokerId):
         return kind(_ordinal(raw))
+    if issubclass(kind, MappedTopics):
+        return kind(_overrides(raw))
     if issubclass(kind, FormatVersion):
         if magic_of(str(raw).strip()) is None:
             raise ValueError("not a release")
         return kind(str(raw).strip())
     raise NotImplementedError(f"no reader for {kind}")  # a field of Config with an unknown type
+
+
+def _overrides(raw: object) -> dict[str, Override]:
+    rows = msgspec.convert(raw, dict[str, dict[str, int]], strict=False)
+    try:
+        return {topic: Override(**row) for topic, row in rows.items()}
+    except TypeError:
+        raise ValueError("no such number") from None
 
 
 def _bytes(raw: object) -> int:
@@ -143,6 +158,7 @@ _NAMED_KINDS: Final[dict[type, str]] = {
     Size: 'a size such as 4096 or "512Mi"',
     Limit: '-1 for no limit or a size such as 4096 or "512Mi"',
     Seconds: 'a duration above zero such as "500ms", "30s" or "10m"',
+    MappedTopics: "topics with virtual_partitions, physical_partitions or offset_range each",
     FormatVersion: "a release such as 0.10.2, or a format: 0, 1, 2",
     BrokerId: 'a number up to 2147483647 or a name that ends in one, such as "kafscale-3"',
 }

@@ -30,7 +30,8 @@ from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
 from kafscale.engine.reads import Reads
 from kafscale.engine.recovery import require_whole
-from kafscale.engine.topics import Topic, TopicRules, Topics
+from kafscale.engine.topic_rules import TopicRules
+from kafscale.engine.topics import Topic, Topics
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.call import Context
@@ -49,6 +50,7 @@ from kafscale.model.meters import Registry
 from kafscale.objects.health import HealthWindow
 from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.store import ObjectStore
+from kafscale.virtual.arithmetic import partition_of
 
 _LARGEST_OPENED_BYTES = 128 << 20
 
@@ -206,6 +208,8 @@ async def build(
         config.topic_defaults,
         config.topics.default_partitions,
         config.topics.max_partitions,
+        config.topics.max_virtual_partitions,
+        config.layout_rules,
     )
     topics = Topics(watched, metadata, rules, clock, dice)
     claims = Claims(metadata, identity, clock)
@@ -294,9 +298,9 @@ def _sample(
 
     def buffers() -> Iterator[tuple[Sequence[str], float]]:
         for topic, log in logs.each():
-            partition = log.folder.rpartition("/")[2]
-            for size in log.waiting_bytes().values():
-                yield (topic.name, partition), float(size)
+            number = int(log.folder.rpartition("/")[2])
+            for lane, size in log.waiting_bytes().items():
+                yield (topic.name, str(partition_of(number, lane, topic.logs))), float(size)
 
     probe.sample_buffers(buffers)
     probe.sample_broker(
@@ -332,6 +336,7 @@ def _log_settings(config: Config, topic: Topic) -> LogSettings:
         wake_on_append=topic.settings.fetch_buffered,
         # Producers of a topic that was deleted and created again go on counting.
         strangers_go_on=topic.descriptor.incarnation > 1,
+        offset_range=topic.settings.offset_range,
     )
 
 
@@ -365,6 +370,7 @@ def _observer(probe: Probe, topic: Topic, buffered: _Buffered) -> Observer:
         flushed=flushed,
         rolled_up=lambda _objects: probe.rollups.inc(),
         buffered=buffered.add,
+        used_up=probe.offset_range_exhausted.labels(topic.name).inc,
     )
 
 

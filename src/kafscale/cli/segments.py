@@ -13,11 +13,12 @@ from kafscale.cli.errors import CommandError
 from kafscale.cli.output import counting, human_bytes, print_columns, print_json
 from kafscale.cli.settings import add_config_arguments, config_of
 from kafscale.log import index, keys, segment
-from kafscale.log.survey import LogView
+from kafscale.log.survey import LogView, Piece
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.records.compression import Codec
+from kafscale.virtual.arithmetic import place_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,20 +55,23 @@ async def _views(args: argparse.Namespace, config: Config, store: ObjectStore) -
 
 async def _list(args: argparse.Namespace, config: Config) -> int:
     async with bucket.opened(config) as store:
+        descriptor = await bucket.find_topic(store, config.storage.namespace, args.topic)
         views = await _views(args, config, store)
+    lane = None if args.partition is None else place_of(args.partition, descriptor.logs).lane
     rows = [
         {
-            "partition": view.number,
+            "log": view.number,
             "kind": piece.kind,
-            "first": piece.base,
-            "last": piece.end - 1,
-            "records": piece.records,
-            "bytes": piece.size,
+            "first": first,
+            "last": last,
+            "records": last - first + 1,
+            "bytes": size,
             "written": iso(piece.modified_ms),
             "key": piece.key,
         }
         for view in views
         for piece in view.pieces
+        for first, last, size in _extents(piece, lane)
     ]
     if args.json:
         for row in rows:
@@ -79,6 +83,13 @@ async def _list(args: argparse.Namespace, config: Config) -> int:
         size = human_bytes(sum(row.size for row in leftovers))
         print(f"and {len(leftovers)} replaced objects ({size}) that wait to be deleted")
     return 0
+
+
+def _extents(piece: Piece, lane: int | None) -> list[tuple[int, int, int]]:
+    """First, last and bytes of an object: its positions, or one partition's offsets in it."""
+    if lane is None:
+        return [(piece.base, piece.end - 1, piece.size)]
+    return [(span.first, span.last, span.length) for span in piece.spans if span.lane == lane]
 
 
 async def _verify(args: argparse.Namespace, config: Config) -> int:

@@ -25,6 +25,7 @@ from kafscale.cli.kafka import (
     wait,
 )
 from kafscale.cli.output import print_columns, print_json
+from kafscale.virtual.arithmetic import place_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -132,7 +133,7 @@ def _describe(args: argparse.Namespace) -> None:
         print(f"topic {facts['name']}  id {facts['id']}")
         for key, value in facts["configs"].items():
             print(f"  {key}={value}")
-        headings = ("partition", "leader", "earliest", "latest", "records")
+        headings = ("partition", "leader", "log", "lane", "earliest", "latest", "records")
         print_columns(headings, [[row[key] for key in headings] for row in facts["partitions"]])
 
 
@@ -140,14 +141,19 @@ def _facts(admin: AdminClient, name: str) -> dict[str, Any]:
     topic = describe_topic(admin, name)
     numbers = [partition.id for partition in topic.partitions]
     ranges = offset_ranges(admin, name, numbers)
+    configs = _own_configs(admin, name)
+    logs = int(configs.get("physical.partitions", -1))
+    places = {number: place_of(number, logs if logs > 0 else len(numbers)) for number in numbers}
     return {
         "name": name,
         "id": str(topic.topic_id).replace("+", "-").replace("/", "_"),  # as Kafka's tools do
-        "configs": _own_configs(admin, name),
+        "configs": configs,
         "partitions": [
             {
                 "partition": partition.id,
                 "leader": partition.leader.id if partition.leader else None,
+                "log": places[partition.id].physical_partition,
+                "lane": places[partition.id].lane,
                 "earliest": ranges[partition.id][0],
                 "latest": ranges[partition.id][1],
                 "records": ranges[partition.id][1] - ranges[partition.id][0],

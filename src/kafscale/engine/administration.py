@@ -17,7 +17,8 @@ from kafscale.engine.topics import Topic, Topics
 from kafscale.log import history
 from kafscale.log.producers import Snapshot
 from kafscale.log.tasks import Tasks
-from kafscale.model.errors import OffsetOutOfRange, OutcomeUnknown
+from kafscale.model.errors import InvalidTopicConfig, OffsetOutOfRange, OutcomeUnknown
+from kafscale.model.topic_configs import FIXED_AT_CREATION
 from kafscale.model.topics import TopicDescriptor, validate_configs
 
 HIGH_WATERMARK: Final = -1
@@ -47,7 +48,7 @@ class Administration:
             wanted = change(old.configs)
             validate_configs(wanted)
             given = {key: value for key, value in wanted.items() if value is not None}
-            return msgspec.structs.replace(old, configs=given)
+            return msgspec.structs.replace(old, configs=_still_made_of(old.configs, given))
 
         if only_check:
             changed(self._topics.get(name).descriptor)
@@ -60,7 +61,8 @@ class Administration:
 
         def changed(old: TopicDescriptor) -> TopicDescriptor:
             grown = max(count, old.partitions)  # more: an earlier wish that was cut short
-            return msgspec.structs.replace(old, partitions=grown, logs=grown)
+            logs = grown if old.layout == "ordinary" else old.logs
+            return msgspec.structs.replace(old, partitions=grown, logs=logs)
 
         if not only_check:
             await self._change(name, changed)
@@ -134,3 +136,11 @@ class Administration:
         log, lane = await self._logs.open(topic, partition)
         log.require_open()
         return lane.producers.snapshot(lane.high)
+
+
+def _still_made_of(old: Mapping[str, str], wanted: dict[str, str]) -> dict[str, str]:
+    """The wanted settings with those that are never changed; naming one as it is does no harm."""
+    for name in FIXED_AT_CREATION:
+        if wanted.get(name, old.get(name)) != old.get(name):
+            raise InvalidTopicConfig(f"{name}: can be set when the topic is created only")
+    return wanted | {name: old[name] for name in FIXED_AT_CREATION if name in old}

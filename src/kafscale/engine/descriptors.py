@@ -24,6 +24,7 @@ def record_of(
         incarnation=descriptor.incarnation,
         folder=descriptor.folder,
         version=version,
+        logs=descriptor.logs if descriptor.layout == "virtual" else 0,
     )
 
 
@@ -35,7 +36,8 @@ def descriptor_of(row: metadata_keys.Topic) -> TopicDescriptor:
         incarnation=row.incarnation,
         folder=row.folder,
         partitions=row.partitions,
-        logs=row.partitions,
+        logs=row.logs or row.partitions,
+        layout="virtual" if row.logs else "ordinary",
         configs=row.config,
         created_at=row.created_at,
     )

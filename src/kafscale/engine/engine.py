@@ -192,7 +192,7 @@ class Engine:
         try:
             if name in self._creating:
                 return await asyncio.shield(self._creating[name])
-            return await self.create_topic(name, self.topics.partition_count(-1), {})
+            return await self.create_topic(name, self.topics.partition_count(name, -1), {})
         except TopicExists:
             found = self.topics.find(name)  # it came into the bucket without a broker
             if found is None:

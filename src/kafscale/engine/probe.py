@@ -209,6 +209,12 @@ class Probe:
         self.flushes: Family[Counter] = add.counter(
             "kafscale_flushes_total", "Segments written by flushes", ("topic",), limit
         )
+        self.offset_range_exhausted: Family[Counter] = add.counter(
+            "kafscale_offset_range_exhausted_total",
+            "Batches refused because their partition has no offsets left",
+            ("topic",),
+            limit,
+        )
         self.flush_bytes: Family[Counter] = add.counter(
             "kafscale_flush_bytes_total", "Bytes written by flushes", ("topic",), limit
         )

@@ -9,12 +9,12 @@ Next door: opening a topic's logs (logs.py), removing its objects (housekeeping.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 import structlog
 
 from kafscale.engine.descriptors import descriptor_of, record_of
+from kafscale.engine.topic_rules import TopicRules
 from kafscale.log import keys
 from kafscale.log.descriptors import Descriptors, Wish
 from kafscale.metadata import keys as metadata_keys
@@ -42,9 +42,9 @@ from kafscale.model.topics import (
     TopicDescriptor,
     TopicSettings,
     iso_time,
-    validate_configs,
 )
 from kafscale.objects.store import ObjectStore
+from kafscale.virtual.arithmetic import place_of
 
 logger = structlog.get_logger()
 
@@ -54,7 +54,7 @@ Change = Callable[[TopicDescriptor], TopicDescriptor]
 class Topic:
     """A topic as this broker knows it."""
 
-    __slots__ = ("descriptor", "name", "partitions", "settings", "topic_id")
+    __slots__ = ("descriptor", "logs", "name", "partitions", "settings", "topic_id")
 
     def __init__(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
         """Read a descriptor once, for the many who ask."""
@@ -66,27 +66,18 @@ class Topic:
         """Take up a newer descriptor of the same topic; whoever holds the topic sees it at once."""
         self.descriptor = descriptor
         self.partitions = descriptor.partitions
+        self.logs = descriptor.logs
         self.settings = TopicSettings.of(descriptor.configs, defaults)
 
     def place(self, partition: int) -> tuple[int, int]:
         """Log and lane of a partition."""
         if not 0 <= partition < self.partitions:
             raise UnknownTopic(f"{self.name} has no partition {partition}")
-        return partition, 0
+        return place_of(partition, self.logs)
 
     def folder(self, partition: int) -> str:
         """Where a partition's log lies."""
         return keys.log_folder(self.descriptor.folder, self.place(partition)[0])
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRules:
-    """What the configuration says about topics."""
-
-    namespace: str
-    defaults: TopicDefaults
-    default_partitions: int
-    max_partitions: int
 
 
 class Topics:
@@ -170,15 +161,11 @@ class Topics:
         for other in self._by_name:
             if collides(name, other):
                 raise InvalidTopicName(f"{name!r} collides with {other!r} ('.' and '_' are one)")
-        if not 1 <= partitions <= self._rules.max_partitions:
-            raise InvalidPartitionCount(
-                f"a topic has 1 to {self._rules.max_partitions} partitions, not {partitions}"
-            )
-        validate_configs(configs)
+        self._rules.check(name, partitions, configs)
 
-    def partition_count(self, asked: int) -> int:
+    def partition_count(self, name: str, asked: int) -> int:
         """-1 means: as many as the configuration says."""
-        return self._rules.default_partitions if asked == -1 else asked
+        return self._rules.partition_count(name, asked)
 
     def default_configs(self) -> dict[str, str]:
         """Every setting a topic has, with what it is for topics that say nothing."""
@@ -188,8 +175,10 @@ class Topics:
         """Make a topic that did not exist."""
         self.check(name, partitions, configs)
         given = {key: value for key, value in configs.items() if value is not None}
+        logs = self._rules.lay_out(name, partitions, given)
         fresh_id = fresh_topic_id(self._dice).hex()
-        wish = Wish(name, fresh_id, partitions, given, iso_time(self._clock.now_ms()))
+        created_at = iso_time(self._clock.now_ms())
+        wish = Wish(name, fresh_id, partitions, given, created_at, logs=logs)
         # An unfinished creation found in the bucket is taken up.
         version, descriptor = await self._descriptors.create(wish)
         seen = await self._register(descriptor, version)
@@ -283,10 +272,7 @@ class Topics:
             raise InvalidPartitionCount(
                 f"{topic.name} has {topic.partitions} partitions already, and they never get fewer"
             )
-        if count > self._rules.max_partitions:
-            raise InvalidPartitionCount(
-                f"a topic has at most {self._rules.max_partitions} partitions, not {count}"
-            )
+        self._rules.check_count(count, is_virtual=topic.descriptor.layout == "virtual")
 
     async def change(self, name: str, change: Change) -> Topic:
         """Give a topic another descriptor: in the bucket, here, then in the metadata store.

@@ -27,6 +27,7 @@ class Wish(NamedTuple):
     created_at: str
     own_folder: bool = False
     origin: str = ""
+    logs: int | None = None  # None: one per partition
 
 
 class Descriptors:
@@ -82,7 +83,8 @@ class Descriptors:
                 incarnation=newest.incarnation + 1 if newest is not None else 1,
                 folder=keys.topic_folder(self._namespace, wish.name, wish.topic_id if own else ""),
                 partitions=wish.partitions,
-                logs=wish.partitions,
+                logs=wish.logs or wish.partitions,
+                layout="virtual" if wish.logs else "ordinary",
                 configs=dict(wish.configs),
                 created_at=wish.created_at,
                 origin=wish.origin,

@@ -14,12 +14,13 @@ from kafscale.log.segment import Buffer, Span
 from kafscale.model.errors import CorruptObject
 from kafscale.records import batch
 from kafscale.records.batch import BatchHeader
+from kafscale.virtual.arithmetic import DEFAULT_RANGE
 
 MAGIC: Final = b"IDX\0"
 VERSION: Final = 1
 
 # Addresses of one lane: lane * RANGE .. lane * RANGE + RANGE - 1. Reaching it is refused.
-RANGE: Final = 1 << 40
+RANGE: Final = DEFAULT_RANGE
 
 HEADER: Final = struct.Struct(
     ">"

@@ -25,6 +25,7 @@ from kafscale.model.errors import (
     KafscaleError,
     LogStopped,
     NotTheOwner,
+    OffsetRangeExhausted,
     OutcomeUnknown,
     StoreError,
 )
@@ -172,8 +173,12 @@ class Log(View):
                 return Appended(earlier, self._commit_of(lane, earlier), is_duplicate=True)
         first = lane.end
         following = first + header.last_offset_delta + 1
-        if following > index.RANGE:
-            raise LogStopped(f"lane {lane.number} of {self.folder} has used up its offsets")
+        if following > self.settings.offset_range:
+            self.observer.used_up()
+            raise OffsetRangeExhausted(
+                f"lane {lane.number} of {self.folder} has {self.settings.offset_range - first} "
+                f"of its {self.settings.offset_range} offsets left"
+            )
         batch.stamp(data, first, self.epoch)
         lane.end = following
         if header.producer_id >= 0:

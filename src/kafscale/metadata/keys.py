@@ -194,6 +194,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int = 1
     folder: str
     version: int = 0  # of the descriptor this was read from
+    logs: int = 0  # on which the partitions lie; 0: one each
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,9 @@ codes in one table each (gateways/kafka/errors.py), and a test counts that none 
         UnknownTopic  UnknownTopicId  TopicExists  InvalidTopicName
         InvalidPartitionCount  InvalidReplication  InvalidReplicaAssignment
         InvalidTopicConfig
+      MappingError          virtual partitions
+        InvalidMapping  NegativePartition  VirtualPartitionOutOfRange
+        PhysicalPartitionOutOfRange  NegativeOffset  OffsetRangeExhausted
       GroupError            consumer groups
         InvalidGroupId  UnknownMember  OffsetMetadataTooLarge  IllegalGeneration
         InconsistentProtocol  InvalidSessionTimeout  RebalanceInProgress  MemberIdRequired
@@ -182,6 +185,34 @@ class InvalidReplicaAssignment(TopicError):
 
 class InvalidTopicConfig(TopicError):
     """An unknown topic setting, or a value it cannot have."""
+
+
+class MappingError(KafscaleError):
+    """Something about virtual partitions does not add up."""
+
+
+class InvalidMapping(MappingError):
+    """Numbers of partitions or an offset range that cannot go together."""
+
+
+class NegativePartition(MappingError):
+    """A partition below zero."""
+
+
+class VirtualPartitionOutOfRange(MappingError):
+    """There are fewer virtual partitions."""
+
+
+class PhysicalPartitionOutOfRange(MappingError):
+    """There are fewer physical partitions."""
+
+
+class NegativeOffset(MappingError):
+    """An offset below zero."""
+
+
+class OffsetRangeExhausted(MappingError):
+    """The partition's offsets are used up; what comes next would be another partition's."""
 
 
 class GroupError(KafscaleError):

@@ -69,8 +69,10 @@ def _int(
     return _whole(ConfigType.INT, name, default, doc, low, high, honoured)
 
 
-def _long(name: str, default: int, doc: str, *, low: int, honoured: bool = False) -> TopicConfig:
-    return _whole(ConfigType.LONG, name, default, doc, low, LONG_MAX, honoured)
+def _long(
+    name: str, default: int, doc: str, *, low: int, high: int = LONG_MAX, honoured: bool = False
+) -> TopicConfig:
+    return _whole(ConfigType.LONG, name, default, doc, low, high, honoured)
 
 
 def _whole(
@@ -99,6 +101,11 @@ def _is_replicas(value: str) -> bool:
     return not value or _REPLICAS.fullmatch(value) is not None
 
 
+def _is_log_count(value: str) -> bool:
+    text = value.strip()
+    return text == "-1" or (bool(_INTEGER.fullmatch(text)) and 1 <= int(text) <= INT_MAX)
+
+
 def _is_ratio(value: str) -> bool:
     return re.fullmatch(r"0(\.[0-9]+)?|1(\.0+)?|\.[0-9]+", value.strip()) is not None
 
@@ -119,6 +126,9 @@ def magic_of(format_version: str) -> int | None:
         return None
     return 0 if number < (0, 10) else 1 if number < (0, 11) else 2
 
+
+# What a topic is made of: changing it would move every record.
+FIXED_AT_CREATION: Final = ("physical.partitions", "offset.range")
 
 _REPLICA_LIST: Final = "nothing, * or partition:broker pairs such as 0:1,1:2"
 
@@ -163,6 +173,11 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
                     _is_ratio, True, "Share of new bytes from which key compaction is due."),
         _long("min.compaction.lag.ms", 0,
               "Age below which key compaction leaves a record alone.", low=0, honoured=True),
+        _long("offset.range", 1 << 40, "How many offsets a partition has; set at creation only.",
+              low=1 << 20, high=1 << 40, honoured=True),
+        TopicConfig("physical.partitions", ConfigType.INT, "-1",
+                    f"-1 or an integer from 1 to {INT_MAX}", _is_log_count, True,
+                    "On how many logs the partitions lie, -1: one each; set at creation only."),
         _long("retention.bytes", -1, "Size of a partition beyond which old records go.",
               low=-1, honoured=True),
         _long("retention.ms", 604800000, "Age at which records go.", low=-1, honoured=True),

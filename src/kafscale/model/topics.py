@@ -33,7 +33,7 @@ class TopicDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     folder: str  # prefix of its objects, without a slash at the end
     partitions: int
     logs: int
-    layout: Literal["ordinary"] = "ordinary"
+    layout: Literal["ordinary", "virtual"] = "ordinary"  # one log per partition, or fewer logs
     configs: dict[str, str] = {}
     created_at: str  # ISO 8601, UTC
     deleted: bool = False
@@ -95,6 +95,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_append_time: bool
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
+    offset_range: int  # how many offsets a partition has
     max_magic: int  # newest message format handed to consumers
     down_conversion: bool  # whether they are handed older ones than is stored
     fetch_buffered: bool
@@ -118,6 +119,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
             log_append_time=value["message.timestamp.type"] == "LogAppendTime",
             timestamp_before_max_ms=int(value["message.timestamp.before.max.ms"]),
             timestamp_after_max_ms=int(value["message.timestamp.after.max.ms"]),
+            offset_range=int(value["offset.range"]),
             max_magic=magic_of(value["message.format.version"]) or 0,
             down_conversion=value["message.downconversion.enable"].lower() == "true",
             fetch_buffered=value["kafscale.fetch.buffered"].lower() == "true",

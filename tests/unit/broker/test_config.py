@@ -11,6 +11,7 @@ from kafscale.broker.config_sections import BrokerSection, Section
 from kafscale.broker.config_sources import CONFIG_VARIABLE, FLAGS, VARIABLES
 from kafscale.broker.config_values import BrokerId, ConfigError, Seconds, Size
 from kafscale.model.topics import TopicDefaults, TopicSettings
+from kafscale.virtual.rules import Layout
 
 PAGE = Path(__file__).parents[3] / "docs" / "operating" / "configuration.md"
 
@@ -370,3 +371,32 @@ def test_a_segment_larger_than_an_index_can_address_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"storage\.segmentBytes: expected less than 2Gi"):
         load(None, {}, {"storage.segmentBytes": "2Gi"})
     assert load(None, {}, {"storage.segmentBytes": "2047Mi"}).storage.segment_bytes < 2**31
+
+
+def test_the_remappers_mapping_is_read_as_it_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "kafscale.yaml"
+    file.write_text(
+        "mapping:\n  virtual_partitions: 100\n  physical_partitions: 10\n  topics:\n"
+        "    a.b: {physical_partitions: 5}\n    'metrics.*': {virtual_partitions: 50}\n"
+    )
+    rules = load(file, {}, {}).layout_rules
+    assert rules.layout_of("orders") == Layout(100, 10)
+    assert rules.layout_of("a.b") == Layout(100, 5)
+    assert rules.layout_of("metrics-x") == Layout(50, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("mapping: {physical_partitions: 0}", "physical_partitions"),
+        ("mapping: {virtual_partitions: 2, physical_partitions: 3}", "fewer than 3"),
+        ("mapping: {topics: {a: {partitions: 3}}}", "mapping.topics"),
+        ("mapping: {topics: {'[': {virtual_partitions: 3}}}", "pattern"),
+        ("mapping: {offset_range: 5}", "2\\^20"),
+    ],
+)
+def test_a_mapping_that_cannot_hold_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "kafscale.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=problem):
+        load(file, {}, {})

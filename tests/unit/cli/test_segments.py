@@ -46,7 +46,7 @@ def test_list_shows_one_line_per_segment(run: Run) -> None:
     code, out, _ = run("list", "orders")
     lines = [line.split() for line in out.splitlines()]
     assert code == 0
-    assert lines[0] == ["partition", "kind", "first", "last", "records", "bytes", "written", "key"]
+    assert lines[0] == ["log", "kind", "first", "last", "records", "bytes", "written", "key"]
     assert [line[:5] for line in lines[1:]] == [
         ["0", "history", "0", "9", "10"],
         ["0", "flush", "10", "14", "5"],

@@ -9,6 +9,7 @@ from kafscale.log.segment import ContentId
 from kafscale.model.errors import (
     LogStopped,
     NotTheOwner,
+    OffsetRangeExhausted,
     OutcomeUnknown,
     StoreRefused,
     StoreUnavailable,
@@ -170,10 +171,10 @@ async def test_what_waits_can_be_read_by_those_who_ask_for_it(bench: Bench) -> N
 async def test_an_offset_that_would_reach_the_range_is_refused(bench: Bench) -> None:
     log = await bench.open()
     log.lane(0).end = log.lane(0).high = index.RANGE - 2
-    with pytest.raises(LogStopped, match="used up"):
+    with pytest.raises(OffsetRangeExhausted):
         append(log, make_batch(b"a", b"b", b"c"))
     assert append(log, make_batch(b"a", b"b")).first == index.RANGE - 2
-    with pytest.raises(LogStopped, match="used up"):
+    with pytest.raises(OffsetRangeExhausted):
         append(log, make_batch(b"a"))
 
 

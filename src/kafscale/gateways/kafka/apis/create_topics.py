@@ -61,7 +61,7 @@ async def _create(call: Call, wanted: CreatableTopic, result: CreatableTopicResu
     request: CreateTopicsRequest = call.message
     engine = call.engine
     configs = {row.name: row.value for row in wanted.configs}
-    partitions = engine.topics.partition_count(_partitions(wanted))
+    partitions = engine.topics.partition_count(wanted.name, _partitions(wanted))
     if request.validate_only:
         engine.topics.check(wanted.name, partitions, configs)
         given = {key: value for key, value in configs.items() if value is not None}

@@ -1,0 +1,64 @@
+"""What the configuration says about new topics: limits, defaults, and how they are laid out.
+
+Next door: a topic's life (topics.py), the arithmetic of layouts (virtual/).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafscale.model.errors import InvalidPartitionCount, InvalidTopicConfig
+from kafscale.model.topics import TopicDefaults, validate_configs
+from kafscale.virtual.rules import LayoutRules
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    """Rules for all topics of a namespace."""
+
+    namespace: str
+    defaults: TopicDefaults
+    default_partitions: int
+    max_partitions: int  # where each has its own log; else the most logs
+    max_virtual_partitions: int
+    layouts: LayoutRules = field(default_factory=LayoutRules)
+
+    def check(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> None:
+        """Raise what is wrong with the numbers and settings of a new topic."""
+        validate_configs(configs)
+        logs = self._logs_of(name, partitions, configs)
+        self.check_count(partitions, is_virtual=logs is not None)
+        if logs is not None and logs > min(partitions, self.max_partitions):
+            raise InvalidTopicConfig(
+                f"physical.partitions: {logs} logs are more than {partitions} partitions "
+                f"or the limit of {self.max_partitions}"
+            )
+
+    def check_count(self, partitions: int, *, is_virtual: bool) -> None:
+        """Raise InvalidPartitionCount where there would be too many or none."""
+        most = self.max_virtual_partitions if is_virtual else self.max_partitions
+        if not 1 <= partitions <= most:
+            raise InvalidPartitionCount(f"a topic has 1 to {most} partitions, not {partitions}")
+
+    def partition_count(self, name: str, asked: int) -> int:
+        """-1 means: as many as the configuration says."""
+        if asked != -1:
+            return asked
+        return self.layouts.layout_of(name).virtual_partitions or self.default_partitions
+
+    def lay_out(self, name: str, partitions: int, configs: dict[str, str]) -> int | None:
+        """On how many logs a new topic's partitions lie; None for one each.
+
+        A topic says itself what it is made of: its settings are completed.
+        """
+        logs = self._logs_of(name, partitions, configs)
+        if logs is not None:
+            configs["physical.partitions"] = str(logs)
+            configs.setdefault("offset.range", str(self.layouts.layout_of(name).offset_range))
+        return logs
+
+    def _logs_of(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> int | None:
+        asked = int(configs.get("physical.partitions") or -1)
+        if asked != -1:
+            return asked
+        planned = self.layouts.layout_of(name).physical_partitions
+        return None if planned is None else min(planned, max(partitions, 1))

@@ -1,0 +1,4 @@
+"""Many partitions on few logs: the arithmetic, and which topics get how many.
+
+Pure numbers. Next door: lanes as they live (log/lane.py), topics that have them (engine/topics.py).
+"""

@@ -1,0 +1,102 @@
+"""Which topics are virtual, by the configuration's `mapping`.
+
+Here: defaults, topics by name, topics by pattern. A topic's own name comes first, then patterns
+in the order in which they are written, then the defaults; a pattern must match the whole name.
+A key that could be a topic's name is one, dots included; everything else is a pattern.
+Next door: the arithmetic (arithmetic.py).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafscale.model.errors import InvalidMapping, InvalidTopicName
+from kafscale.model.names import check_topic_name
+from kafscale.virtual.arithmetic import DEFAULT_RANGE, SMALLEST_RANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How many partitions clients see, on how many logs, with how many offsets each."""
+
+    virtual_partitions: int | None = None  # where nobody asks for a number
+    physical_partitions: int | None = None  # None: one log per partition
+    offset_range: int = DEFAULT_RANGE
+
+    def check(self, what: str) -> None:
+        """Refuse numbers that cannot go together; `what` says whose they are."""
+        virtual, physical = self.virtual_partitions, self.physical_partitions
+        if not SMALLEST_RANGE <= self.offset_range <= DEFAULT_RANGE:
+            raise InvalidMapping(f"{what}: an offset range lies between 2^20 and 2^40")
+        if physical is not None and physical < 1:
+            raise InvalidMapping(f"{what}: there must be a physical partition, not {physical}")
+        if virtual is not None and virtual < (physical or 1):
+            raise InvalidMapping(
+                f"{what}: {virtual} virtual partitions are fewer than {physical or 1} physical"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What is said about some topics; None leaves the default."""
+
+    virtual_partitions: int | None = None
+    physical_partitions: int | None = None
+    offset_range: int | None = None
+
+    def over(self, default: Layout) -> Layout:
+        """The default with what this one says."""
+        return Layout(
+            self.virtual_partitions or default.virtual_partitions,
+            self.physical_partitions or default.physical_partitions,
+            self.offset_range or default.offset_range,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRules:
+    """The layout of any topic."""
+
+    default: Layout = Layout()
+    by_name: Mapping[str, Layout] = field(default_factory=dict)
+    patterns: tuple[tuple[re.Pattern[str], Layout], ...] = ()
+
+    @staticmethod
+    def of(default: Layout, overrides: Mapping[str, Override]) -> "LayoutRules":
+        """Read what is configured, in its order. Raises InvalidMapping."""
+        default.check("the default")
+        names: dict[str, Layout] = {}
+        patterns: list[tuple[re.Pattern[str], Layout]] = []
+        for key, override in overrides.items():
+            layout = override.over(default)
+            layout.check(key)
+            if _is_name(key):
+                names[key] = layout
+            else:
+                patterns.append((_compiled(key), layout))
+        return LayoutRules(default, names, tuple(patterns))
+
+    def layout_of(self, topic: str) -> Layout:
+        """What holds for a topic of this name."""
+        found = self.by_name.get(topic)
+        if found is not None:
+            return found
+        for pattern, layout in self.patterns:
+            if pattern.fullmatch(topic):
+                return layout
+        return self.default
+
+
+def _is_name(key: str) -> bool:
+    try:
+        check_topic_name(key)
+    except InvalidTopicName:
+        return False
+    return True
+
+
+def _compiled(key: str) -> re.Pattern[str]:
+    try:
+        return re.compile(key)
+    except re.error as problem:
+        raise InvalidMapping(f"{key}: neither a topic's name nor a pattern: {problem}") from None
