@@ -11,6 +11,7 @@ from pathlib import Path
 from kafscale.broker import kafka_names, process
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import EtcdSection
+from kafscale.broker.readiness import Readiness, metadata_check, store_check
 from kafscale.engine import ownership
 from kafscale.engine.appends import Appends
 from kafscale.engine.claims import Claims
@@ -37,11 +38,12 @@ from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, Observer
 from kafscale.log.reader import Reader
 from kafscale.log.tasks import Tasks
+from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import MetadataUnavailable, StoreRefused
 from kafscale.model.meters import Registry
-from kafscale.objects.health import HealthWindow
+from kafscale.objects.health import Health, HealthWindow
 from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.store import ObjectStore
 
@@ -131,6 +133,7 @@ class Broker:
     listener: Listener
     probe: Probe
     tasks: Tasks
+    readiness: Readiness
 
 
 class _Buffered:
@@ -144,17 +147,18 @@ class _Buffered:
 
 
 async def build(
-    config: Config, store: ObjectStore, metadata: MetadataStore, clock: Clock, dice: Dice
+    config: Config, store: ObjectStore, plain_metadata: MetadataStore, clock: Clock, dice: Dice
 ) -> Broker:
     """Put a broker together on an open store and an open metadata store."""
-    probe = Probe(Registry())
+    probe = Probe(Registry(), config.storage.namespace)
+    metadata = InstrumentedMetadata(plain_metadata, probe.observe_metadata, clock)
     window = HealthWindow()
 
-    def observe(operation: str, seconds: float, size: int, ok: bool) -> None:
+    def observe(operation: str, key: str, seconds: float, size: int, ok: bool) -> None:
         window.report(clock.elapsed_s(), seconds, ok)
-        probe.observe_store(operation, seconds, size, ok)
+        probe.observe_store(operation, key, seconds, size, ok)
 
-    watched = InstrumentedStore(store, observe, clock)
+    watched = InstrumentedStore(store, observe, probe.count_requests, clock)
     tasks = Tasks()
     buffered = _Buffered()
     identity = await ownership.claim(metadata, clock, dice, config.broker.id, config.broker_name)
@@ -189,6 +193,7 @@ async def build(
         config.topics.max_partitions,
     )
     topics = Topics(watched, metadata, rules, clock, dice)
+    probe.is_topic = lambda name: topics.find(name) is not None
     claims = Claims(metadata, identity, clock)
     offsets = Offsets(metadata, topics, claims, clock)
     groups = Groups(metadata, claims, _group_rules(config), clock, dice, tasks)
@@ -243,13 +248,22 @@ async def build(
         buffered_bytes=lambda: buffered.size,
         refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
     )
-    _sample(probe, logs, listener, memory, reader)
+    _sample(probe, clock.now_ms() / 1000, health, logs, listener, memory, reader)
     _sample_groups(probe, groups, lag)
-    return Broker(engine, listener, probe, tasks)
+    readiness = Readiness()
+    readiness.add("store", store_check(health))
+    readiness.add("metadata", metadata_check(metadata))
+    return Broker(engine, listener, probe, tasks, readiness)
 
 
 def _sample(
-    probe: Probe, logs: Logs, listener: Listener, memory: TailMemory, reader: Reader
+    probe: Probe,
+    started_s: float,
+    health: StoreHealth,
+    logs: Logs,
+    listener: Listener,
+    memory: TailMemory,
+    reader: Reader,
 ) -> None:
     """What is not counted as it happens but looked at when somebody asks."""
 
@@ -259,13 +273,20 @@ def _sample(
             for size in log.waiting_bytes().values():
                 yield (topic.name, partition), float(size)
 
+    def states() -> Iterator[tuple[Sequence[str], float]]:
+        now = health.state()
+        for state in Health:
+            yield (state.value,), float(state is now)
+
     probe.sample_buffers(buffers)
+    probe.sample_store_health(states)
     probe.sample_broker(
         connections=listener.__len__,
         cache_bytes=lambda: reader.blocks.used_bytes,
         tail_bytes=lambda: memory.used_bytes,
         resident_bytes=process.resident_bytes,
         cpu_seconds=process.cpu_seconds,
+        started_s=lambda: started_s,
     )
 
 

@@ -63,6 +63,15 @@ def descriptor_folder(namespace: str, topic: str) -> str:
     return f"{namespace}/{topic}"
 
 
+def topic_of(namespace: str, key: str) -> str | None:
+    """The topic that an object or folder belongs to, if it looks like one."""
+    root, start = f"{namespace}/", len(namespace) + 1
+    if not key.startswith(root):
+        return None
+    end = key.find("/", start)
+    return key[start : end if end >= 0 else None].partition("@")[0] or None
+
+
 def log_folder(folder: str, log: int) -> str:
     """Where one log of a topic lies."""
     return f"{folder}/{log}"
