@@ -34,6 +34,7 @@ from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener, ListenerLimits
 from kafscale.groups.states import GroupRules
+from kafscale.log import keys
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, Observer
 from kafscale.log.reader import Reader
@@ -71,9 +72,16 @@ def open_store(config: Config) -> ObjectStore:
                 session_token=s3.session_token or "",
                 max_retries=s3.max_retries,
                 concurrency=s3.concurrency,
+                part_size=s3.part_size,
+                max_idle=s3.idle_connections,
+                idle_timeout_s=s3.idle_conn_timeout,
                 connect_timeout_s=s3.connect_timeout,
                 request_timeout_s=s3.request_timeout,
-            )
+                storage_class=s3.storage_class or "",
+                encryption=s3.server_side_encryption or "",
+                kms_key=s3.kms_key_id or "",
+            ),
+            is_unique=keys.is_rewritten,
         )
     from kafscale.objects.files import FileObjectStore
 

@@ -148,6 +148,12 @@ def parse_segment(key: str) -> SegmentName | None:
     return SegmentName(int(found[1]), generation, found[4] == "index")
 
 
+def is_rewritten(key: str) -> bool:
+    """Whether a key names rewritten history: a name that nobody else will ever choose."""
+    found = parse_segment(key)
+    return found is not None and found.generation is not None
+
+
 def parse_generation(key: str) -> int | None:
     """Read the number off a manifest or descriptor name; None for anything else."""
     found = _NAME.fullmatch(key.rpartition("/")[2])
