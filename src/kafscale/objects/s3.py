@@ -13,6 +13,7 @@ say. Uploads in parts are the exception: obstore repeats their parts.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import obstore
@@ -189,7 +190,7 @@ class S3ObjectStore:
             page = paths[at : at + PAGE]
             if not self._deletes_in_bulk and len(page) > 1:
                 self.on_request("delete", page[0], len(page) - 1)
-            await self._tried("delete", page[0], lambda page=page: self._delete(page))  # type: ignore[misc]
+            await self._tried("delete", page[0], partial(self._delete, page))
 
     async def now_ms(self) -> int:
         """Write an object and look at its time: a bucket has no other way to tell it."""
@@ -228,7 +229,7 @@ class S3ObjectStore:
         except Exception as failed:
             raise _translated("put", key, failed) from failed
 
-    async def _delete(self, paths: list[str]) -> None:
+    async def _delete(self, paths: Sequence[str]) -> None:
         await obstore.delete_async(self._client, paths)
 
     async def _size(self, key: str) -> int:
