@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafscale.broker import kafka_names, process
+from kafscale.broker import kafka_names, process, sampling
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import EtcdSection
 from kafscale.broker.readiness import Readiness, metadata_check, store_check
@@ -36,7 +36,7 @@ from kafscale.gateways.listener import Listener, ListenerLimits
 from kafscale.groups.states import GroupRules
 from kafscale.log import keys
 from kafscale.log.lane import TailMemory
-from kafscale.log.log import Log, LogSettings, Observer
+from kafscale.log.log import Log, LogSettings
 from kafscale.log.reader import Reader
 from kafscale.log.tasks import Tasks
 from kafscale.metadata.instrumented import InstrumentedMetadata
@@ -44,7 +44,7 @@ from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import MetadataUnavailable, StoreRefused
 from kafscale.model.meters import Registry
-from kafscale.objects.health import Health, HealthWindow
+from kafscale.objects.health import HealthWindow
 from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.store import ObjectStore
 
@@ -172,6 +172,7 @@ async def build(
     identity = await ownership.claim(metadata, clock, dice, config.broker.id, config.broker_name)
     memory = TailMemory(config.cache.tail_cache_size)
     health = StoreHealth(window, clock)
+    tell = sampling.teller(config.flush_interval_ms)
 
     def make_log(topic: Topic, folder: str) -> Log:
         return Log(
@@ -183,7 +184,7 @@ async def build(
             memory=memory,
             clock=clock,
             dice=dice,
-            observer=_observer(probe, topic, buffered),
+            observer=sampling.observer_of(probe, topic, folder, buffered.add, tell),
         )
 
     logs = Logs(make_log)
@@ -281,13 +282,8 @@ def _sample(
             for size in log.waiting_bytes().values():
                 yield (topic.name, partition), float(size)
 
-    def states() -> Iterator[tuple[Sequence[str], float]]:
-        now = health.state()
-        for state in Health:
-            yield (state.value,), float(state is now)
-
     probe.sample_buffers(buffers)
-    probe.sample_store_health(states)
+    probe.sample_store_health(sampling.states_of(health))
     probe.sample_broker(
         connections=listener.__len__,
         cache_bytes=lambda: reader.blocks.used_bytes,
@@ -340,21 +336,6 @@ def _expiry_rules(config: Config) -> ExpiryRules:
     return ExpiryRules(
         retention_s=consumer.offsets_retention_minutes * 60,
         interval_s=consumer.offsets_retention_check_interval_ms / 1000,
-    )
-
-
-def _observer(probe: Probe, topic: Topic, buffered: _Buffered) -> Observer:
-    flushes = probe.flushes.labels(topic.name)
-    flush_bytes = probe.flush_bytes.labels(topic.name)
-
-    def flushed(size: int, records: int, seconds: float) -> None:
-        flushes.inc()
-        flush_bytes.inc(size)
-
-    return Observer(
-        flushed=flushed,
-        rolled_up=lambda _objects: probe.rollups.inc(),
-        buffered=buffered.add,
     )
 
 
