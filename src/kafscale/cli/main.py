@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, str]] = {
     "pipeline": "bulk work on topics with Spark, without a broker",
     "sql": "query topics with SQL, without a broker",
     "demo": "a broker, a week of orders, a table and a report, in one command",
+    "cost": "what each topic costs, by the requests brokers sent and the bytes stored",
     "doctor": "check configuration, ports and storage",
 }
 

@@ -16,6 +16,11 @@ STORE_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 MAX_SERIES: Final = 10_000  # per family; what comes later counts as one series
 NO_TOPIC: Final = "@store"  # for requests that are about no topic; '@' is in no topic's name
 
+# Read back by those who price them.
+S3_REQUESTS: Final = "kafscale_s3_requests_total"
+S3_BYTES: Final = "kafscale_s3_bytes_total"
+STARTED: Final = "process_start_time_seconds"
+
 _PARTITION: Final = ("topic", "partition")
 
 
@@ -112,7 +117,7 @@ class Probe:
             ("kafscale_tail_size_bytes", "New data kept in memory", tail_bytes, gauge),
             ("process_resident_memory_bytes", "Memory in use", resident_bytes, gauge),
             ("process_cpu_seconds_total", "CPU time spent", cpu_seconds, counter),
-            ("process_start_time_seconds", "When it began, in Unix time", started_s, gauge),
+            (STARTED, "When it began, in Unix time", started_s, gauge),
         ):
             self.registry.sampled(name, explanation, _single(look), (), kind)
 
@@ -220,13 +225,13 @@ class Probe:
             "kafscale_s3_latency_seconds", "S3 operation latency", STORE_SECONDS, ("operation",)
         )
         self.s3_requests: Family[Counter] = add.counter(
-            "kafscale_s3_requests_total",
+            S3_REQUESTS,
             "Requests sent to S3, repeated ones included",
             ("topic", "operation"),
             limit,
         )
         self.s3_bytes: Family[Counter] = add.counter(
-            "kafscale_s3_bytes_total",
+            S3_BYTES,
             "Bytes written to and read from S3",
             ("topic", "operation"),
             limit,
