@@ -279,8 +279,7 @@ def _sample(
     def buffers() -> Iterator[tuple[Sequence[str], float]]:
         for topic, log in logs.each():
             partition = log.folder.rpartition("/")[2]
-            for size in log.waiting_bytes().values():
-                yield (topic.name, partition), float(size)
+            yield (topic.name, partition), float(sum(log.waiting_bytes().values()))
 
     probe.sample_buffers(buffers)
     probe.sample_store_health(sampling.states_of(health))
