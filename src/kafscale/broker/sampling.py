@@ -28,6 +28,11 @@ def teller(flush_interval_ms: int) -> Tell:
     return tell
 
 
+def tell_received(topic: str, partition: int, size: int) -> None:
+    """Tell of one batch, before anything is known of it but its size."""
+    logger.debug("produce_received", topic=topic, partition=partition, batch_size=size)
+
+
 def observer_of(
     probe: Probe,
     topic: Topic,

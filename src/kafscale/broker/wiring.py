@@ -173,6 +173,8 @@ async def build(
     memory = TailMemory(config.cache.tail_cache_size)
     health = StoreHealth(window, clock)
     tell = sampling.teller(config.flush_interval_ms)
+    if config.logging.level == "debug":
+        probe.tell_received = sampling.tell_received
 
     def make_log(topic: Topic, folder: str) -> Log:
         return Log(

@@ -37,6 +37,8 @@ class Probe:
         self.registry = registry
         self._namespace = namespace
         self.is_topic: Callable[[str], bool] = lambda _name: True
+        # Told topic, partition and bytes of every batch, where somebody wants to read that much.
+        self.tell_received: Callable[[str, int, int], None] | None = None
         self._max_series = max_series
         self._add_requests()
         self._add_groups()

@@ -1,5 +1,6 @@
 """What is sent to a bucket, seen from the other end of the line."""
 
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -120,6 +121,49 @@ async def test_without_keys_the_variables_and_then_the_shared_files_are_asked(
     used = [seen.headers["authorization"].partition("Credential=")[2] for seen in server.seen]
     assert [one.partition("/")[0] for one in used] == ["FILE", "OTHER", "VARIABLE"]
     assert [seen.headers.get("x-amz-security-token") for seen in server.seen] == [None, "T", None]
+
+
+def credential_page(key: str) -> tuple[int, str]:
+    return 200, json.dumps(
+        {
+            "AccessKeyId": key,
+            "SecretAccessKey": "s",
+            "Token": "T",
+            "Expiration": "2099-01-01T00:00:00Z",
+            "Code": "Success",
+            "Type": "AWS-HMAC",
+            "LastUpdated": "2026-01-01T00:00:00Z",
+        }
+    )
+
+
+async def test_a_container_gives_its_role(
+    server: RecordingS3, settings: S3Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("pod")
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{server.endpoint}/role")
+    monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(token))
+    server.answers.append(credential_page("POD"))
+    await S3ObjectStore(replace(settings, access_key="")).put_new("a", [b""])
+    asked, put = server.seen
+    assert (asked.path, asked.headers["authorization"]) == ("/role", "pod")
+    assert "Credential=POD/" in put.headers["authorization"]
+    assert put.headers["x-amz-security-token"] == "T"
+
+
+async def test_a_machine_gives_its_role(
+    server: RecordingS3, settings: S3Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", server.endpoint)
+    server.answers.extend([(200, "session"), (200, "my-role"), credential_page("MACHINE")])
+    await S3ObjectStore(replace(settings, access_key="")).put_new("a", [b""])
+    assert [seen.path.rstrip("/").rpartition("/")[2] for seen in server.seen[:3]] == [
+        "token",
+        "security-credentials",
+        "my-role",
+    ]
+    assert "Credential=MACHINE/" in server.seen[3].headers["authorization"]
 
 
 @pytest.mark.parametrize(

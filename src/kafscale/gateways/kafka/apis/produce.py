@@ -12,8 +12,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-import structlog
-
 from kafscale.engine.topics import Topic
 from kafscale.gateways.kafka import blame, conversion
 from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Later
@@ -34,8 +32,6 @@ from kafscale.wire.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-
-logger = structlog.get_logger()
 
 API_KEY: Final = ProduceRequest.api_key
 VERSIONS: Final = ProduceRequest.versions
@@ -163,9 +159,8 @@ def _append(
         topic = call.engine.topics.get(name)
     records = data.records
     assert records is None or isinstance(records, memoryview)  # as decoding gives them
-    logger.debug(
-        "produce_received", topic=name, partition=data.index, batch_size=len(records or b"")
-    )
+    if (tell := call.engine.probe.tell_received) is not None:
+        tell(name, data.index, len(records or b""))
     sets = [records]
     is_old = call.version < _ONE_BATCH_FROM and conversion.is_old(records)
     if is_old:
