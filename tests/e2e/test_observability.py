@@ -1,8 +1,10 @@
 """What a broker under real traffic shows: metrics, dashboards, alarms, log lines, cost."""
 
+import http.client
 import json
 import re
 import socket
+import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafscale.cli import main
-from tests.support import promql
+from tests.support import etcd, promql
 from tests.support.broker import KafscaleProcess
 from tests.support.exposition import Series, parse
 from tests.support.seaweed import SeaweedServer
@@ -310,11 +312,46 @@ def test_every_specified_event_is_told_with_its_fields(loaded: Loaded) -> None:
 
 
 def test_a_broker_in_service_is_ready_and_says_by_which_checks(loaded: Loaded) -> None:
-    url = f"http://127.0.0.1:{loaded.broker.metrics_port}/ready"
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        said = json.loads(answer.read())
+    said = wait_for(loaded.broker, 200)
     assert said["ready"] is True
     assert {"store", "metadata"} <= said["checks"].keys()
+
+
+def test_a_broker_without_etcd_says_that_it_is_not_ready() -> None:
+    if reason := etcd.missing():
+        pytest.skip(reason)
+    with (
+        etcd.EtcdCluster() as server,
+        KafscaleProcess(env={"KAFSCALE_ETCD_ENDPOINTS": ",".join(server.endpoints)}) as broker,
+    ):
+        assert wait_for(broker, 200)["checks"]["metadata"] == "ok"
+        server.pause()
+        try:
+            said = wait_for(broker, 503)
+        finally:
+            server.resume()
+        (reason,) = said["reasons"]
+        assert re.match(r"metadata: the metadata store has not answered for \d+ s", reason)
+        assert wait_for(broker, 200)["ready"] is True
+
+
+def wait_for(broker: KafscaleProcess, status: int) -> dict[str, Any]:
+    """Ask whether it is ready until the answer is this one."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        asking = http.client.HTTPConnection("127.0.0.1", broker.metrics_port, timeout=10)
+        try:
+            asking.request("GET", "/ready")
+            answer = asking.getresponse()
+            if answer.status == status:
+                said: dict[str, Any] = json.loads(answer.read())
+                return said
+        except ConnectionRefusedError:
+            pass  # the page opens a moment after the door
+        finally:
+            asking.close()
+        time.sleep(0.2)
+    raise AssertionError(f"never answered {status}")
 
 
 # -- cost ------------------------------------------------------------------------------------

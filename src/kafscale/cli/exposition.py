@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kafscale.cli.errors import CommandError
 
-_LINE: Final = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)(?:\{(.*)\})? (\S+)")
+_LINE: Final = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)(?:\{(.*)\})? (\S+)", re.DOTALL)
 _LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPES: Final = {"n": "\n"}
 _PATIENCE_S: Final = 10
@@ -43,7 +43,7 @@ def fetch(url: str) -> str:
 
 def samples(text: str, names: Collection[str]) -> Iterator[Sample]:
     """The samples of these names."""
-    for line in text.splitlines():
+    for line in text.split("\n"):  # a label may hold what else counts as the end of a line
         found = _LINE.fullmatch(line)
         if found and found[1] in names:
             labels = {
