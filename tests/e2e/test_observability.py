@@ -116,6 +116,7 @@ def loaded(seaweed_server: SeaweedServer) -> Iterator[Loaded]:
     }
     with KafscaleProcess(env=env) as broker:
         _use(broker)
+        wait_for(broker, 200)
         text = scrape(broker)
         yield Loaded(broker, text, parse(text.encode()))
 
