@@ -1,11 +1,16 @@
 """What only a bucket behind a network can do to us."""
 
 from dataclasses import replace
+from datetime import timedelta
 
+import aiohttp
+import obstore
 import pytest
 
+from kafscale.log import keys
 from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
-from kafscale.objects.s3 import S3ObjectStore
+from kafscale.objects.bucket_client import open_client
+from kafscale.objects.s3 import CLASS_FROM, S3ObjectStore
 from tests.contract.conftest import s3_settings
 from tests.support.ports import free_port
 from tests.support.seaweed import SeaweedServer
@@ -77,3 +82,35 @@ async def test_a_killed_server_comes_back_with_every_acknowledged_object() -> No
         with pytest.raises(ObjectExists):
             await store.put_new(names[0], [b"other"])
         await store.aclose()
+
+
+async def test_a_rewritten_segment_is_uploaded_in_parts_and_a_flushed_one_is_still_created_once(
+    seaweed_server: SeaweedServer, folder: str
+) -> None:
+    settings = replace(s3_settings(seaweed_server), part_size=5 << 20)
+    store = S3ObjectStore(settings, keys.is_rewritten)
+    body = [bytes([number]) * (1 << 20) for number in range(12)]
+    rewritten = f"{folder}/{keys.rewritten_name(0, 1, 7)}"
+    await store.put_new(rewritten, body)
+    assert bytes(await store.read(rewritten)) == b"".join(body)
+    flushed = keys.segment(folder, 0)
+    await store.put_new(flushed, body)
+    with pytest.raises(ObjectExists):
+        await store.put_new(flushed, body)
+    await store.aclose()
+
+
+async def test_the_server_knows_the_storage_class(
+    seaweed_server: SeaweedServer, folder: str
+) -> None:
+    settings = replace(s3_settings(seaweed_server), storage_class="STANDARD_IA")
+    store = S3ObjectStore(settings)
+    body = bytes(CLASS_FROM)
+    await store.put_new(f"{folder}/a", [body])
+    assert bytes(await store.read(f"{folder}/a")) == body
+    url = await obstore.sign_async(
+        open_client(settings, 0), "GET", f"{folder}/a", timedelta(minutes=1)
+    )
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        assert answer.headers["x-amz-storage-class"] == "STANDARD_IA"
+    await store.aclose()

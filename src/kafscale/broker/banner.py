@@ -44,5 +44,5 @@ def data_location(config: Config) -> str:
     if config.store_kind == "memory":
         return f"objects in memory only, gone when the broker stops; {metadata}"
     if config.store_kind == "s3":
-        return f"objects in s3://{config.s3.bucket}; {metadata}"
+        return f"objects in {config.s3.url}; {metadata}"
     return f"objects in {config.broker.data_dir}/objects; {metadata}"

@@ -25,6 +25,7 @@ from kafscale.broker.config_sections import (
     LoggingSection,
     MappingSection,
     NetworkSection,
+    PricesSection,
     S3Section,
     Section,
     StorageSection,
@@ -52,6 +53,7 @@ class Config(Section, frozen=True):
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
     logging: LoggingSection = LoggingSection()
+    prices: PricesSection = PricesSection()
 
     @property
     def store_kind(self) -> Literal["memory", "s3", "files"]:
@@ -253,6 +255,11 @@ def _is_unspecified(host: str) -> bool:
 
 
 def _check_s3(s3: S3Section) -> None:
+    _check_bucket(s3)
+    if s3.kms_key_id and s3.server_side_encryption != "aws:kms":
+        raise ConfigError("s3.serverSideEncryption: expected aws:kms beside s3.kmsKeyId")
+    if s3.part_size < _SMALLEST_PART_BYTES:
+        raise ConfigError(f"s3.partSize: expected at least 5Mi, found {s3.part_size}")
     if bool(s3.access_key) != bool(s3.secret_key):
         missing, present = (
             ("secretKey", "accessKey") if s3.access_key else ("accessKey", "secretKey")
@@ -267,6 +274,25 @@ def _check_s3(s3: S3Section) -> None:
         raise ConfigError(
             f"s3.pathStyle: expected true, since {host} cannot have a bucket's name before it"
         )
+
+
+_SMALLEST_PART_BYTES: Final = 5 << 20  # S3 takes no smaller ones
+_SCHEMES: Final = ("s3", "gs", "az")
+
+
+def _check_bucket(s3: S3Section) -> None:
+    scheme, _, name = s3.url.partition("://")
+    if s3.bucket and (scheme not in _SCHEMES or not name or "/" in name):
+        raise ConfigError(
+            f"s3.bucket: expected a name, s3://name, gs://name or az://name, found {s3.bucket!r}"
+        )
+    only_s3 = {
+        "accessKey": s3.access_key,
+        "serverSideEncryption": s3.server_side_encryption,
+    }
+    for key, value in only_s3.items():
+        if value and scheme != "s3":
+            raise ConfigError(f"s3.{key}: has no meaning for {s3.bucket}")
 
 
 _ETCD_ENDPOINT: Final = re.compile(r"(https?://)?([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?")

@@ -15,6 +15,7 @@ from kafscale.broker.config_values import (
     Acks1,
     BrokerId,
     CompressionType,
+    Encryption,
     FormatVersion,
     Limit,
     LogFormat,
@@ -32,6 +33,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 Milliseconds = Annotated[int, Meta(ge=0)]
+Price = Annotated[float, Meta(ge=0)]
 MillisecondsOrForever = Annotated[int, Meta(ge=-1)]
 
 _MI: Final = 1024 * 1024
@@ -86,14 +88,28 @@ class S3Section(Section, frozen=True):
     access_key: str | None = None
     secret_key: str | None = None
     session_token: str | None = None
-    part_size: PositiveSize = PositiveSize(5 * _MI)
+    part_size: PositiveSize = PositiveSize(16 * _MI)
     concurrency: AtLeastOne = 64
     max_retries: Count = 3
     max_idle_conns: AtLeastOne = 100
-    max_idle_conns_per_host: AtLeastOne = 10
+    max_idle_conns_per_host: AtLeastOne | None = None  # None: max_idle_conns; there is one host
     idle_conn_timeout: Seconds = Seconds(90)
     connect_timeout: Seconds = Seconds(5)
     request_timeout: Seconds = Seconds(30)
+    storage_class: str | None = None  # None: what the bucket does by itself
+    server_side_encryption: Encryption | None = None
+    kms_key_id: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The bucket as people write it."""
+        bucket = self.bucket or ""
+        return bucket if "://" in bucket else f"s3://{bucket}"
+
+    @property
+    def idle_connections(self) -> int:
+        """How many open connections are kept for later."""
+        return min(self.max_idle_conns, self.max_idle_conns_per_host or self.max_idle_conns)
 
 
 class EtcdTlsSection(Section, frozen=True):
@@ -206,3 +222,16 @@ class LoggingSection(Section, frozen=True):
 
     level: LogLevel = "info"
     format: LogFormat | None = None  # None: text on a terminal, json elsewhere
+
+
+class PricesSection(Section, frozen=True):
+    """What the bucket's provider charges, in any currency. The defaults: S3 in us-east-1, USD."""
+
+    currency: str = "USD"
+    storage_gb_month: Price = 0.023
+    put_per_1000: Price = 0.005
+    get_per_1000: Price = 0.0004
+    list_per_1000: Price = 0.005
+    delete_per_1000: Price = 0.0
+    written_gb: Price = 0.0
+    read_gb: Price = 0.0  # within a region

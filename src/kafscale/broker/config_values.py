@@ -82,7 +82,9 @@ def _prepared(info: msgspec.inspect.Type, raw: object) -> object:
         if isinstance(info, msgspec.inspect.BoolType):
             return _WORDS.get(text.lower(), text)
         return text
-    is_number = isinstance(info, msgspec.inspect.IntType | msgspec.inspect.CustomType)
+    is_number = isinstance(
+        info, msgspec.inspect.IntType | msgspec.inspect.FloatType | msgspec.inspect.CustomType
+    )
     if isinstance(raw, bool) and is_number:
         raise ValueError("a yes or no is no number")  # Python counts True as 1; people do not
     return raw
@@ -181,6 +183,8 @@ def describe(info: msgspec.inspect.Type) -> str:
             return "true or false"
         case msgspec.inspect.IntType(ge=low, le=high):
             return _integer(low, high)
+        case msgspec.inspect.FloatType():
+            return "a number from 0 up"
         case msgspec.inspect.CollectionType():
             return "a list of texts"
     return "text"
@@ -199,6 +203,7 @@ def _integer(low: int | None, high: int | None) -> str:
 
 LogLevel = Literal["debug", "info", "warn", "error"]
 LogFormat = Literal["json", "text"]
+Encryption = Literal["AES256", "aws:kms"]
 Acks1 = Literal["durable", "buffered"]
 Validation = Literal["records", "batches"]
 SqliteSynchronous = Literal["OFF", "NORMAL", "FULL", "EXTRA"]

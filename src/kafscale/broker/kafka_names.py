@@ -22,7 +22,7 @@ def store_name(config: Config) -> str:
     if config.store_kind == "memory":
         return "memory"
     if config.store_kind == "s3":
-        return f"s3://{config.s3.bucket}/{config.storage.namespace}"
+        return f"{config.s3.url}/{config.storage.namespace}"
     return str((Path(config.broker.data_dir) / "objects").absolute())
 
 

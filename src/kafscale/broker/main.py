@@ -19,7 +19,6 @@ from kafscale.broker.config import Config
 from kafscale.broker.wiring import Broker, build, open_metadata, open_store
 from kafscale.engine.membership import Node
 from kafscale.model.errors import KafscaleError
-from kafscale.objects.health import Health
 from kafscale.objects.probe import probe_create_if_absent
 from kafscale.system import SystemClock, SystemDice
 
@@ -112,12 +111,7 @@ async def _start_metrics(config: Config, broker: Broker):  # type: ignore[no-unt
     """Health and metrics come after the door: loading their library takes a moment."""
     from kafscale.broker.ops_http import OpsServer
 
-    def why_not_ready() -> list[str]:
-        state = broker.engine.health.state()
-        reasons = ["the object store is unavailable"] if state is Health.UNAVAILABLE else []
-        return reasons + broker.engine.fleet.why_not_ready()
-
-    server = OpsServer(broker.probe.registry.render, why_not_ready)
+    server = OpsServer(broker.probe.registry.render, broker.readiness.ask)
     host, port = config.broker.host, config.broker.metrics_port
     try:
         await server.start(host, port)

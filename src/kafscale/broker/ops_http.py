@@ -6,7 +6,7 @@ Next door: what is counted (engine/probe.py). Never here: anything a client can 
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from aiohttp import web
@@ -19,14 +19,16 @@ _GRACE_S: Final = 1.0  # for answers in flight when we stop
 class OpsServer:
     """Serves until stopped, also while the broker drains.
 
-    `why_not_ready` gives the reasons why clients should stay away; none means ready.
+    `checks` gives, by name, why clients should stay away; None means no reason.
     """
 
     def __init__(
-        self, metrics: Callable[[], bytes], why_not_ready: Callable[[], Sequence[str]]
+        self,
+        metrics: Callable[[], bytes],
+        checks: Callable[[], Awaitable[Mapping[str, str | None]]],
     ) -> None:
         self._metrics = metrics
-        self._why_not_ready = why_not_ready
+        self._checks = checks
         page = web.Application()
         page.router.add_get("/health", self._health)
         page.router.add_get("/ready", self._ready)
@@ -55,8 +57,13 @@ class OpsServer:
         return _answer(200, {"alive": True})
 
     async def _ready(self, request: web.Request) -> web.Response:
-        reasons = list(self._why_not_ready())
-        return _answer(503 if reasons else 200, {"ready": not reasons, "reasons": reasons})
+        said = await self._checks()
+        reasons = [f"{name}: {reason}" for name, reason in said.items() if reason is not None]
+        checks = {name: reason or "ok" for name, reason in said.items()}
+        return _answer(
+            503 if reasons else 200,
+            {"ready": not reasons, "reasons": reasons, "checks": checks},
+        )
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
         return web.Response(body=self._metrics(), headers={"Content-Type": CONTENT_TYPE})

@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafscale.broker import kafka_names, process
+from kafscale.broker import kafka_names, process, rules_of, sampling
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import EtcdSection
+from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
 from kafscale.engine import ownership
 from kafscale.engine.appends import Appends
 from kafscale.engine.checkpoints import Checkpoints
 from kafscale.engine.claims import Claims
 from kafscale.engine.engine import Engine
-from kafscale.engine.expiry import Expiry, ExpiryRules
+from kafscale.engine.expiry import Expiry
 from kafscale.engine.fleet import Fleet
 from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
@@ -37,12 +38,13 @@ from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.call import Context
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
-from kafscale.gateways.listener import Listener, ListenerLimits
-from kafscale.groups.states import GroupRules
+from kafscale.gateways.listener import Listener
+from kafscale.log import keys
 from kafscale.log.lane import TailMemory
-from kafscale.log.log import Log, LogSettings, Observer
+from kafscale.log.log import Log
 from kafscale.log.reader import Reader
 from kafscale.log.tasks import Tasks
+from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import MetadataUnavailable, StoreRefused
@@ -50,7 +52,6 @@ from kafscale.model.meters import Registry
 from kafscale.objects.health import HealthWindow
 from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.store import ObjectStore
-from kafscale.virtual.arithmetic import partition_of
 
 _LARGEST_OPENED_BYTES = 128 << 20
 
@@ -76,9 +77,16 @@ def open_store(config: Config) -> ObjectStore:
                 session_token=s3.session_token or "",
                 max_retries=s3.max_retries,
                 concurrency=s3.concurrency,
+                part_size=s3.part_size,
+                max_idle=s3.idle_connections,
+                idle_timeout_s=s3.idle_conn_timeout,
                 connect_timeout_s=s3.connect_timeout,
                 request_timeout_s=s3.request_timeout,
-            )
+                storage_class=s3.storage_class or "",
+                encryption=s3.server_side_encryption or "",
+                kms_key=s3.kms_key_id or "",
+            ),
+            is_unique=keys.is_rewritten,
         )
     from kafscale.objects.files import FileObjectStore
 
@@ -138,6 +146,7 @@ class Broker:
     listener: Listener
     probe: Probe
     tasks: Tasks
+    readiness: Readiness
 
 
 class _Buffered:
@@ -153,7 +162,7 @@ class _Buffered:
 async def build(
     config: Config,
     store: ObjectStore,
-    metadata: MetadataStore,
+    plain_metadata: MetadataStore,
     clock: Clock,
     dice: Dice,
     *,
@@ -163,14 +172,15 @@ async def build(
 
     `is_shared`: other brokers use them, too; None: as the settings say.
     """
-    probe = Probe(Registry())
+    probe = Probe(Registry(), config.storage.namespace)
+    metadata = InstrumentedMetadata(plain_metadata, probe.observe_metadata, clock)
     window = HealthWindow()
 
-    def observe(operation: str, seconds: float, size: int, ok: bool) -> None:
+    def observe(operation: str, key: str, seconds: float, size: int, ok: bool) -> None:
         window.report(clock.elapsed_s(), seconds, ok)
-        probe.observe_store(operation, seconds, size, ok)
+        probe.observe_store(operation, key, seconds, size, ok)
 
-    watched = InstrumentedStore(store, observe, clock)
+    watched = InstrumentedStore(store, observe, probe.count_requests, clock)
     tasks = Tasks()
     buffered = _Buffered()
     await require_whole(metadata, watched, config.storage.namespace)
@@ -180,6 +190,9 @@ async def build(
         fleet = Fleet(metadata, identity, clock, lease_s=config.etcd.lease_ttl)
     memory = TailMemory(config.cache.tail_cache_size)
     health = StoreHealth(window, clock)
+    tell = sampling.teller(config.flush_interval_ms)
+    if config.logging.level == "debug":
+        probe.tell_received = sampling.tell_received
 
     def make_log(topic: Topic, folder: str) -> Log:
         return Log(
@@ -187,11 +200,11 @@ async def build(
             folder,
             epoch=fleet.generation,
             author=f"broker-{identity.broker_id}",
-            settings=_log_settings(config, topic),
+            settings=rules_of.log_settings(config, topic),
             memory=memory,
             clock=clock,
             dice=dice,
-            observer=_observer(probe, topic, buffered),
+            observer=sampling.observer_of(probe, topic, folder, buffered.add, tell),
             may_answer=fleet.holds,
         )
 
@@ -212,9 +225,10 @@ async def build(
         config.layout_rules,
     )
     topics = Topics(watched, metadata, rules, clock, dice)
+    probe.is_topic = lambda name: topics.find(name) is not None
     claims = Claims(metadata, identity, clock)
     offsets = Offsets(metadata, topics, claims, clock)
-    groups = Groups(metadata, claims, _group_rules(config), clock, dice, tasks, fleet)
+    groups = Groups(metadata, claims, rules_of.group_rules(config), clock, dice, tasks, fleet)
     lag = Lag(metadata, topics, logs)
     lag.is_ours = fleet.may_coordinate
     offsets.on_noted = lag.note
@@ -235,7 +249,7 @@ async def build(
         ProducerIds(metadata),
         offsets,
         groups,
-        Expiry(metadata, groups, offsets, _expiry_rules(config), clock, fleet),
+        Expiry(metadata, groups, offsets, rules_of.expiry_rules(config), clock, fleet),
         lag,
         Housekeeping(
             logs,
@@ -275,12 +289,12 @@ async def build(
     listener = Listener(
         "kafka",
         make_session,
-        _listener_limits(config),
+        rules_of.listener_limits(config),
         clock,
         buffered_bytes=lambda: buffered.size,
         refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
     )
-    _sample(probe, logs, listener, memory, reader)
+    _sample(probe, clock.now_ms() / 1000, health, logs, listener, memory, reader)
     _sample_groups(probe, groups, lag)
     probe.sample_fleet(
         is_controller=lambda: fleet.is_controller,
@@ -288,27 +302,38 @@ async def build(
         logs=logs.count,
         handovers=lambda: logs.handed_over,
     )
-    return Broker(engine, listener, probe, tasks)
+    readiness = Readiness()
+    readiness.add("store", store_check(health))
+    readiness.add("metadata", metadata_check(metadata))
+    readiness.add("fleet", fleet_check(fleet))
+    return Broker(engine, listener, probe, tasks, readiness)
 
 
 def _sample(
-    probe: Probe, logs: Logs, listener: Listener, memory: TailMemory, reader: Reader
+    probe: Probe,
+    started_s: float,
+    health: StoreHealth,
+    logs: Logs,
+    listener: Listener,
+    memory: TailMemory,
+    reader: Reader,
 ) -> None:
     """What is not counted as it happens but looked at when somebody asks."""
 
     def buffers() -> Iterator[tuple[Sequence[str], float]]:
         for topic, log in logs.each():
-            number = int(log.folder.rpartition("/")[2])
-            for lane, size in log.waiting_bytes().items():
-                yield (topic.name, str(partition_of(number, lane, topic.logs))), float(size)
+            partition = log.folder.rpartition("/")[2]
+            yield (topic.name, partition), float(sum(log.waiting_bytes().values()))
 
     probe.sample_buffers(buffers)
+    probe.sample_store_health(sampling.states_of(health))
     probe.sample_broker(
         connections=listener.__len__,
         cache_bytes=lambda: reader.blocks.used_bytes,
         tail_bytes=lambda: memory.used_bytes,
         resident_bytes=process.resident_bytes,
         cpu_seconds=process.cpu_seconds,
+        started_s=lambda: started_s,
     )
 
 
@@ -320,70 +345,3 @@ def _sample_groups(probe: Probe, groups: Groups, lag: Lag) -> None:
     probe.sample_groups(states, groups.member_count)
     probe.sample_consumer_lag(lag.rows)
     probe.sample_untracked_lag(lambda: lag.untracked)
-
-
-def _log_settings(config: Config, topic: Topic) -> LogSettings:
-    storage = config.storage
-    return LogSettings(
-        flush_bytes=storage.flush_bytes,
-        flush_messages=storage.flush_messages,
-        flush_interval_s=config.flush_interval_ms / 1000,
-        largest_flush_bytes=max(4 * storage.flush_bytes, 16 << 20),
-        segment_bytes=topic.settings.segment_bytes,
-        index_interval_bytes=topic.settings.index_interval_bytes,
-        rollup_objects=storage.rollup_objects,
-        grace_s=config.grace_period_s,
-        wake_on_append=topic.settings.fetch_buffered,
-        # Producers of a topic that was deleted and created again go on counting.
-        strangers_go_on=topic.descriptor.incarnation > 1,
-        offset_range=topic.settings.offset_range,
-    )
-
-
-def _group_rules(config: Config) -> GroupRules:
-    consumer = config.consumer
-    return GroupRules(
-        shortest_session_s=consumer.min_session_timeout_ms / 1000,
-        longest_session_s=consumer.max_session_timeout_ms / 1000,
-        initial_delay_s=consumer.initial_rebalance_delay_ms / 1000,
-        most_members=consumer.max_group_size,
-    )
-
-
-def _expiry_rules(config: Config) -> ExpiryRules:
-    consumer = config.consumer
-    return ExpiryRules(
-        retention_s=consumer.offsets_retention_minutes * 60,
-        interval_s=consumer.offsets_retention_check_interval_ms / 1000,
-    )
-
-
-def _observer(probe: Probe, topic: Topic, buffered: _Buffered) -> Observer:
-    flushes = probe.flushes.labels(topic.name)
-    flush_bytes = probe.flush_bytes.labels(topic.name)
-
-    def flushed(size: int, records: int, seconds: float) -> None:
-        flushes.inc()
-        flush_bytes.inc(size)
-
-    return Observer(
-        flushed=flushed,
-        rolled_up=lambda _objects: probe.rollups.inc(),
-        buffered=buffered.add,
-        used_up=probe.offset_range_exhausted.labels(topic.name).inc,
-    )
-
-
-def _listener_limits(config: Config) -> ListenerLimits:
-    network = config.network
-    return ListenerLimits(
-        max_connections=network.max_connections,
-        max_connections_per_ip=network.max_connections_per_ip,
-        max_frame_bytes=network.max_request_size,
-        max_held_bytes=network.max_in_flight_bytes,
-        max_held_bytes_per_connection=network.max_in_flight_bytes_per_connection,
-        frame_s=network.connection_timeout,
-        idle_s=network.idle_timeout,
-        send_buffer=network.socket_send_buffer,
-        receive_buffer=network.socket_receive_buffer,
-    )

@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, str]] = {
     "sql": "query topics with SQL, without a broker",
     "cluster": "a fleet on this machine: brokers, etcd and an S3 server",
     "demo": "a broker, a week of orders, a table and a report, in one command",
+    "cost": "what each topic costs, by the requests brokers sent and the bytes stored",
     "doctor": "check configuration, ports and storage",
     "recover": "rebuild lost metadata from the bucket",
 }

@@ -8,11 +8,18 @@ Next door: the numbers themselves (model/meters.py), the page they are shown on
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from kafscale.log import keys
 from kafscale.model.meters import Counter, Family, Histogram, Registry, Source
 
 REQUEST_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 STORE_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 MAX_SERIES: Final = 10_000  # per family; what comes later counts as one series
+NO_TOPIC: Final = "@store"  # for requests that are about no topic; '@' is in no topic's name
+
+# Read back by those who price them.
+S3_REQUESTS: Final = "kafscale_s3_requests_total"
+S3_BYTES: Final = "kafscale_s3_bytes_total"
+STARTED: Final = "process_start_time_seconds"
 
 _PARTITION: Final = ("topic", "partition")
 
@@ -24,20 +31,42 @@ def _single(look: Callable[[], float]) -> Source:
 class Probe:
     """Everything a broker counts."""
 
-    def __init__(self, registry: Registry, max_series: int = MAX_SERIES) -> None:
+    def __init__(
+        self, registry: Registry, namespace: str = "default", max_series: int = MAX_SERIES
+    ) -> None:
         self.registry = registry
+        self._namespace = namespace
+        self.is_topic: Callable[[str], bool] = lambda _name: True
+        # Told topic, partition and bytes of every batch, where somebody wants to read that much.
+        self.tell_received: Callable[[str, int, int], None] | None = None
         self._max_series = max_series
         self._add_requests()
         self._add_groups()
         self._add_store()
+        self._add_metadata()
         self._add_memory()
         self._looks: dict[tuple[str, str], list[int]] = {}  # reads from memory, all reads
 
-    def observe_store(self, operation: str, seconds: float, size: int, ok: bool) -> None:
+    def observe_store(self, operation: str, key: str, seconds: float, size: int, ok: bool) -> None:
         """Take a report of the instrumented object store."""
         self.s3_operations.labels(operation, "success" if ok else "error").inc()
         self.s3_latency.labels(operation).observe(seconds)
-        self.s3_bytes.labels(operation).inc(size)
+        if size:
+            self.s3_bytes.labels(self._topic_of(key), operation).inc(size)
+
+    def count_requests(self, request: str, key: str, count: int) -> None:
+        """Take requests sent to the object store, as its provider will bill them."""
+        self.s3_requests.labels(self._topic_of(key), request).inc(count)
+
+    def _topic_of(self, key: str) -> str:
+        # Topics that are gone, or not there yet, have no series: there is no end to their names.
+        topic = keys.topic_of(self._namespace, key)
+        return topic if topic is not None and self.is_topic(topic) else NO_TOPIC
+
+    def observe_metadata(self, operation: str, seconds: float, result: str) -> None:
+        """Take a report of the instrumented metadata store."""
+        self.metadata_requests.labels(operation, result).inc()
+        self.metadata_latency.labels(operation).observe(seconds)
 
     def produced(self, topic: str, partition: int, ok: bool) -> None:
         """Count one partition's part of a produce request."""
@@ -61,6 +90,12 @@ class Probe:
             "kafscale_buffer_size_bytes", "Write buffer size per partition", source, _PARTITION
         )
 
+    def sample_store_health(self, source: Source) -> None:
+        """Ask for the store's state: 1 for the one it is in, 0 for the others."""
+        self.registry.sampled(
+            "kafscale_s3_health_state", "State of S3 as this broker sees it", source, ("state",)
+        )
+
     def sample_broker(
         self,
         *,
@@ -69,14 +104,22 @@ class Probe:
         tail_bytes: Callable[[], float],
         resident_bytes: Callable[[], float],
         cpu_seconds: Callable[[], float],
+        started_s: Callable[[], float],
     ) -> None:
         """Ask the broker for its own figures at each scrape."""
+        gauge, counter = "gauge", "counter"
         for name, explanation, look, kind in (
-            ("kafscale_active_connections", "Active client connections", connections, "gauge"),
-            ("kafscale_cache_size_bytes", "Current cache size in bytes", cache_bytes, "gauge"),
-            ("kafscale_tail_size_bytes", "New data kept in memory", tail_bytes, "gauge"),
-            ("process_resident_memory_bytes", "Memory in use", resident_bytes, "gauge"),
-            ("process_cpu_seconds_total", "CPU time spent", cpu_seconds, "counter"),
+            (
+                "kafscale_active_connections",
+                "Number of active client connections",
+                connections,
+                gauge,
+            ),
+            ("kafscale_cache_size_bytes", "Current cache size in bytes", cache_bytes, gauge),
+            ("kafscale_tail_size_bytes", "New data kept in memory", tail_bytes, gauge),
+            ("process_resident_memory_bytes", "Memory in use", resident_bytes, gauge),
+            ("process_cpu_seconds_total", "CPU time spent", cpu_seconds, counter),
+            (STARTED, "When it began, in Unix time", started_s, gauge),
         ):
             self.registry.sampled(name, explanation, _single(look), (), kind)
 
@@ -142,6 +185,8 @@ class Probe:
             self.fetch_requests,
             self.flushes,
             self.flush_bytes,
+            self.s3_requests,
+            self.s3_bytes,
         ):
             family.forget("topic", topic)
         for place in [place for place in self._looks if place[0] == topic]:
@@ -203,8 +248,17 @@ class Probe:
         self.s3_latency: Family[Histogram] = add.histogram(
             "kafscale_s3_latency_seconds", "S3 operation latency", STORE_SECONDS, ("operation",)
         )
+        self.s3_requests: Family[Counter] = add.counter(
+            S3_REQUESTS,
+            "Requests sent to S3, repeated ones included",
+            ("topic", "operation"),
+            limit,
+        )
         self.s3_bytes: Family[Counter] = add.counter(
-            "kafscale_s3_bytes_total", "Bytes sent to and read from S3", ("operation",)
+            S3_BYTES,
+            "Bytes written to and read from S3",
+            ("topic", "operation"),
+            limit,
         )
         self.flushes: Family[Counter] = add.counter(
             "kafscale_flushes_total", "Segments written by flushes", ("topic",), limit
@@ -221,6 +275,20 @@ class Probe:
         self.rollups: Counter = add.counter(
             "kafscale_rollups_total", "Roll-ups of small segments into large ones"
         ).labels()
+
+    def _add_metadata(self) -> None:
+        add = self.registry
+        self.metadata_requests: Family[Counter] = add.counter(
+            "kafscale_metadata_requests_total",
+            "Requests to etcd, or to the file in its place",
+            ("operation", "result"),
+        )
+        self.metadata_latency: Family[Histogram] = add.histogram(
+            "kafscale_metadata_latency_seconds",
+            "Latency of etcd, or of the file in its place",
+            REQUEST_SECONDS,
+            ("operation",),
+        )
 
     def _add_memory(self) -> None:
         self.registry.sampled(

@@ -66,6 +66,15 @@ def descriptor_folder(namespace: str, topic: str) -> str:
     return f"{namespace}/{topic}"
 
 
+def topic_of(namespace: str, key: str) -> str | None:
+    """The topic that an object or folder belongs to, if it looks like one."""
+    root, start = f"{namespace}/", len(namespace) + 1
+    if not key.startswith(root):
+        return None
+    end = key.find("/", start)
+    return key[start : end if end >= 0 else None].partition("@")[0] or None
+
+
 def log_folder(folder: str, log: int) -> str:
     """Where one log of a topic lies."""
     return f"{folder}/{log}"
@@ -155,6 +164,12 @@ def parse_segment(key: str) -> SegmentName | None:
         return None
     generation = None if found[2] is None else int(found[2])
     return SegmentName(int(found[1]), generation, found[4] == "index")
+
+
+def is_rewritten(key: str) -> bool:
+    """Whether a key names rewritten history: a name that nobody else will ever choose."""
+    found = parse_segment(key)
+    return found is not None and found.generation is not None
 
 
 def parse_generation(key: str) -> int | None:

@@ -261,7 +261,7 @@ class Log(View):
             return
         self._commit(one, by_lane, built)
         took_s = self.clock.elapsed_s() - started.elapsed_s
-        self.observer.flushed(built.content_id.size, built.records, took_s)
+        self.observer.flushed(built.base, built.content_id.size, built.records, took_s)
         self._flush_when_due()
 
     async def _tail_is_proven(self, issued: Moment) -> bool:

@@ -38,7 +38,8 @@ class LogSettings:
 class Observer:
     """What a log reports; the engine turns it into metrics."""
 
-    flushed: Callable[[int, int, float], None] = lambda _size, _records, _seconds: None
+    # base, bytes, records, seconds
+    flushed: Callable[[int, int, int, float], None] = lambda _base, _size, _records, _seconds: None
     rolled_up: Callable[[int], None] = lambda _objects: None
     buffered: Callable[[int], None] = lambda _delta: None
     used_up: Callable[[], None] = lambda: None  # a batch did not fit into its lane's range

@@ -1,4 +1,4 @@
-"""A store that reports how long everything took.
+"""A store that reports how long everything took, and how many requests it needed.
 
 Next door: what is made of the reports (health.py, engine/probe.py).
 """
@@ -7,42 +7,61 @@ from collections.abc import Callable, Sequence
 
 from kafscale.model.clock import Clock
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreError
-from kafscale.objects.store import Buffer, ObjectStore, StoredObject
+from kafscale.objects.store import (
+    PAGE,
+    Buffer,
+    ObjectStore,
+    OnRequest,
+    SaysRequests,
+    StoredObject,
+)
 
-# operation (put, get, list, delete, time), seconds, body bytes, whether the store is to be praised
-Observe = Callable[[str, float, int, bool], None]
+# operation (put, get, list, delete, time), key or folder, seconds, body bytes, whether the store
+# is to be praised
+Observe = Callable[[str, str, float, int, bool], None]
+
+CLOCK_KEY = ""  # reading the store's clock is about no key
 
 
 class InstrumentedStore:
     """Passes everything through. A taken or missing key is an answer, not a failure.
 
-    Cancelled operations are not reported: they say nothing about the store.
+    Cancelled operations are not reported: they say nothing about the store. Requests are told by
+    the store inside where it knows them; otherwise those are counted that a bucket would need.
     """
 
-    def __init__(self, inner: ObjectStore, observe: Observe, clock: Clock) -> None:
+    def __init__(
+        self, inner: ObjectStore, observe: Observe, on_request: OnRequest, clock: Clock
+    ) -> None:
         self._inner = inner
         self._observe = observe
         self._clock = clock
+        self._on_request = on_request
+        if isinstance(inner, SaysRequests):
+            inner.on_request = on_request
+            self._on_request = lambda _request, _key, _count: None
 
     async def put_new(self, key: str, body: Sequence[Buffer]) -> None:
         """Report as put, with the bytes that were sent."""
         began_s = self._clock.elapsed_s()
+        self._on_request("put", key, 1)
         try:
             await self._inner.put_new(key, body)
         except StoreError as failed:
-            self._report("put", began_s, 0, failed)
+            self._report("put", key, began_s, 0, failed)
             raise
-        self._report("put", began_s, sum(map(len, body)))
+        self._report("put", key, began_s, sum(map(len, body)))
 
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         """Report as get, with the bytes that came."""
         began_s = self._clock.elapsed_s()
+        self._on_request("get", key, 1)
         try:
             data = await self._inner.read(key, start, length)
         except StoreError as failed:
-            self._report("get", began_s, 0, failed)
+            self._report("get", key, began_s, 0, failed)
             raise
-        self._report("get", began_s, len(data))
+        self._report("get", key, began_s, len(data))
         return data
 
     async def find(self, folder: str, after: str = "", before: str = "") -> list[StoredObject]:
@@ -51,9 +70,11 @@ class InstrumentedStore:
         try:
             found = await self._inner.find(folder, after, before)
         except StoreError as failed:
-            self._report("list", began_s, 0, failed)
+            self._on_request("list", folder, 1)
+            self._report("list", folder, began_s, 0, failed)
             raise
-        self._report("list", began_s, 0)
+        self._on_request("list", folder, _pages(found))
+        self._report("list", folder, began_s, 0)
         return found
 
     async def folders(self, folder: str) -> list[str]:
@@ -62,30 +83,37 @@ class InstrumentedStore:
         try:
             found = await self._inner.folders(folder)
         except StoreError as failed:
-            self._report("list", began_s, 0, failed)
+            self._on_request("list", folder, 1)
+            self._report("list", folder, began_s, 0, failed)
             raise
-        self._report("list", began_s, 0)
+        self._on_request("list", folder, _pages(found))
+        self._report("list", folder, began_s, 0)
         return found
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Report as delete."""
+        """Report as delete; the keys of one call belong together."""
         began_s = self._clock.elapsed_s()
+        first = keys[0] if keys else ""
+        if keys:
+            self._on_request("delete", first, _pages(keys))
         try:
             await self._inner.delete(keys)
         except StoreError as failed:
-            self._report("delete", began_s, 0, failed)
+            self._report("delete", first, began_s, 0, failed)
             raise
-        self._report("delete", began_s, 0)
+        self._report("delete", first, began_s, 0)
 
     async def now_ms(self) -> int:
-        """Report as time."""
+        """Report as time: something is written and looked at."""
         began_s = self._clock.elapsed_s()
+        self._on_request("put", CLOCK_KEY, 1)
+        self._on_request("head", CLOCK_KEY, 1)
         try:
             now_ms = await self._inner.now_ms()
         except StoreError as failed:
-            self._report("time", began_s, 0, failed)
+            self._report("time", CLOCK_KEY, began_s, 0, failed)
             raise
-        self._report("time", began_s, 0)
+        self._report("time", CLOCK_KEY, began_s, 0)
         return now_ms
 
     async def aclose(self) -> None:
@@ -93,7 +121,11 @@ class InstrumentedStore:
         await self._inner.aclose()
 
     def _report(
-        self, operation: str, began_s: float, size: int, failed: StoreError | None = None
+        self, operation: str, key: str, began_s: float, size: int, failed: StoreError | None = None
     ) -> None:
         ok = failed is None or isinstance(failed, ObjectExists | ObjectMissing)
-        self._observe(operation, self._clock.elapsed_s() - began_s, size, ok)
+        self._observe(operation, key, self._clock.elapsed_s() - began_s, size, ok)
+
+
+def _pages(rows: Sequence[object]) -> int:
+    return max(1, -(-len(rows) // PAGE))

@@ -1,19 +1,20 @@
-"""Objects in an S3 bucket, through obstore.
+"""Objects in a bucket, through obstore.
 
-Here: the settings, the translation of errors, and the retries of put_new.
-Next door: the same port on files (files.py), the check that a bucket is good enough (probe.py).
+Here: the verbs, the translation of errors, and the retries.
+Next door: the client and its settings (bucket_client.py), the same port on files (files.py), the
+check that a bucket is good enough (probe.py).
 Never here: what the keys mean.
 
-obstore retries reads, listings and deletions itself. It must not retry put_new: after an attempt
-whose outcome is unknown, a refusal no longer means "not written", and only we can say so.
+Attempts are counted and repeated here, not by obstore: every one costs money and is told, and
+after a put whose outcome is unknown, a refusal no longer means "not written", which only we can
+say. Uploads in parts are the exception: obstore repeats their parts.
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import obstore
 from obstore.exceptions import (
@@ -27,7 +28,6 @@ from obstore.exceptions import (
     UnauthenticatedError,
     UnknownConfigurationKeyError,
 )
-from obstore.store import S3Store
 
 from kafscale.model.errors import (
     ObjectExists,
@@ -36,16 +36,19 @@ from kafscale.model.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from kafscale.objects.bucket_client import FIRST_PAUSE_S, LAST_PAUSE_S, S3Settings, open_client
 from kafscale.objects.names import check_folder, check_key
-from kafscale.objects.store import Buffer, StoredObject
+from kafscale.objects.store import PAGE, Buffer, OnRequest, Request, StoredObject
 
 if TYPE_CHECKING:
-    from obstore.store import S3Config  # exists in the type stubs only
+    from obstore import Attributes  # exists in the type stubs only
+
+__all__ = ["S3ObjectStore", "S3Settings"]
 
 CLOCK_KEY: Final = ".kafscale-clock"  # rewritten to learn the store's time
-FIRST_PAUSE_S: Final = 0.1
-LAST_PAUSE_S: Final = 2.0
-PAGE: Final = 1000  # what S3 gives per listing request
+JITTER: Final = 0.3  # of a pause is added by chance, so that not all come back at once
+CLASS_FROM: Final = 1 << 20  # smaller objects are merged soon; moving them elsewhere costs more
+PARTS_AT_ONCE: Final = 4
 EXIT_IDLE_S: Final = 0.05  # obstore's threads may abort an interpreter that ends right after a call
 
 _DEFINITE: Final = (
@@ -54,98 +57,113 @@ _DEFINITE: Final = (
     InvalidPathError,
     NotSupportedError,
     UnknownConfigurationKeyError,
+    StoreRefused,
 )
+_PAST_THE_END: Final = " 416 "
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class S3Settings:
-    """Where the bucket is and how patient we are. Without keys: AWS's usual credential chain."""
-
-    bucket: str
-    region: str = "us-east-1"
-    endpoint: str = ""  # empty: AWS itself
-    path_style: bool = False
-    access_key: str = ""
-    secret_key: str = ""
-    session_token: str = ""
-    max_retries: int = 3
-    concurrency: int = 64  # requests in flight
-    connect_timeout_s: float = 5.0
-    request_timeout_s: float = 30.0  # one attempt, body included
-    retry_timeout_s: float = 60.0  # all attempts of a read
+def _never(_key: str) -> bool:
+    return False
 
 
 class S3ObjectStore:
-    """One bucket."""
+    """One bucket.
 
-    def __init__(self, settings: S3Settings) -> None:
+    `is_unique` tells names that nobody else will ever choose: such objects may be uploaded in
+    parts, which rules out the condition that the name be free.
+    """
+
+    def __init__(self, settings: S3Settings, is_unique: Callable[[str], bool] = _never) -> None:
         try:
-            self._store = _open(settings, settings.max_retries)
-            self._once = _open(settings, 0)
+            self._client = open_client(settings, 0)
+            self._patient = open_client(settings, settings.max_retries)
         except (BaseError, ValueError) as failed:
             raise StoreRefused(f"cannot use bucket {settings.bucket}: {failed}") from failed
-        self._max_retries = settings.max_retries
+        self._settings = settings
+        self._is_unique = is_unique
         self._places = asyncio.Semaphore(settings.concurrency)
+        self._dice = random.Random()
+        self._deletes_in_bulk = settings.scheme == "s3"
+        self.on_request: OnRequest = lambda _request, _key, _count: None
 
     async def put_new(self, key: str, body: Sequence[Buffer]) -> None:
         """Send one conditional PUT, again while its outcome is unknown."""
         check_key(key)
         buffers = list(body) or [b""]  # sent as they are: joining costs a tenth more CPU
-        pause_s = FIRST_PAUSE_S
-        for attempt in range(self._max_retries + 1):
-            try:
-                async with self._places:
-                    await obstore.put_async(
-                        self._once, key, buffers, mode="create", use_multipart=False
-                    )
-                return
-            except (AlreadyExistsError, PreconditionError) as taken:
-                raise ObjectExists(key) from taken
-            except Exception as failed:
-                error = _translated("put", key, failed)
-                if isinstance(error, StoreRefused) and attempt == 0:
-                    raise error from failed
-                if attempt == self._max_retries or isinstance(error, StoreRefused):
-                    raise StoreUnavailable(str(error)) from failed
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LAST_PAUSE_S)
+        size = sum(map(len, buffers))
+        attributes: Attributes | None = None
+        if self._settings.storage_class and size >= CLASS_FROM:
+            attributes = {"Storage-Class": self._settings.storage_class}
+        if size > self._settings.part_size and self._is_unique(key):
+            await self._put_parts(key, buffers, size, attributes)
+            return
+
+        async def send() -> None:
+            await obstore.put_async(
+                self._client,
+                key,
+                buffers,
+                mode="create",
+                use_multipart=False,
+                attributes=attributes,
+            )
+
+        await self._tried("put", key, send)
 
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         """Give a view of the answer's own memory."""
         check_key(key)
-        async with self._places:
-            try:
-                if length is None:
-                    return await self._read_from(key, start)
-                if length > 0:
-                    return memoryview(
-                        await obstore.get_range_async(self._store, key, start=start, length=length)
-                    )
-            except (NotFoundError, FileNotFoundError) as failed:
-                raise _missing(key, failed) from failed
-            except Exception as failed:
-                # A range past the end is an error to S3; the size tells whether it was that.
-                if "416" not in str(failed) or start < await self._size(key):
-                    raise _translated("get", key, failed) from failed
-                return memoryview(b"")
-            await self._size(key)
+        if length == 0:
+            await self._tried("head", key, lambda: self._size(key))
             return memoryview(b"")
+
+        async def send() -> memoryview:
+            try:
+                if length is not None:
+                    return memoryview(
+                        await obstore.get_range_async(self._client, key, start=start, length=length)
+                    )
+                if start:
+                    answer = await obstore.get_async(
+                        self._client, key, options={"range": {"offset": start}}
+                    )
+                else:
+                    answer = await obstore.get_async(self._client, key)
+                return memoryview(await answer.bytes_async())
+            except BaseError as failed:
+                # A range past the end is an error to S3; the size tells whether it was that.
+                if _PAST_THE_END not in str(failed):
+                    raise
+                self.on_request("head", key, 1)
+                if start < await self._size(key):
+                    raise
+                return memoryview(b"")
+
+        return await self._tried("get", key, send)
 
     async def find(self, folder: str, after: str = "", before: str = "") -> list[StoredObject]:
         """List page by page; S3 gives keys in order, so a page beyond `before` is the last."""
         prefix = check_folder(folder) or None
         found: list[StoredObject] = []
-        try:
-            async with self._places:
-                pages = obstore.list(self._store, prefix, offset=after or None, chunk_size=PAGE)
-                async for page in pages:
-                    for row in page:
-                        modified_ms = int(row["last_modified"].timestamp() * 1000)
-                        found.append(StoredObject(row["path"], row["size"], modified_ms))
-                    if before and found and found[-1].key >= before:
-                        break
-        except Exception as failed:
-            raise _translated("list", folder, failed) from failed
+
+        async def send() -> None:
+            # A second attempt goes on where the first one broke off.
+            offset = found[-1].key if found else after
+            pages = obstore.list(self._client, prefix, offset=offset or None, chunk_size=PAGE)
+            number = 0
+            async for page in pages:
+                number += 1
+                if number > 1:
+                    self.on_request("list", folder, 1)
+                for row in page:
+                    modified_ms = int(row["last_modified"].timestamp() * 1000)
+                    found.append(StoredObject(row["path"], row["size"], modified_ms))
+                if before and found and found[-1].key >= before:
+                    break
+
+        await self._tried("list", folder, send)
         found.sort()
         return [
             row
@@ -156,110 +174,103 @@ class S3ObjectStore:
     async def folders(self, folder: str) -> list[str]:
         """List with a delimiter."""
         prefix = check_folder(folder) or None
-        try:
-            async with self._places:
-                found = await obstore.list_with_delimiter_async(self._store, prefix)
-        except Exception as failed:
-            raise _translated("list", folder, failed) from failed
+        found = await self._tried(
+            "list", folder, lambda: obstore.list_with_delimiter_async(self._client, prefix)
+        )
+        rows = len(found["common_prefixes"]) + len(found["objects"])
+        if rows > PAGE:
+            self.on_request("list", folder, (rows - 1) // PAGE)
         names = (path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"])
         return sorted(name for name in names if folder or not name.startswith("."))
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Remove in bulk."""
+        """Remove in bulk, as many at a time as S3 takes."""
         paths = [check_key(key) for key in keys]
-        if not paths:
-            return
-        try:
-            async with self._places:
-                await obstore.delete_async(self._store, paths)
-        except Exception as failed:
-            raise _translated("delete", paths[0], failed) from failed
+        for at in range(0, len(paths), PAGE):
+            page = paths[at : at + PAGE]
+            if not self._deletes_in_bulk and len(page) > 1:
+                self.on_request("delete", page[0], len(page) - 1)
+            await self._tried("delete", page[0], partial(self._delete, page))
 
     async def now_ms(self) -> int:
         """Write an object and look at its time: a bucket has no other way to tell it."""
-        try:
-            async with self._places:
-                await obstore.put_async(self._store, CLOCK_KEY, b"", use_multipart=False)
-                facts = await obstore.head_async(self._store, CLOCK_KEY)
-        except Exception as failed:
-            raise _translated("time", CLOCK_KEY, failed) from failed
-        return int(facts["last_modified"].timestamp() * 1000)
+
+        async def write() -> None:
+            await obstore.put_async(self._client, CLOCK_KEY, b"", use_multipart=False)
+
+        async def look() -> int:
+            facts = await obstore.head_async(self._client, CLOCK_KEY)
+            return int(facts["last_modified"].timestamp() * 1000)
+
+        await self._tried("put", CLOCK_KEY, write)
+        return await self._tried("head", CLOCK_KEY, look)
 
     async def aclose(self) -> None:
         """Give obstore's threads the moment they need after the last call."""
         await asyncio.sleep(EXIT_IDLE_S)
 
-    async def _read_from(self, key: str, start: int) -> memoryview:
-        if start == 0:
-            answer = await obstore.get_async(self._store, key)
-        else:
-            answer = await obstore.get_async(self._store, key, options={"range": {"offset": start}})
-        return memoryview(await answer.bytes_async())
+    async def _put_parts(
+        self, key: str, buffers: list[Buffer], size: int, attributes: "Attributes | None"
+    ) -> None:
+        part_size = self._settings.part_size
+        # One to begin, one for each part, one to end.
+        self.on_request("put", key, -(-size // part_size) + 2)
+        try:
+            async with self._places:
+                await obstore.put_async(
+                    self._patient,
+                    key,
+                    buffers,
+                    use_multipart=True,
+                    chunk_size=part_size,
+                    max_concurrency=PARTS_AT_ONCE,
+                    attributes=attributes,
+                )
+        except Exception as failed:
+            raise _translated("put", key, failed) from failed
+
+    async def _delete(self, paths: Sequence[str]) -> None:
+        await obstore.delete_async(self._client, paths)
 
     async def _size(self, key: str) -> int:
-        try:
-            return (await obstore.head_async(self._store, key))["size"]
-        except (NotFoundError, FileNotFoundError) as failed:
-            raise _missing(key, failed) from failed
-        except Exception as failed:
-            raise _translated("get", key, failed) from failed
+        return (await obstore.head_async(self._client, key))["size"]
+
+    async def _tried(self, request: Request, key: str, send: Callable[[], Awaitable[T]]) -> T:
+        """Send, and again after a pause for as long as nobody knows what became of it."""
+        give_up_s = asyncio.get_running_loop().time() + self._settings.retry_timeout_s
+        pause_s = FIRST_PAUSE_S
+        for attempt in range(self._settings.max_retries + 1):
+            self.on_request(request, key, 1)
+            try:
+                async with self._places:
+                    return await send()
+            except Exception as failed:
+                error = _translated(request, key, failed)
+                if isinstance(error, StoreRefused) and request == "put" and attempt > 0:
+                    error = StoreUnavailable(str(error))  # an earlier attempt may have got through
+                    raise error from failed
+                is_last = attempt == self._settings.max_retries
+                too_late = asyncio.get_running_loop().time() + pause_s > give_up_s
+                if not isinstance(error, StoreUnavailable) or is_last or too_late:
+                    raise error from failed
+            await asyncio.sleep(pause_s * (1 + JITTER * self._dice.random()))
+            pause_s = min(pause_s * 2, LAST_PAUSE_S)
+        raise AssertionError("the last attempt returns or raises")
 
 
-def _open(settings: S3Settings, max_retries: int) -> S3Store:
-    endpoint = _endpoint(settings)
-    config: S3Config = {
-        "region": settings.region,
-        "virtual_hosted_style_request": not settings.path_style,
-    }
-    if endpoint:
-        config["endpoint"] = endpoint
-    if settings.access_key:
-        config["access_key_id"] = settings.access_key
-        config["secret_access_key"] = settings.secret_key
-    if settings.session_token:
-        config["session_token"] = settings.session_token
-    return S3Store(
-        settings.bucket,
-        config=config,
-        client_options={
-            "allow_http": endpoint.startswith("http://"),
-            "connect_timeout": timedelta(seconds=settings.connect_timeout_s),
-            "timeout": timedelta(seconds=settings.request_timeout_s),
-        },
-        retry_config={
-            "max_retries": max_retries,
-            "retry_timeout": timedelta(seconds=settings.retry_timeout_s),
-            "backoff": {
-                "init_backoff": timedelta(seconds=FIRST_PAUSE_S),
-                "max_backoff": timedelta(seconds=LAST_PAUSE_S),
-                "base": 2,
-            },
-        },
-    )
-
-
-def _endpoint(settings: S3Settings) -> str:
-    """The address of the bucket in obstore's sense: with the bucket's name unless path style."""
-    endpoint = settings.endpoint.rstrip("/")
-    if not endpoint or settings.path_style:
-        return endpoint
-    parts = urlsplit(endpoint)
-    return parts._replace(netloc=f"{settings.bucket}.{parts.netloc}").geturl()
-
-
-def _missing(key: str, failed: Exception) -> StoreError:
-    if "NoSuchBucket" in str(failed):
-        return StoreRefused(f"get {key}: {_first_words(failed)}")
-    return ObjectMissing(key)
-
-
-def _translated(verb: str, key: str, failed: Exception) -> StoreError:
-    """Most faults of a server arrive as one general error, so only the clear refusals are told."""
+def _translated(request: Request, key: str, failed: Exception) -> StoreError:
+    """Most faults of a server arrive as one general error, so only the clear answers are told."""
     if isinstance(failed, StoreError):
         return failed
-    refused = isinstance(failed, (*_DEFINITE, NotFoundError, FileNotFoundError, PermissionError))
-    error = StoreRefused if refused else StoreUnavailable
-    return error(f"{verb} {key}: {_first_words(failed)}")
+    words = f"{request} {key}: {_first_words(failed)}"
+    if isinstance(failed, AlreadyExistsError | PreconditionError):
+        return ObjectExists(key)
+    if isinstance(failed, NotFoundError | FileNotFoundError):
+        is_reading = request in ("get", "head") and "NoSuchBucket" not in words
+        return ObjectMissing(key) if is_reading else StoreRefused(words)
+    if isinstance(failed, (*_DEFINITE, PermissionError)):
+        return StoreRefused(words)
+    return StoreUnavailable(words)
 
 
 def _first_words(failed: Exception) -> str:

@@ -7,11 +7,18 @@ Safety of the whole log rests on one property of one verb: of any number of `put
 key that is free, exactly one succeeds, and readers see all of its bytes or none.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 # What can be written without being joined first. memoryview and bytearray are passed through.
 Buffer = bytes | bytearray | memoryview
+
+
+# What a request to a bucket is, as its provider counts them.
+Request = Literal["put", "get", "head", "list", "delete"]
+# request, the key or folder it is about, how many of them
+OnRequest = Callable[[Request, str, int], None]
+PAGE = 1000  # most keys that one listing gives or one deletion takes
 
 
 class StoredObject(NamedTuple):
@@ -63,3 +70,10 @@ class ObjectStore(Protocol):
     async def aclose(self) -> None:
         """Release connections and threads."""
         ...
+
+
+@runtime_checkable
+class SaysRequests(Protocol):
+    """A store that may need several requests for one call, and tells of each as it is sent."""
+
+    on_request: OnRequest

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from kafscale.log import keys
 from kafscale.model.errors import StoreRefused
 from kafscale.objects.store import ObjectStore
 
@@ -107,7 +108,7 @@ def open_store(where: Location, environment: Mapping[str, str] = os.environ) -> 
         return FileObjectStore(Path(where.root))
     from kafscale.objects.s3 import S3ObjectStore
 
-    return S3ObjectStore(s3_settings(where.root, environment))
+    return S3ObjectStore(s3_settings(where.root, environment), keys.is_rewritten)
 
 
 def s3_settings(bucket: str, environment: Mapping[str, str] = os.environ) -> "S3Settings":
@@ -127,4 +128,7 @@ def s3_settings(bucket: str, environment: Mapping[str, str] = os.environ) -> "S3
         access_key=given("KAFSCALE_S3_ACCESS_KEY", "AWS_ACCESS_KEY_ID"),
         secret_key=given("KAFSCALE_S3_SECRET_KEY", "AWS_SECRET_ACCESS_KEY"),
         session_token=given("KAFSCALE_S3_SESSION_TOKEN", "AWS_SESSION_TOKEN"),
+        storage_class=given("KAFSCALE_S3_STORAGE_CLASS"),
+        encryption=given("KAFSCALE_S3_SERVER_SIDE_ENCRYPTION"),
+        kms_key=given("KAFSCALE_S3_KMS_KEY_ID"),
     )

@@ -400,3 +400,51 @@ def test_a_mapping_that_cannot_hold_is_refused(tmp_path: Path, text: str, proble
     file.write_text(text)
     with pytest.raises(ConfigError, match=problem):
         load(file, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"s3.bucket": "ftp://b"}, "s3.bucket: expected a name, s3://name, gs://name or az://name"),
+        ({"s3.bucket": "s3://b/folder"}, "s3.bucket: expected a name"),
+        ({"s3.bucket": "gs://"}, "s3.bucket: expected a name"),
+        (
+            {"s3.bucket": "gs://b", "s3.accessKey": "a", "s3.secretKey": "b"},
+            "s3.accessKey: has no meaning for gs://b",
+        ),
+        (
+            {"s3.bucket": "az://b", "s3.serverSideEncryption": "AES256"},
+            "s3.serverSideEncryption: has no meaning for az://b",
+        ),
+        (
+            {"s3.kmsKeyId": "k", "s3.serverSideEncryption": "AES256"},
+            "s3.serverSideEncryption: expected aws:kms beside s3.kmsKeyId",
+        ),
+        ({"s3.serverSideEncryption": "rot13"}, "expected one of AES256, aws:kms, found 'rot13'"),
+        ({"s3.partSize": "4Mi"}, "s3.partSize: expected at least 5Mi, found 4194304"),
+        ({"prices.putPer1000": "-1"}, "prices.putPer1000: expected a number from 0 up, found '-1'"),
+        ({"prices.getPer1000": "cheap"}, "expected a number from 0 up, found 'cheap'"),
+    ],
+)
+def test_a_bucket_that_cannot_be_used_so_is_refused(flags: dict[str, object], words: str) -> None:
+    assert words in refusal(flags=flags)
+
+
+def test_a_bucket_may_have_a_scheme() -> None:
+    for bucket, url in (("b", "s3://b"), ("s3://b", "s3://b"), ("gs://b", "gs://b")):
+        config = load(None, {"KAFSCALE_S3_BUCKET": bucket}, {})
+        assert (config.store_kind, config.s3.url) == ("s3", url)
+
+
+def test_the_smaller_number_of_idle_connections_counts() -> None:
+    assert load(None, {}, {}).s3.idle_connections == 100
+    assert load(None, {}, {"s3.maxIdleConnsPerHost": 10}).s3.idle_connections == 10
+    few = {"s3.maxIdleConns": 5, "s3.maxIdleConnsPerHost": 10}
+    assert load(None, {}, few).s3.idle_connections == 5
+
+
+def test_prices_may_be_anything_from_nothing_up(tmp_path: Path) -> None:
+    file = yaml(tmp_path, "prices: {currency: EUR, storageGbMonth: 0.0245, getPer1000: 0}\n")
+    prices = load(file, {}, {"prices.putPer1000": "0.0054"}).prices
+    assert (prices.currency, prices.storage_gb_month) == ("EUR", 0.0245)
+    assert (prices.get_per_1000, prices.put_per_1000) == (0.0, 0.0054)

@@ -19,30 +19,55 @@ async def get(port: int, path: str) -> tuple[int, str, bytes]:
         return answer.status, answer.headers["Content-Type"], await answer.read()
 
 
+async def nothing_known() -> dict[str, str | None]:
+    return {}
+
+
 async def test_health_says_alive() -> None:
-    server = OpsServer(lambda: b"", lambda: ["the store is away"])
+    async def checks() -> dict[str, str | None]:
+        return {"store": "is away"}
+
+    server = OpsServer(lambda: b"", checks)
     port = await server.start("127.0.0.1", 0)
     status, _, body = await get(port, "/health")
     assert (status, json.loads(body)) == (200, {"alive": True})
     await server.stop()
 
 
-async def test_ready_follows_the_reasons() -> None:
-    reasons = ["object store: unavailable", "logs are opening"]
-    server = OpsServer(lambda: b"", lambda: reasons)
+async def test_ready_follows_the_checks() -> None:
+    said: dict[str, str | None] = {"store": "is away", "metadata": None, "lease": "lost"}
+
+    async def checks() -> dict[str, str | None]:
+        return said
+
+    server = OpsServer(lambda: b"", checks)
     port = await server.start("127.0.0.1", 0)
     status, _, body = await get(port, "/ready")
-    assert (status, json.loads(body)) == (503, {"ready": False, "reasons": reasons})
-    reasons.clear()
+    assert (status, json.loads(body)) == (
+        503,
+        {
+            "ready": False,
+            "reasons": ["store: is away", "lease: lost"],
+            "checks": {"store": "is away", "metadata": "ok", "lease": "lost"},
+        },
+    )
+    said.update(store=None, lease=None)
     status, _, body = await get(port, "/ready")
-    assert (status, json.loads(body)) == (200, {"ready": True, "reasons": []})
+    assert (status, json.loads(body)) == (
+        200,
+        {
+            "ready": True,
+            "reasons": [],
+            "checks": {"store": "ok", "metadata": "ok", "lease": "ok"},
+        },
+    )
     await server.stop()
 
 
 async def test_metrics_are_served_as_prometheus_wants_them() -> None:
     registry = Registry()
     counter = registry.counter("a_total", "A", ("topic",)).labels('so "called"')
-    server = OpsServer(registry.render, list)
+    server = OpsServer(registry.render, nothing_known)
     port = await server.start("127.0.0.1", 0)
     for expected in (1, 2):
         counter.inc()
@@ -53,7 +78,7 @@ async def test_metrics_are_served_as_prometheus_wants_them() -> None:
 
 
 async def test_other_pages_and_verbs_are_refused() -> None:
-    server = OpsServer(lambda: b"", list)
+    server = OpsServer(lambda: b"", nothing_known)
     port = await server.start("127.0.0.1", 0)
     assert (await get(port, "/"))[0] == 404
     async with (
@@ -65,7 +90,7 @@ async def test_other_pages_and_verbs_are_refused() -> None:
 
 
 async def test_a_taken_port_is_an_error_and_stopping_is_always_safe() -> None:
-    first, second = (OpsServer(lambda: b"", list) for _ in range(2))
+    first, second = (OpsServer(lambda: b"", nothing_known) for _ in range(2))
     port = await first.start("127.0.0.1", 0)
     with pytest.raises(OSError, match="in use"):
         await second.start("127.0.0.1", port)

@@ -7,16 +7,48 @@ from pathlib import Path
 import pytest
 
 from kafscale.broker.config import load
-from kafscale.broker.wiring import open_metadata
+from kafscale.broker.wiring import open_metadata, open_store
+from kafscale.log import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.model.errors import MetadataUnavailable
 from kafscale.testing.clock import ManualClock
+from tests.support.recording_s3 import RecordingS3
 
 
 async def test_without_etcd_metadata_is_a_file(tmp_path: Path) -> None:
     store = open_metadata(load(None, {}, {"--data-dir": str(tmp_path)}), ManualClock())
     assert isinstance(store, EmbeddedMetadataStore)
     await store.aclose()
+
+
+async def test_settings_of_the_bucket_are_those_of_the_requests() -> None:
+    async with RecordingS3() as server:
+        flags = {
+            "s3.bucket": "b",
+            "s3.endpoint": server.endpoint,
+            "s3.region": "eu-west-3",
+            "s3.accessKey": "AK",
+            "s3.secretKey": "SK",
+            "s3.sessionToken": "T",
+            "s3.storageClass": "STANDARD_IA",
+            "s3.serverSideEncryption": "aws:kms",
+            "s3.kmsKeyId": "key",
+            "s3.partSize": "5Mi",
+        }
+        store = open_store(load(None, {}, flags))
+        await store.put_new("a", [bytes(1 << 20)])
+        await store.put_new(f"a/{keys.rewritten_name(0, 1, 2)}", [bytes(6 << 20)])
+        await store.aclose()
+    put, begun = server.seen[:2]
+    assert put.path == "/b/a"
+    assert "Credential=AK/" in put.headers["authorization"]
+    assert "/eu-west-3/s3/" in put.headers["authorization"]
+    assert begun.method == "POST"  # of an upload in parts
+    for seen in (put, begun):
+        assert seen.headers["x-amz-security-token"] == "T"
+        assert seen.headers["x-amz-storage-class"] == "STANDARD_IA"
+        assert seen.headers["x-amz-server-side-encryption"] == "aws:kms"
+        assert seen.headers["x-amz-server-side-encryption-aws-kms-key-id"] == "key"
 
 
 async def test_etcd_without_its_library_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

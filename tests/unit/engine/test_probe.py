@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from kafscale.engine.probe import Probe
+from kafscale.engine.probe import NO_TOPIC, Probe
 from kafscale.model.meters import Registry
 from tests.support.exposition import parse, series
 
@@ -24,7 +24,11 @@ NAMES = {
     "kafscale_group_rebalances_total": set[str](),
     "kafscale_offset_commits_total": {"status"},
     "kafscale_active_connections": set(),
-    "kafscale_s3_bytes_total": {"operation"},
+    "kafscale_s3_requests_total": {"topic", "operation"},
+    "kafscale_s3_bytes_total": {"topic", "operation"},
+    "kafscale_s3_health_state": {"state"},
+    "kafscale_metadata_requests_total": {"operation", "result"},
+    "kafscale_metadata_latency_seconds": {"operation"},
     "kafscale_requests_total": {"api"},
     "kafscale_bad_requests_total": {"reason"},
     "kafscale_flushes_total": {"topic"},
@@ -33,6 +37,7 @@ NAMES = {
     "kafscale_tail_size_bytes": set(),
     "process_resident_memory_bytes": set(),
     "process_cpu_seconds_total": set(),
+    "process_start_time_seconds": set(),
 }
 
 
@@ -47,7 +52,10 @@ def full_probe() -> Probe:
     probe.bad_requests.labels("frame").inc()
     probe.flushes.labels("t").inc()
     probe.flush_bytes.labels("t").inc(100)
-    probe.observe_store("put", 0.02, 100, True)
+    probe.observe_store("put", "default/t/0/segment-1.kfs", 0.02, 100, True)
+    probe.count_requests("put", "default/t/0/segment-1.kfs", 1)
+    probe.observe_metadata("get", 0.001, "success")
+    probe.sample_store_health(lambda: [(("healthy",), 1)])
     probe.sample_buffers(lambda: [(("t", "0"), 10)])
     probe.sample_broker(
         connections=lambda: 1,
@@ -55,6 +63,7 @@ def full_probe() -> Probe:
         tail_bytes=lambda: 3,
         resident_bytes=lambda: 4,
         cpu_seconds=lambda: 5,
+        started_s=lambda: 6,
     )
     probe.sample_groups(lambda: [(("Stable",), 1)], lambda: 2)
     probe.sample_untracked_lag(lambda: 0)
@@ -97,13 +106,46 @@ def test_buckets_are_those_of_the_dashboards() -> None:
 
 def test_reports_of_the_store_are_counted_by_outcome() -> None:
     probe = Probe(Registry())
-    probe.observe_store("put", 0.02, 100, True)
-    probe.observe_store("put", 3.0, 0, False)
+    probe.observe_store("put", "default/t/0/a", 0.02, 100, True)
+    probe.observe_store("put", "default/t/0/a", 3.0, 0, False)
     samples = parse(probe.registry.render())
     assert samples[series("kafscale_s3_operations_total", operation="put", status="success")] == 1
     assert samples[series("kafscale_s3_operations_total", operation="put", status="error")] == 1
     assert samples[series("kafscale_s3_latency_seconds_count", operation="put")] == 2
-    assert samples[series("kafscale_s3_bytes_total", operation="put")] == 100
+    assert samples[series("kafscale_s3_bytes_total", topic="t", operation="put")] == 100
+
+
+def test_requests_are_counted_by_the_topic_their_key_belongs_to() -> None:
+    probe = Probe(Registry(), "team/a")
+    probe.is_topic = {"orders", "clicks"}.__contains__
+    for request, key in (
+        ("put", "team/a/orders/0/segment-00000000000000000000.kfs"),
+        ("put", "team/a/orders@0123/11/segment-00000000000000000000.kfs"),
+        ("list", "team/a/orders/0"),
+        ("list", "team/a/orders"),
+        ("get", "team/a/clicks/descriptor-00000000000000000000"),
+        ("list", "team/a"),
+        ("list", "team/ab/orders"),
+        ("get", "team/a/@snapshots/x"),
+        ("get", "team/a/gone/0/segment-00000000000000000000.kfs"),
+        ("put", ""),
+    ):
+        probe.count_requests(request, key, 1)
+    probe.count_requests("delete", "team/a/orders/0/x", 3)
+    counts = {
+        (dict(labels)["topic"], dict(labels)["operation"]): count
+        for (_, labels), count in parse(probe.registry.render()).items()
+        if "topic" in dict(labels)
+    }
+    assert counts == {
+        ("orders", "put"): 2,
+        ("orders", "list"): 2,
+        ("orders", "delete"): 3,
+        ("clicks", "get"): 1,
+        (NO_TOPIC, "list"): 2,
+        (NO_TOPIC, "get"): 2,
+        (NO_TOPIC, "put"): 1,
+    }
 
 
 def test_a_deleted_topic_leaves_no_counted_series() -> None:

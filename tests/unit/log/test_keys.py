@@ -72,3 +72,30 @@ def test_a_later_incarnation_has_its_own_folder() -> None:
     assert keys.log_folder(first, 0) == "default/orders/0"
     assert keys.log_folder(later, 0) == "default/orders@abc/0"
     assert keys.descriptor_folder("default", "orders") == first
+
+
+@pytest.mark.parametrize(
+    ("key", "topic"),
+    [
+        ("a/b/orders/0/segment-00000000000000000001.kfs", "orders"),
+        ("a/b/orders@abc/0/manifest-00000000000000000001", "orders"),
+        ("a/b/orders", "orders"),
+        ("a/b/@snapshots/x", None),
+        ("a/b", None),
+        ("a/bc/orders/0", None),
+        ("", None),
+    ],
+)
+def test_a_key_tells_its_topic(key: str, topic: str | None) -> None:
+    assert keys.topic_of("a/b", key) == topic
+
+
+def test_only_rewritten_history_has_names_of_its_own() -> None:
+    assert keys.is_rewritten(f"{FOLDER}/{keys.rewritten_name(5, 2, 7)}")
+    for key in (
+        keys.segment(FOLDER, 5),
+        keys.index_of(keys.segment(FOLDER, 5)),
+        keys.manifest(FOLDER, 5),
+        keys.descriptor(FOLDER, 5),
+    ):
+        assert not keys.is_rewritten(key)

@@ -116,7 +116,7 @@ async def test_the_observer_hears_of_every_byte_that_waits_and_goes(bench: Bench
     buffered: list[int] = []
     flushed: list[tuple[int, int]] = []
     observer = Observer(
-        flushed=lambda size, records, _seconds: flushed.append((size, records)),
+        flushed=lambda _base, size, records, _seconds: flushed.append((size, records)),
         buffered=buffered.append,
     )
     log = await bench.open(observer=observer)

@@ -1,24 +1,41 @@
 """What the instrumented store reports."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreUnavailable
 from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.memory import MemoryObjectStore
+from kafscale.objects.store import Buffer, OnRequest
 from kafscale.testing.clock import ManualClock
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 
-Report = tuple[str, float, int, bool]
+Report = tuple[str, str, float, int, bool]
 
 
 def instrumented(plan: Plan | None = None) -> tuple[InstrumentedStore, list[Report], ManualClock]:
     reports: list[Report] = []
     clock = ManualClock()
     inner = FaultyObjectStore(MemoryObjectStore(), plan or Plan())
-    store = InstrumentedStore(inner, lambda *report: reports.append(report), clock)
+    store = InstrumentedStore(
+        inner, lambda *report: reports.append(report), lambda *_request: None, clock
+    )
     return store, reports, clock
+
+
+async def count(use: Callable[[InstrumentedStore], Awaitable[None]]) -> Counter[tuple[str, str]]:
+    """The requests some use of a store in memory would need on a bucket."""
+    requests: Counter[tuple[str, str]] = Counter()
+
+    def on_request(request: str, key: str, number: int) -> None:
+        requests[request, key] += number
+
+    store = InstrumentedStore(MemoryObjectStore(), lambda *_report: None, on_request, ManualClock())
+    await use(store)
+    return requests
 
 
 async def test_every_verb_is_reported_with_its_bytes() -> None:
@@ -29,12 +46,60 @@ async def test_every_verb_is_reported_with_its_bytes() -> None:
     await store.delete(["a/b"])
     await store.now_ms()
     assert reports == [
-        ("put", 0.0, 5, True),
-        ("get", 0.0, 2, True),
-        ("list", 0.0, 0, True),
-        ("delete", 0.0, 0, True),
-        ("time", 0.0, 0, True),
+        ("put", "a/b", 0.0, 5, True),
+        ("get", "a/b", 0.0, 2, True),
+        ("list", "a", 0.0, 0, True),
+        ("delete", "a/b", 0.0, 0, True),
+        ("time", "", 0.0, 0, True),
     ]
+
+
+async def test_requests_are_those_a_bucket_would_need() -> None:
+    async def use(store: InstrumentedStore) -> None:
+        names = [f"a/{number:04d}" for number in range(2001)]
+        for name in names:
+            await store.put_new(name, [b"x"])
+        await store.read("a/0000")
+        with pytest.raises(ObjectMissing):
+            await store.read("a/b")
+        await store.find("a")
+        await store.folders("")
+        await store.now_ms()
+        await store.delete(names[1:])
+        await store.delete([])
+
+    requests = await count(use)
+    puts = sum(number for (request, key), number in requests.items() if request == "put" and key)
+    assert puts == 2001
+    assert {place: n for place, n in requests.items() if place[0] != "put" or not place[1]} == {
+        ("get", "a/0000"): 1,
+        ("get", "a/b"): 1,
+        ("list", "a"): 3,
+        ("list", ""): 1,
+        ("put", ""): 1,
+        ("head", ""): 1,
+        ("delete", "a/0001"): 2,
+    }
+
+
+async def test_a_store_that_knows_its_requests_is_believed() -> None:
+    class Chatty(MemoryObjectStore):
+        on_request: OnRequest = staticmethod(lambda _request, _key, _count: None)
+
+        async def put_new(self, key: str, body: Sequence[Buffer]) -> None:
+            self.on_request("put", key, 1)
+            self.on_request("put", key, 1)
+            await super().put_new(key, body)
+
+    requests: list[tuple[str, str, int]] = []
+    store = InstrumentedStore(
+        Chatty(),
+        lambda *_report: None,
+        lambda request, key, number: requests.append((request, key, number)),
+        ManualClock(),
+    )
+    await store.put_new("a/b", [b"1"])
+    assert requests == [("put", "a/b", 1)] * 2
 
 
 async def test_taken_and_missing_keys_are_answers_not_failures() -> None:
@@ -60,7 +125,7 @@ async def test_failures_of_every_verb_are_reported() -> None:
     ):
         with pytest.raises(StoreUnavailable):
             await attempt
-    assert [(operation, size, ok) for operation, _, size, ok in reports] == [
+    assert [(operation, size, ok) for operation, _, _, size, ok in reports] == [
         (operation, 0, False) for operation in ("put", "get", "list", "delete", "time")
     ]
 
@@ -74,7 +139,7 @@ async def test_the_time_of_an_operation_is_what_the_clock_says() -> None:
     clock.advance_ms(1500)
     stall.release()
     await putting
-    assert reports == [("put", 1.5, 1, True)]
+    assert reports == [("put", "a/b", 1.5, 1, True)]
 
 
 async def test_a_cancelled_operation_says_nothing_about_the_store() -> None:

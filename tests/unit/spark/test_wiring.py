@@ -7,7 +7,7 @@ import pytest
 from kafscale.model.errors import StoreRefused
 from kafscale.objects.files import FileObjectStore
 from kafscale.objects.s3 import S3ObjectStore
-from kafscale.spark.wiring import Location, locate, open_store
+from kafscale.spark.wiring import Location, locate, open_store, s3_settings
 
 
 @pytest.fixture
@@ -44,3 +44,16 @@ def test_what_is_no_store_is_refused(url: str) -> None:
 def test_an_endpoint_of_the_environment_means_path_style() -> None:
     environment = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "x"}
     assert isinstance(open_store(locate("s3://b"), environment), S3ObjectStore)
+
+
+def test_class_and_encryption_come_from_the_environment() -> None:
+    settings = s3_settings(
+        "b",
+        {
+            "KAFSCALE_S3_STORAGE_CLASS": "STANDARD_IA",
+            "KAFSCALE_S3_SERVER_SIDE_ENCRYPTION": "aws:kms",
+            "KAFSCALE_S3_KMS_KEY_ID": "key",
+        },
+    )
+    assert settings.storage_class == "STANDARD_IA"
+    assert (settings.encryption, settings.kms_key) == ("aws:kms", "key")

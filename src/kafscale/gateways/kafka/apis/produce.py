@@ -159,6 +159,8 @@ def _append(
         topic = call.engine.topics.get(name)
     records = data.records
     assert records is None or isinstance(records, memoryview)  # as decoding gives them
+    if (tell := call.engine.probe.tell_received) is not None:
+        tell(name, data.index, len(records or b""))
     sets = [records]
     is_old = call.version < _ONE_BATCH_FROM and conversion.is_old(records)
     if is_old:

@@ -1,0 +1,76 @@
+"""From what the parts of a broker say to series and log lines.
+
+Next door: the series' names (engine/probe.py), who is connected with whom (wiring.py).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import structlog
+
+from kafscale.engine.health import StoreHealth
+from kafscale.engine.probe import Probe
+from kafscale.engine.topics import Topic
+from kafscale.log.log import Observer
+from kafscale.model.meters import Source
+from kafscale.objects.health import Health
+
+logger = structlog.get_logger()
+
+Tell = Callable[..., object]
+
+
+def teller(flush_interval_ms: int) -> Tell:
+    """How flushes are told of.
+
+    Without an interval to gather in, a flush is about one request: too much to tell of each.
+    """
+    tell: Tell = logger.info if flush_interval_ms else logger.debug
+    return tell
+
+
+def tell_received(topic: str, partition: int, size: int) -> None:
+    """Tell of one batch, before anything is known of it but its size."""
+    logger.debug("produce_received", topic=topic, partition=partition, batch_size=size)
+
+
+def observer_of(
+    probe: Probe,
+    topic: Topic,
+    folder: str,
+    buffered: Callable[[int], None],
+    tell: Tell,
+) -> Observer:
+    """Who is told what a log of `topic` does."""
+    flushes = probe.flushes.labels(topic.name)
+    flush_bytes = probe.flush_bytes.labels(topic.name)
+    partition = int(folder.rpartition("/")[2])
+
+    def flushed(base: int, size: int, records: int, seconds: float) -> None:
+        flushes.inc()
+        flush_bytes.inc(size)
+        tell(
+            "segment_flushed",
+            topic=topic.name,
+            partition=partition,
+            base_offset=base,
+            size_bytes=size,
+            duration=seconds,
+        )
+
+    return Observer(
+        flushed=flushed,
+        rolled_up=lambda _objects: probe.rollups.inc(),
+        buffered=buffered,
+        used_up=probe.offset_range_exhausted.labels(topic.name).inc,
+    )
+
+
+def states_of(health: StoreHealth) -> Source:
+    """One for the state the store is in, zero for the others."""
+
+    def rows() -> Iterator[tuple[Sequence[str], float]]:
+        now = health.state()
+        for state in Health:
+            yield (state.value,), float(state is now)
+
+    return rows

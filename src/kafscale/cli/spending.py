@@ -1,0 +1,127 @@
+"""From counters and stored bytes to money: arithmetic and nothing else.
+
+Here: rates from one look or two, prices on top. Next door: where the numbers come from and how
+they are shown (cost.py), the prices (broker/config_sections.py).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafscale.broker.config_sections import PricesSection
+from kafscale.cli.exposition import Sample
+from kafscale.engine.probe import S3_BYTES, S3_REQUESTS, STARTED
+
+DAY_S: Final = 86_400.0
+MONTH_DAYS: Final = 30
+GB: Final = 1 << 30
+
+# (series, topic, operation) -> count
+Counts = dict[tuple[str, str, str], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One broker's counters at one moment."""
+
+    at_s: float  # Unix time
+    started_s: float
+    counts: Counts
+
+    @classmethod
+    def of(cls, samples: Iterable[Sample], at_s: float) -> "Look":
+        """Take what matters from a metrics page."""
+        started_s, counts = at_s, Counts()
+        for name, labels, value in samples:
+            if name == STARTED:
+                started_s = value
+            elif name in (S3_REQUESTS, S3_BYTES):
+                counts[name, labels.get("topic", ""), labels.get("operation", "")] = value
+        return cls(at_s, started_s, counts)
+
+
+@dataclass(slots=True)
+class Use:
+    """What a topic asks of the bucket in a day, and what lies there."""
+
+    requests: dict[str, float] = field(default_factory=dict)  # by operation
+    written_bytes: float = 0.0
+    read_bytes: float = 0.0
+    stored_bytes: int | None = None  # None: nobody looked
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A day of one topic in money."""
+
+    requests: float
+    transfer: float
+    storage: float
+
+    @property
+    def day(self) -> float:
+        """All of it."""
+        return self.requests + self.transfer + self.storage
+
+    @property
+    def month(self) -> float:
+        """Thirty such days."""
+        return self.day * MONTH_DAYS
+
+
+def window_s(look: Look, before: Look | None) -> float:
+    """How much time the counters of one broker stand for."""
+    if before is None or look.started_s > before.at_s:
+        return look.at_s - look.started_s
+    return look.at_s - before.at_s
+
+
+def add_rates(uses: dict[str, Use], look: Look, before: Look | None) -> None:
+    """Add what one broker does in a day, extrapolated, to what others do.
+
+    Since its start, or since an earlier look; one that began anew in between has counted from 0.
+    """
+    span_s = window_s(look, before)
+    if span_s <= 0:
+        return
+    earlier = {} if before is None or look.started_s > before.at_s else before.counts
+    for (name, topic, operation), count in look.counts.items():
+        grown = count - earlier.get((name, topic, operation), 0.0)
+        # A topic deleted and made again counts from 0, too.
+        a_day = (grown if grown >= 0 else count) * DAY_S / span_s
+        use = uses.setdefault(topic, Use())
+        if name == S3_REQUESTS:
+            use.requests[operation] = use.requests.get(operation, 0.0) + a_day
+        elif operation == "put":
+            use.written_bytes += a_day
+        else:
+            use.read_bytes += a_day
+
+
+def price(use: Use, prices: PricesSection) -> Price:
+    """What a day of it costs."""
+    per_1000: Mapping[str, float] = {
+        "put": prices.put_per_1000,
+        "list": prices.list_per_1000,
+        "delete": prices.delete_per_1000,
+    }
+    requests = sum(
+        count / 1000 * per_1000.get(operation, prices.get_per_1000)
+        for operation, count in use.requests.items()
+    )
+    transfer = use.written_bytes / GB * prices.written_gb + use.read_bytes / GB * prices.read_gb
+    storage = (use.stored_bytes or 0) / GB * prices.storage_gb_month / MONTH_DAYS
+    return Price(requests, transfer, storage)
+
+
+def together(uses: Iterable[Use]) -> Use:
+    """All topics as one."""
+    total = Use()
+    for use in uses:
+        for operation, count in use.requests.items():
+            total.requests[operation] = total.requests.get(operation, 0.0) + count
+        total.written_bytes += use.written_bytes
+        total.read_bytes += use.read_bytes
+        if use.stored_bytes is not None:
+            total.stored_bytes = (total.stored_bytes or 0) + use.stored_bytes
+    return total

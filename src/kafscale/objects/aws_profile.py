@@ -1,0 +1,86 @@
+"""Credentials from AWS's shared files: the one link of its usual chain that obstore lacks.
+
+Here: `~/.aws/credentials` and `~/.aws/config`, one profile with keys in it.
+Next door: everything else of the chain (variables, web identity, container and instance roles) is
+obstore's (bucket_client.py).
+Never here: profiles that point elsewhere (single sign-on, roles, programs); those are refused.
+"""
+
+import configparser
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kafscale.model.errors import StoreRefused
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential  # exists in the type stubs only
+
+REREAD_AFTER: Final = timedelta(minutes=5)  # tools that renew keys write them into the file
+# What comes before the files in AWS's order.
+_STRONGER: Final = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE")
+_ELSEWHERE: Final = ("sso_session", "sso_start_url", "role_arn", "credential_process")
+
+
+class ProfileCredentials:
+    """Reads the profile anew every few minutes; obstore calls it."""
+
+    def __init__(self, profile: str, files: Mapping[Path, str]) -> None:
+        """Look for `profile` under the section name that each file calls it by."""
+        self._profile = profile
+        self._files = files
+
+    def __call__(self) -> "S3Credential":
+        """The keys as they are in the file now."""
+        found = self._read()
+        if "aws_access_key_id" not in found or "aws_secret_access_key" not in found:
+            raise StoreRefused(f"AWS profile {self._profile!r} has no keys{_why(found)}")
+        return {
+            "access_key_id": found["aws_access_key_id"],
+            "secret_access_key": found["aws_secret_access_key"],
+            "token": found.get("aws_session_token"),
+            # obstore compares it with the wall clock.
+            "expires_at": datetime.now(UTC) + REREAD_AFTER,  # noqa: TID251
+        }
+
+    def has_keys(self) -> bool:
+        """Whether there is anything to read."""
+        return "aws_access_key_id" in self._read()
+
+    def _read(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for path, section in self._files.items():
+            parser = configparser.RawConfigParser()
+            try:
+                parser.read(path, encoding="utf-8")
+            except (configparser.Error, UnicodeDecodeError) as bad:
+                raise StoreRefused(f"cannot read {path}: {type(bad).__name__}") from bad
+            if parser.has_section(section):
+                found = {**dict(parser.items(section)), **found}
+        return found
+
+
+def from_environment(environ: Mapping[str, str]) -> ProfileCredentials | None:
+    """The profile to use, if the variables leave the choice to the files."""
+    if any(environ.get(name) for name in _STRONGER):
+        return None
+    asked = environ.get("AWS_PROFILE") or environ.get("AWS_DEFAULT_PROFILE")
+    name = asked or "default"
+    home = Path(environ.get("HOME", "/")) / ".aws"
+    credentials = Path(environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials")
+    config = Path(environ.get("AWS_CONFIG_FILE") or home / "config")
+    found = ProfileCredentials(
+        name, {credentials: name, config: name if name == "default" else f"profile {name}"}
+    )
+    if asked:
+        found()  # somebody relies on it: say now what is wrong with it
+    return found if found.has_keys() else None
+
+
+def _why(found: Mapping[str, str]) -> str:
+    if not found:
+        return ": there is no such profile in the shared files"
+    if elsewhere := next((key for key in _ELSEWHERE if key in found), None):
+        return f": {elsewhere} is not supported, give keys or a role of the machine"
+    return ""

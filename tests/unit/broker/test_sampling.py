@@ -1,0 +1,28 @@
+"""What becomes of what the parts say."""
+
+import pytest
+
+from kafscale.broker import sampling
+from kafscale.engine.health import StoreHealth
+from kafscale.engine.probe import Probe
+from kafscale.model.meters import Registry
+from kafscale.objects.health import HealthWindow
+from kafscale.testing.clock import ManualClock
+from tests.support.exposition import parse, series
+
+
+@pytest.mark.parametrize(
+    ("errors", "state"), [(0, "healthy"), (3, "degraded"), (10, "unavailable")]
+)
+def test_exactly_one_state_of_the_store_is_shown(errors: int, state: str) -> None:
+    clock, window = ManualClock(), HealthWindow()
+    probe = Probe(Registry())
+    probe.sample_store_health(sampling.states_of(StoreHealth(window, clock)))
+    for number in range(10):
+        window.report(clock.elapsed_s(), 0.01, ok=number >= errors)
+    samples = parse(probe.registry.render())
+    shown = {
+        name: samples[series("kafscale_s3_health_state", state=name)]
+        for name in ("healthy", "degraded", "unavailable")
+    }
+    assert shown == {name: float(name == state) for name in shown}
