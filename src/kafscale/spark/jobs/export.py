@@ -17,14 +17,15 @@ from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.kernels.decoder import BUFFER_BYTES
-from kafscale.spark.lake import dead_letters, schemas, values
+from kafscale.spark.lake import dead_letters, evolution, schemas
 from kafscale.spark.lake.backlog import Gap, backlog, progress_name
 from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, open_table, still_there
 from kafscale.spark.lake.unit import Outlet, Result, Target, export_unit
-from kafscale.spark.lake.values import Spec
 from kafscale.spark.near import run_near
 from kafscale.spark.source import cuts, splits
 from kafscale.spark.source.splits import Slice, Split
+from kafscale.spark.values import formats
+from kafscale.spark.values.formats import Spec
 from kafscale.spark.views import look
 
 ROUND_BYTES: Final = 8 << 30  # stored bytes between two commits
@@ -40,7 +41,7 @@ class Wish:
     table: str  # a path or URL; {topic} in it is replaced
     format: str = "parquet"
     catalog: str = ""
-    values: Spec = values.BINARY
+    values: Spec = formats.BINARY
     partition_by: str | None = None
     allow_gaps: bool = False
     unit_bytes: int = splits.SPLIT_BYTES
@@ -95,14 +96,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_value_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare how values are read."""
-    parser.add_argument("--value-format", choices=values.FORMATS, default="binary")
+    parser.add_argument("--value-format", choices=formats.FORMATS, default="binary")
     parser.add_argument(
         "--value-schema", default="", metavar="TEXT|FILE",
         help="json: 'id bigint, name string'; avro: the schema; protobuf: a file of protoc -o",
     )  # fmt: skip
     parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
     parser.add_argument(
-        "--value-framing", choices=values.FRAMINGS, default="none", help="of a schema registry"
+        "--value-framing", choices=formats.FRAMINGS, default="none",
+        help="confluent: pass over the number of a schema before each value",
+    )  # fmt: skip
+    parser.add_argument(
+        "--schema-registry", default="", metavar="URL", help="avro, protobuf: values name schemas"
+    )
+    parser.add_argument(
+        "--value-subject", default="", metavar="NAME", help="of the registry; default: TOPIC-value"
     )
 
 
@@ -112,8 +120,13 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         args.table,
         args.format,
         args.catalog,
-        values.spec_of(
-            args.value_format, args.value_schema, args.value_message, args.value_framing
+        formats.spec_of(
+            args.value_format,
+            args.value_schema,
+            args.value_message,
+            args.value_framing,
+            args.schema_registry,
+            args.value_subject,
         ),
         args.partition_by,
         args.allow_gaps,
@@ -135,12 +148,16 @@ def export_topic(
     value_schema: str = "",
     value_message: str = "",
     value_framing: str = "none",
+    schema_registry: str = "",
+    value_subject: str = "",
     partition_by: str | None = None,
     catalog: str = "",
     spark: Any = None,
 ) -> Report:
     """For notebooks: bring a table up to date with a topic, and tell what that took."""
-    spec = values.spec_of(value_format, value_schema, value_message, value_framing)
+    spec = formats.spec_of(
+        value_format, value_schema, value_message, value_framing, schema_registry, value_subject
+    )
     wish = Wish(table, format, catalog, spec, partition_by)
     context = Context(Bucket(store), (topic,), session=spark)
     return _report(context, wish, run_export(context, wish))
@@ -168,7 +185,8 @@ class Export:
         self._wish = wish
         self._topic = topic
         self._table = open_table(wish.table, wish.format, wish.catalog)
-        self._columns = schemas.with_values(values.decoder_of(wish.values).schema)
+        spec = wish.values._replace(subject=wish.values.subject or f"{topic.name}-value")
+        self._reading = evolution.begin(spec, self._table.columns())
         self.done = Done(wish.table, topic.name)
 
     def run(self) -> Done:
@@ -176,7 +194,7 @@ class Export:
         if self._context.dry_run:
             self._estimate()
             return self.done
-        self._table.prepare(self._columns, self._wish.partition_by)
+        self._prepare()
         goal: dict[int, int] = {}
         while True:
             found = self._backlog()
@@ -192,14 +210,23 @@ class Export:
                 if self.done.races_lost > LOST_RACES:
                     raise
 
+    def _prepare(self) -> None:
+        """Have a table with all columns that are known."""
+        self._columns = schemas.with_values(self._reading.columns)
+        self._table.prepare(self._columns, self._wish.partition_by)
+
     def _round(self, units: Sequence[Split]) -> None:
         """Files by the workers, then dead letters, then the commit that makes all of it count."""
         names = {one.partition: self._name(one.partition) for unit in units for one in unit}
         before = self._at_start(units, names)
         after = {names[one.partition]: one.until for unit in units for one in unit}
         results = self._work(units)
+        if unknown := frozenset[int]().union(*(result.unknown for result in results)):
+            self._reading = evolution.learn(self._reading, unknown, self._table.columns())
+            self._prepare()
+            return
         still_there(self._table.progress(before), before)
-        dead = dead_letters.commit(self._table, self._wish.values, names, after, results)
+        dead = dead_letters.commit(self._table, self._reading.spec, names, after, results)
         files = [file for result in results for file in result.files]
         self._table.commit(files, before, after)
         self.done.commits += 1
@@ -224,7 +251,7 @@ class Export:
         dead = self._table.dead_letters()
         target = Target(
             self._context.bucket,
-            self._wish.values,
+            self._reading,
             self._columns,
             self._table.partition_by,
             Outlet(self._table.place, self._table.folder),

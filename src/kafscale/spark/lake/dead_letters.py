@@ -18,8 +18,8 @@ from kafscale.log.commits import LostRace
 from kafscale.spark.lake import schemas
 from kafscale.spark.lake.table import Table
 from kafscale.spark.lake.unit import Result
-from kafscale.spark.lake.values import Spec
 from kafscale.spark.lake.writer import DataFile, PartitionedWriter
+from kafscale.spark.values.formats import Spec
 from kafscale.system import SystemDice
 
 ATTEMPTS: Final = 20

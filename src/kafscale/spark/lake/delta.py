@@ -63,6 +63,11 @@ class DeltaTable:
                     raise StoreUnavailable(f"{self.place.url}: {failed}") from failed
         raise LostRace(f"{self.place.url} is being changed by too many others")
 
+    def columns(self) -> pa.Schema | None:
+        """What the newest version says."""
+        found = self._load()
+        return None if found is None else pa.schema(found.schema())
+
     def progress(self, names: Iterable[str]) -> dict[str, int]:
         """The versions of the application transactions."""
         found = self._load()

@@ -122,6 +122,11 @@ class IcebergTable:
                 continue
         raise LostRace(f"{'.'.join(self._name)} is being changed by too many others")
 
+    def columns(self) -> pa.Schema | None:
+        """The current schema."""
+        found = self._load()
+        return None if found is None else found.schema().as_arrow()
+
     def progress(self, names: Iterable[str]) -> dict[str, int]:
         """What the newest snapshot that speaks of it says."""
         found = self._load()
