@@ -41,7 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="json: 'id bigint, name string'; avro: the schema; protobuf: a file of protoc -o",
     )  # fmt: skip
     parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
-    parser.add_argument("--schema-registry", default="", metavar="URL", help="avro with a registry")
+    parser.add_argument(
+        "--value-framing", choices=("none", "confluent"), default="",
+        help="confluent: pass over the number of a schema before each value",
+    )  # fmt: skip
+    parser.add_argument(
+        "--schema-registry", default="", metavar="URL", help="avro, protobuf: values name schemas"
+    )
+    parser.add_argument(
+        "--value-subject", default="", metavar="NAME", help="of the registry; default: TOPIC-value"
+    )
     parser.add_argument("--master", default="local[*]", metavar="URL", help="Spark's master")
     parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="for Spark, repeatable"
@@ -86,6 +95,8 @@ def _value_options(args: argparse.Namespace) -> dict[str, str]:
         "valueFormat": args.value_format,
         "valueSchemaFile" if is_file else "valueSchema": schema,
         "valueMessage": args.value_message,
+        "valueFraming": args.value_framing,
+        "valueSubject": args.value_subject,
         "schemaRegistry": args.schema_registry,
     }
     return {name: value for name, value in given.items() if value}

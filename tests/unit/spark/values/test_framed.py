@@ -59,7 +59,15 @@ def test_what_has_no_number_or_one_nobody_knows_is_bad_alone(
 ) -> None:
     write = AvroWriter(schema_registry, avro_schema(id="long"))
     good = write(id=7)
-    values: list[bytes | None] = [b"", good, b"\1" + good[1:], b"\0\0\0\0\x63zz", None, good[:-1], good]
+    values: list[bytes | None] = [
+        b"",
+        good,
+        b"\1" + good[1:],
+        b"\0\0\0\0\x63zz",
+        None,
+        good[:-1],
+        good,
+    ]
     rows, bad = decode(values, *avro(schema_registry))
     assert [row["id"] for row in rows] == [7, None, 7]
     assert sorted(bad) == [0, 2, 3, 5]
