@@ -51,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--value-subject", default="", metavar="NAME", help="of the registry; default: TOPIC-value"
     )
+    parser.add_argument(
+        "--as-of", default="", metavar="NAME", help="a snapshot: kafscale snapshots"
+    )
     parser.add_argument("--master", default="local[*]", metavar="URL", help="Spark's master")
     parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="for Spark, repeatable"
@@ -98,6 +101,7 @@ def _value_options(args: argparse.Namespace) -> dict[str, str]:
         "valueFraming": args.value_framing,
         "valueSubject": args.value_subject,
         "schemaRegistry": args.schema_registry,
+        "asOf": args.as_of,
     }
     return {name: value for name, value in given.items() if value}
 
