@@ -20,7 +20,7 @@ from tests.support.broker import KafscaleProcess
 from tests.unit.spark.source.test_reading import offsets, options, read
 
 SETTINGS = "storage:\n  rollupObjects: 5\n  gracePeriod: 1s\n  housekeepingInterval: 1s\n"
-RECORDS = 200
+STEP, RECORDS = 100, 400
 
 
 @pytest.fixture
@@ -51,11 +51,11 @@ def objects(broker: KafscaleProcess, topic: str) -> set[str]:
 
 
 def fill(broker: KafscaleProcess, topic: str) -> set[str]:
-    """A topic whose records all belong to its past, in two objects at least."""
+    """A topic whose records all belong to its past, in four objects or more."""
     kafka.create(broker.bootstrap, topic, 1)
     bucket = Bucket(f"file://{broker.data}")
-    for reached in (RECORDS // 2, RECORDS):
-        for at in range(reached - RECORDS // 2, reached, 20):
+    for reached in range(STEP, RECORDS + 1, STEP):
+        for at in range(reached - STEP, reached, 20):
             kafka.produce(broker.bootstrap, topic, [(0, b"k%d" % at, b"v" * 50)] * 20)
         eventually(
             "the broker rolls up",
@@ -78,7 +78,7 @@ def test_a_snapshot_outlives_retention_and_compaction_until_it_is_released(
     (joined,) = compact(Context(Bucket(store), ("t",), session=spark)).rows
     assert joined["objects_after"] < joined["objects_before"]
     for topic in ("t", "control"):
-        words = ("--bootstrap", hasty.bootstrap, "--set", "retention.ms=1000")
+        words = ("--bootstrap", hasty.bootstrap, "--set", "retention.ms=3600000")
         kafscale("configs", "alter", topic, *words)
     # What happened to the topic without a snapshot had its chance to happen to the other.
     eventually("retention deletes", lambda: not control & objects(hasty, "control"))

@@ -17,7 +17,7 @@ from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.kernels.decoder import BUFFER_BYTES
-from kafscale.spark.lake import dead_letters, evolution, schemas
+from kafscale.spark.lake import attempts, dead_letters, evolution, schemas
 from kafscale.spark.lake.backlog import Gap, backlog, progress_name
 from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, open_table, still_there
 from kafscale.spark.lake.unit import Outlet, Result, Target, export_unit
@@ -61,6 +61,7 @@ class Done:
     bytes_written: int = 0
     commits: int = 0
     races_lost: int = 0
+    swept: int = 0  # files that crashed exports left behind, deleted
     objects: int = 0  # of a plan: to be read
     requests: int = 0  # of a plan: to the store, all kinds
     gaps: list[Gap] = field(default_factory=list)
@@ -202,6 +203,7 @@ class Export:
             pending = [one for one in found if one.first < goal.get(one.partition, 0)]
             units = self._units(pending)
             if not units:
+                self.done.swept = attempts.sweep(self._table)
                 return self.done
             try:
                 self._round(_first(units, self._wish.round_bytes))
@@ -220,18 +222,23 @@ class Export:
         names = {one.partition: self._name(one.partition) for unit in units for one in unit}
         before = self._at_start(units, names)
         after = {names[one.partition]: one.until for unit in units for one in unit}
-        results = self._work(units)
+        attempt = attempts.Round(self._table)
+        results = self._work(units, attempt.name)
         if unknown := frozenset[int]().union(*(result.unknown for result in results)):
             self._reading = evolution.learn(self._reading, unknown, self._table.columns())
             self._prepare()
             return
         still_there(self._table.progress(before), before)
-        dead = dead_letters.commit(self._table, self._reading.spec, names, after, results)
+        attempt.check_in_time()
+        spec = self._reading.spec
+        dead = dead_letters.commit(self._table, spec, names, after, results, attempt.name)
         files = [file for result in results for file in result.files]
+        attempt.check_in_time()
         self._table.commit(files, before, after)
+        attempt.finish([*files, *dead])
         self.done.commits += 1
         self.done.rows += sum(file.rows for file in files)
-        self.done.dead += dead
+        self.done.dead += sum(file.rows for result in results for file in result.dead)
         self.done.files += len(files)
         self.done.bytes_read += _size(units)
         self.done.bytes_written += sum(file.size for file in files)
@@ -247,7 +254,7 @@ class Export:
                 raise LostRace(f"{name} is at {known[name]}, beyond {first}")
         return {name: known.get(name, 0) for name in firsts}
 
-    def _work(self, units: Sequence[Split]) -> list[Result]:
+    def _work(self, units: Sequence[Split], round_name: str) -> list[Result]:
         dead = self._table.dead_letters()
         target = Target(
             self._context.bucket,
@@ -256,6 +263,7 @@ class Export:
             self._table.partition_by,
             Outlet(self._table.place, self._table.folder),
             Outlet(dead.place, dead.folder),
+            round_name,
         )
         size = _size(units)
         what = f"{self._topic.name} to {self._wish.format}"
@@ -313,7 +321,16 @@ def _size(units: Sequence[Split]) -> int:
 
 
 def _sum(old: Done, new: Done) -> Done:
-    counts = ("rows", "dead", "files", "bytes_read", "bytes_written", "commits", "races_lost")
+    counts = (
+        "rows",
+        "dead",
+        "files",
+        "bytes_read",
+        "bytes_written",
+        "commits",
+        "races_lost",
+        "swept",
+    )
     added = {name: getattr(old, name) + getattr(new, name) for name in counts}
     gaps = [*old.gaps, *(gap for gap in new.gaps if gap not in old.gaps)]
     return replace(new, **added, gaps=gaps)
@@ -334,6 +351,8 @@ def _report(context: Context, wish: Wish, done: Sequence[Done]) -> Report:
         report.notes += [str(gap) for gap in one.gaps]
         if one.dead:
             report.notes.append(f"what did not parse is in {one.table}{DEAD_LETTERS}")
+        if one.swept:
+            report.notes.append(f"{one.topic}: {one.swept} files of exports that died are deleted")
         if one.races_lost:
             report.notes.append(
                 f"{one.topic}: another export was faster {one.races_lost} times; planned anew"

@@ -3,5 +3,6 @@
 table.py is what the three kinds have in common, with one file for each; place.py is the folder a
 table lies in; schemas.py says what its columns are, evolution.py how they grow with a registry's
 schemas (values are read by spark/values/); backlog.py finds what is new, unit.py turns it into
-files by writer.py, dead_letters.py keeps what does not parse.
+files by writer.py, dead_letters.py keeps what does not parse, attempts.py deletes what crashed
+exports left behind.
 """

@@ -156,6 +156,14 @@ class IcebergTable:
                 continue
         raise LostRace(f"{'.'.join(self._name)} is being written by too many others")
 
+    def has_round(self, name: str) -> bool:
+        """By the files of all snapshots there are."""
+        found = self._load()
+        if found is None:
+            return False
+        paths = found.inspect.all_data_files()["file_path"].to_pylist()
+        return any(f"part-{name}-" in path for path in paths)
+
     def _url(self) -> str:
         place = self.place
         return place.url if place.where.kind == "s3" else f"file://{place.url}"

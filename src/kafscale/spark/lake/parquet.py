@@ -106,6 +106,10 @@ class ParquetTable:
                 return
         raise LostRace(f"{self.place.url} is being written by too many others")
 
+    def has_round(self, name: str) -> bool:
+        """Files never leave such a table."""
+        return any(f"part-{name}-" in file.path for file in self.files())
+
     def head(self) -> Head | None:
         """The newest commit, None where there is no table."""
         versions = self._versions()

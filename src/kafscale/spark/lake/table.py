@@ -56,6 +56,10 @@ class Table(Protocol):
         """
         ...
 
+    def has_round(self, name: str) -> bool:
+        """Whether files of a round were ever committed; asked of rounds that died long ago."""
+        ...
+
     def dead_letters(self) -> "Table":
         """The table beside this one for what could not be read."""
         ...

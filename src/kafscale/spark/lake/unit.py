@@ -40,6 +40,7 @@ class Target(NamedTuple):
     partition_by: str
     rows: Outlet
     dead: Outlet
+    round: str
 
 
 class Result(NamedTuple):
@@ -53,7 +54,7 @@ class Result(NamedTuple):
 def export_unit(unit: tuple[Target, Split]) -> Result:
     """Write the records of some slices to files."""
     target, split = unit
-    token = target.bucket.dice.token(8).hex()
+    token = f"{target.round}-{target.bucket.dice.token(8).hex()}"
     rows = PartitionedWriter(
         target.rows.place.put_new,
         target.columns,
