@@ -18,8 +18,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from kafscale.cli.errors import CommandError
 from kafscale.cli.output import print_columns, print_json
+from kafscale.cli.pipeline import not_installed, pairs
 
 FORMATS: Final = ("columns", "json", "csv")
 SHOWN: Final = 1000  # rows a person is shown unless asked for more
@@ -66,12 +66,7 @@ def run(args: argparse.Namespace) -> int:
         from kafscale.spark.session import open_session
         from kafscale.spark.source.sql import register_topics, run_query
     except ImportError as missing:
-        if (missing.name or "").startswith("kafscale"):
-            raise
-        raise CommandError(
-            f"{missing.name} is not installed: pip install 'kafscale[spark]'"
-        ) from missing
-    from kafscale.cli.pipeline import pairs
+        raise not_installed(missing) from missing
 
     # Rows come with times of this process's zone; queries speak of UTC.
     os.environ["TZ"] = "UTC"

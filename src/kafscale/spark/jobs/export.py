@@ -6,7 +6,6 @@ Next door: the work on a unit (lake/unit.py), the tables (lake/), what is new (l
 """
 
 import argparse
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -16,6 +15,7 @@ from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
+from kafscale.spark.jobs.stopping import Stop, stoppable
 from kafscale.spark.kernels.decoder import BUFFER_BYTES
 from kafscale.spark.lake import attempts, dead_letters, evolution, schemas
 from kafscale.spark.lake.backlog import Gap, backlog, progress_name
@@ -132,11 +132,20 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         args.partition_by,
         args.allow_gaps,
     )
-    done = run_export(context, wish)
-    while args.follow and not context.dry_run:
-        time.sleep(args.interval)
-        done = [_sum(old, new) for old, new in zip(done, run_export(context, wish), strict=True)]
-    return _report(context, wish, done)
+    if not args.follow or context.dry_run:
+        return _report(context, run_export(context, wish))
+    return _report(context, follow(context, wish, args.interval))
+
+
+def follow(context: Context, wish: Wish, interval_s: float) -> list[Done]:
+    """Export again and again until somebody says stop; progress is in the tables all along."""
+    total: dict[str, Done] = {}
+    with stoppable() as stop:
+        while not stop.asked:
+            for new in run_export(context, wish, stop):
+                total[new.topic] = _sum(total[new.topic], new) if new.topic in total else new
+            stop.sleep(interval_s)
+    return list(total.values())
 
 
 def export_topic(
@@ -161,18 +170,20 @@ def export_topic(
     )
     wish = Wish(table, format, catalog, spec, partition_by)
     context = Context(Bucket(store), (topic,), session=spark)
-    return _report(context, wish, run_export(context, wish))
+    return _report(context, run_export(context, wish))
 
 
-def run_export(context: Context, wish: Wish) -> list[Done]:
-    """Export every chosen topic into its table."""
+def run_export(context: Context, wish: Wish, stop: Stop | None = None) -> list[Done]:
+    """Export every chosen topic into its table; when stopped, up to the next commit."""
     topics = context.chosen()
     if not topics:
         raise InvalidRequest("there is no topic to export")
     if len(topics) > 1 and "{topic}" not in wish.table:
         raise InvalidRequest("several topics: write {topic} in --table, each has its own table")
     return [
-        Export(context, replace(wish, table=wish.table.replace("{topic}", topic.name)), topic).run()
+        Export(context, replace(wish, table=wish.table.replace("{topic}", topic.name)), topic).run(
+            stop or Stop()
+        )
         for topic in topics
     ]
 
@@ -190,7 +201,7 @@ class Export:
         self._reading = evolution.begin(spec, self._table.columns())
         self.done = Done(wish.table, topic.name)
 
-    def run(self) -> Done:
+    def run(self, stop: Stop) -> Done:
         """Rounds of plan, work and commit until all is exported that was there at the start."""
         if self._context.dry_run:
             self._estimate()
@@ -202,6 +213,8 @@ class Export:
             goal = goal or {one.partition: one.until for one in found}
             pending = [one for one in found if one.first < goal.get(one.partition, 0)]
             units = self._units(pending)
+            if stop.asked:
+                return self.done
             if not units:
                 self.done.swept = attempts.sweep(self._table)
                 return self.done
@@ -336,7 +349,7 @@ def _sum(old: Done, new: Done) -> Done:
     return replace(new, **added, gaps=gaps)
 
 
-def _report(context: Context, wish: Wish, done: Sequence[Done]) -> Report:
+def _report(context: Context, done: Sequence[Done]) -> Report:
     report = Report("export", dry_run=context.dry_run)
     for one in done:
         row: dict[str, Any] = {"topic": one.topic, "records": one.rows}
