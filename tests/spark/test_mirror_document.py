@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +40,10 @@ def committed(bootstrap: str, topic: str) -> int:
 
 
 def test_a_topic_and_its_groups_are_mirrored_by_the_commands_of_the_document(
-    broker: KafscaleProcess, target: KafscaleProcess, spark: SparkSession
+    broker: KafscaleProcess,
+    target: KafscaleProcess,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     commands = mirror_commands()
     assert [words[:3] for words in commands] == [["kafscale", "pipeline", "mirror"]] * 2
@@ -55,8 +59,10 @@ def test_a_topic_and_its_groups_are_mirrored_by_the_commands_of_the_document(
         "kafscale.example:9092": target.bootstrap,
         "orders": topic,
     }
-    for words in commands:
-        assert main([replaced.get(word, word) for word in words[1:]]) == 0
+    for command in commands:
+        words = [replaced.get(word, word) for word in command]
+        monkeypatch.setattr(sys, "argv", words)  # which job's arguments there are depends on it
+        assert main(words[1:]) == 0
     deadline = time.monotonic() + 60
     while committed(target.bootstrap, topic) != 60:
         assert time.monotonic() < deadline, "the group did not come along"
