@@ -18,7 +18,7 @@ $(VENV)/.broker: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.broker
-	@$(UV) -e '.[etcd,spark,fast,delta,iceberg,json,avro,protobuf]' --group dev
+	@$(UV) -e '.[etcd,spark,fast,delta,iceberg,avro,protobuf]' --group dev
 	@touch $@
 
 $(VENV)/.local: $(VENV)/.broker

@@ -31,8 +31,8 @@ from kafscale.records.record import Record, build_batch
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
 from kafscale.spark.jobs.export import Wish, run_export
-from kafscale.spark.lake.values import spec_of
 from kafscale.spark.session import open_session
+from kafscale.spark.values.formats import spec_of
 
 PER_BATCH = 81
 TEMPLATES = 4096  # distinct batches; later ones repeat them at other offsets

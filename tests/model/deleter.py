@@ -10,7 +10,7 @@ are two, and any time may pass between them.
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.model import commits
+from tests.model import commits, pins
 from tests.model.state import (
     Bounds,
     Key,
@@ -104,17 +104,21 @@ def _deletable(state: State, look: Look, rules: Rules) -> Iterator[Key]:
     key: Key
     for segment in state.segments:
         key = ("flush", segment.base)
-        if commits.names(look.newest, key):
+        if commits.names(look.newest, key) or _is_spared(state, rules, key, segment.base, dropped):
             continue
         if FLUSH_RULES[rules.flushes](segment, look, dropped.get(key)):
             yield key
     for output in state.outputs:
         key = ("out", output.plan)
-        if commits.names(look.newest, key):
+        if commits.names(look.newest, key) or _is_spared(state, rules, key, output.base, dropped):
             continue
         if not rules.outputs_condemned_first or _long_ago(look, dropped.get(key)):
             yield key
     yield from _deletable_manifests(look, rules)
+
+
+def _is_spared(state: State, rules: Rules, key: Key, base: int, dropped: dict[Key, int]) -> bool:
+    return rules.pins_spared and pins.holds(state.pin, key, base, dropped.get(key))
 
 
 def _deletable_manifests(look: Look | None, rules: Rules) -> Iterator[Key]:

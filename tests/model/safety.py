@@ -20,6 +20,7 @@ UNREADABLE: Final = "UNREADABLE: a reader with a fresh proof misses an object it
 GAP: Final = "GAP: the listed positions are not dense, or end inside a segment"
 DUPLICATE: Final = "DUPLICATE: a retried record is stored twice"
 INTRUDER: Final = "INTRUDER: a record of the deleted topic is in the new one"
+UNPINNED: Final = "UNPINNED: an object of a named snapshot is gone"
 ALARM: Final = "ALARM: a segment does not name its predecessor; the log stands still"
 
 
@@ -79,6 +80,9 @@ def violations(before: State, after: State, rules: Rules, bounds: Bounds) -> lis
     """Every promise this step broke."""
     log = read(after, rules)
     found = [log.broken] if log.broken else []
+    pin = after.pin
+    if pin is not None and pin.stage == "kept" and not all(exists(after, k) for k in pin.keys):
+        found.append(UNPINNED)
     if log.broken not in (DANGLING, GAP):
         if before.recreations == after.recreations and _lost(read(before, rules), log):
             found.append(LOST)

@@ -10,7 +10,7 @@ million states has a chance of about 1 in 10^7); a trace is found again by repla
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from tests.model import deleter, jobs, safety, writers
+from tests.model import deleter, jobs, pins, safety, writers
 from tests.model.state import (
     EMPTY,
     Bounds,
@@ -35,6 +35,7 @@ ANY = frozenset(
         safety.GAP,
         safety.DUPLICATE,
         safety.INTRUDER,
+        safety.UNPINNED,
         safety.ALARM,
     }
 )
@@ -58,6 +59,8 @@ class Result:
 def successors(state: State, rules: Rules, bounds: Bounds) -> Iterator[tuple[str, State]]:
     yield from writers.steps(state, rules, bounds)
     yield from jobs.steps(state, rules, bounds)
+    if bounds.pinner:
+        yield from pins.steps(state, rules, bounds)
     if bounds.deleter:
         yield from deleter.steps(state, rules, bounds)
         yield from deleter.another(state, rules, bounds)
@@ -100,6 +103,7 @@ def _recreate(state: State, rules: Rules) -> State:
         jobs=tuple(job._replace(life=job.life + 1, commit=None) for job in state.jobs),
         deleter=state.deleter._replace(armed=None, condemning=None, listed=()),
         born=state.used,
+        pin=None,
         recreations=state.recreations - 1,
     )
 

@@ -37,10 +37,13 @@ class Rules:
     snapshot_handed_on: bool = True  # 8
     outputs_condemned_first: bool = True  # 9: rewritten objects
     flushes: str = "strict"  # 9: tail-named objects; see deleter.FLUSH_RULES
+    pins_spared: bool = True  # 9: what a pin holds stays
+    pin_in_time: bool = True  # 9: a snapshot counts if its pin stood within G of the look
     newest_survives: bool = True  # 10: off = expired by age alone
     successor_aged: bool = True  # 10: off = deleted as soon as superseded
     incarnation: bool = True  # 11
     roll_up_committed_only: bool = True  # 12
+    roll_up_same_end: bool = True  # 12: a job that rolls up re-applies only where it began
     roll_up_loser: str = "re-opens"  # 12: or "re-applies", if the end has not moved
 
     def without(self, *names: str, **changed: Any) -> "Rules":
@@ -66,6 +69,8 @@ class Bounds:
     periodic_checks: bool = False  # the owner looks for foreign generations while idle
     opened: tuple[int, ...] = (0, 1)  # writers that start with the log open; the rest start down
     reader: bool = False  # somebody who only opens, reads on, and looks for newer manifests
+    roller: bool = False  # a job "T" that rolls up the tail: opens, adopts, leaves
+    pinner: bool = False  # somebody takes a named snapshot
     rolled: int = 0  # records that manifest 0 already names, one flushed object each
 
     @property
@@ -167,6 +172,16 @@ class Job(NamedTuple):
     commit: Commit | None
 
 
+class Pin(NamedTuple):
+    """A named snapshot. stage: looked, put (the pin is there), kept (promised), given up."""
+
+    stage: str
+    keys: tuple[Key, ...]  # what the log consisted of
+    generation: int
+    end: int
+    age: int  # of the look
+
+
 class Deleter(NamedTuple):
     armed: Key | None  # decided, not yet executed
     condemning: Manifest | None
@@ -185,6 +200,7 @@ class State(NamedTuple):
     faults: int
     recreations: int
     born: int  # first record of the current incarnation
+    pin: Pin | None
 
     @property
     def newest(self) -> Manifest:
@@ -209,14 +225,16 @@ def initial(bounds: Bounds) -> State:
         Writer(
             name,
             0,
-            "ready" if n in bounds.opened else "down",
-            View(manifest, ()) if n in bounds.opened else None,
+            "ready" if n in bounds.opened and name != "T" else "down",
+            View(manifest, ()) if n in bounds.opened and name != "T" else None,
             0,
             None,
             None,
             (0, 0),
         )
-        for n, name in enumerate([*"AB"[: bounds.writers], *["R"] * bounds.reader])
+        for n, name in enumerate(
+            [*"AB"[: bounds.writers], *["R"] * bounds.reader, *["T"] * bounds.roller]
+        )
     )
     jobs = tuple(Job(f"J{n}", kind, 0, None) for n, kind in enumerate(bounds.jobs))
     return State(
@@ -231,6 +249,7 @@ def initial(bounds: Bounds) -> State:
         faults=bounds.faults,
         recreations=bounds.recreations,
         born=0,
+        pin=None,
     )
 
 
@@ -293,7 +312,10 @@ def tick(state: State, grace: int) -> State:
     """Time passes for everybody; ages stop at G."""
     manifests = tuple([(m, age + 1 if age < grace else age) for m, age in state.manifests])
     writers = tuple([_older(w, grace) for w in state.writers])
-    return state._replace(manifests=manifests, writers=writers)
+    pin = state.pin
+    if pin is not None and pin.stage in ("looked", "put") and pin.age < grace:
+        pin = pin._replace(age=pin.age + 1)
+    return state._replace(manifests=manifests, writers=writers, pin=pin)
 
 
 def _older(writer: Writer, grace: int) -> Writer:

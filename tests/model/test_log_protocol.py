@@ -1,9 +1,10 @@
 """The rules of docs/formats/log-protocol.md: together they hold, and each one is needed.
 
-What is searched: every interleaving of the steps in writers.py, jobs.py, deleter.py, of late PUTs
-and of time passing, within the bounds named here, without any bound on depth, pauses or retries.
-At most 2 writers, 2 jobs, 3 records, 2 faults and 3 manifests after the first; not modelled: lanes,
-LISTs of several pages, clock skew, index objects. Evidence within bounds, not proof.
+What is searched: every interleaving of the steps in writers.py, jobs.py, pins.py, deleter.py, of
+late PUTs and of time passing, within the bounds named here, without any bound on depth, pauses or
+retries. At most 2 writers, 2 jobs, a job that rolls up, a snapshot, 3 records, 2 faults and 3
+manifests after the first; not modelled: lanes, LISTs of several pages, clock skew, index objects.
+Evidence within bounds, not proof.
 """
 
 from dataclasses import fields, replace
@@ -49,6 +50,17 @@ READER = Bounds(
 )
 RETENTION = Bounds(records=2, rolled=1, writers=1, opened=(0,), generations=2, jobs=("retain",))
 
+TAIL_JOB = Bounds(
+    records=2, writers=1, opened=(0,), rolling="A", roll_ups=("adopt",), roller=True, grace=1
+)
+PINNED = Bounds(
+    records=2, rolled=2, writers=0, opened=(), generations=3, jobs=("compact", "retain"),
+    pinner=True, grace=1,
+)  # fmt: skip
+PINNED_TAIL = Bounds(
+    records=2, writers=1, opened=(0,), generations=2, roll_ups=("merge",), pinner=True, grace=1
+)
+
 SAFE = {
     "a stale owner beside one that rolls up": TWO_OWNERS,
     "the same with half a grace period": replace(
@@ -67,6 +79,14 @@ SAFE = {
     "retention beside an owner": replace(RETENTION, grace=1),
     "lost answers, late PUTs, crashes": LOST_ANSWERS,
     "a topic deleted and created again": RECREATED,
+    "a job rolls up the tail beside its owner": TAIL_JOB,
+    "a snapshot beside compaction": replace(
+        PINNED, records=1, rolled=1, jobs=("compact",), generations=2
+    ),
+    "a snapshot with a tail that is rolled up": replace(PINNED_TAIL, generations=1),
+    "a snapshot with a tail that is adopted and compacted": replace(
+        PINNED_TAIL, records=1, roll_ups=("adopt",), jobs=("compact",)
+    ),
     "two roll-ups race": Bounds(records=2, generations=1, deleter=False, grace=1),
 }
 SAFE_STRICTLY = (
@@ -85,6 +105,11 @@ SAFE_BUT_LARGE = {
     "two compactions": TWO_JOBS,
     "two compactions, one timeout": replace(TWO_JOBS, faults=1),
     "retention, G of two ticks": replace(RETENTION, grace=2),
+    "a job rolls up, one fault": replace(TAIL_JOB, faults=1, crashes=True),
+    "a snapshot beside compaction and retention": replace(
+        PINNED, records=1, rolled=1, generations=2
+    ),
+    "a snapshot with a tail, two generations": PINNED_TAIL,
     "an owner with two faults": Bounds(
         records=2, writers=1, opened=(0,), generations=1, faults=2, crashes=True, grace=1
     ),
@@ -264,6 +289,13 @@ MISSING = {
         replace(READER, records=1, rolled=1, writers=0, opened=(0,), grace=2),
         safety.UNREADABLE,
     ),
+    "9, pins": Missing(off("pins_spared", flushes="relaxed"), PINNED, safety.UNPINNED),
+    "9, pins of a tail": Missing(
+        off("pins_spared", flushes="relaxed"), PINNED_TAIL, safety.UNPINNED
+    ),
+    "9, a pin that came too late": Missing(
+        off("pin_in_time", flushes="relaxed"), PINNED, safety.UNPINNED
+    ),
     "10, never the newest": Missing(off("newest_survives"), TWO_OWNERS, safety.LOST),
     "10, grace": Missing(
         off("successor_aged", flushes="relaxed"),
@@ -272,6 +304,7 @@ MISSING = {
         ROLL_UP_OVERTAKEN_TWICE,
     ),
     "11": Missing(off("incarnation"), RECREATED, safety.INTRUDER),
+    "12, a job that re-applies its roll-up": Missing(off("roll_up_same_end"), TAIL_JOB, safety.GAP),
     "12": Missing(off("roll_up_committed_only"), TWO_OWNERS, safety.LOST),
 }
 

@@ -53,6 +53,8 @@ def _steps_of(state: State, writer: Writer, rules: Rules, bounds: Bounds) -> Ite
         yield from _open(state, writer, rules)
     elif writer.name == "R":
         yield from _check_while_idle(state, writer, rules)
+    elif writer.name == "T":
+        yield from _job_that_rolls_up(state, writer, rules, bounds)
     else:
         if writer.flush is None:
             yield from _issue_flush(state, writer, rules, bounds)
@@ -272,14 +274,14 @@ def _plan_roll_up(state: State, writer: Writer, rules: Rules, bounds: Bounds) ->
     view = writer.view
     assert view is not None
     manifest, tail = view.manifest, view.tail
-    if manifest.generation >= bounds.generations or writer.name not in bounds.rolling:
+    if manifest.generation >= bounds.generations or writer.name not in f"{bounds.rolling}T":
         return
     if not rules.roll_up_committed_only and writer.flush is not None:
         tail = (*tail, writer.flush.segment)  # an unresolved flush, from memory
     if not tail:
         return
     plan = f"{writer.name}{writer.life}.{manifest.generation + 1}"
-    for how in bounds.roll_ups:
+    for how in ("adopt",) if writer.name == "T" else bounds.roll_ups:
         adopted = {"merge": (), "adopt": tail, "mixed": tail[:1]}[how]
         merged = tail[len(adopted) :]
         if how == "mixed" and not merged:
@@ -305,6 +307,19 @@ def _plan_roll_up(state: State, writer: Writer, rules: Rules, bounds: Bounds) ->
         yield label, after, writer._replace(roll_up=commit)
 
 
+def _job_that_rolls_up(
+    state: State, writer: Writer, rules: Rules, bounds: Bounds
+) -> Iterator[Move]:
+    """An owner that never writes: it opens, makes the tail past as it is, and leaves."""
+    assert writer.view is not None
+    if writer.roll_up is not None:
+        yield from _roll_up(state, writer, rules)
+        return
+    yield from _plan_roll_up(state, writer, rules, bounds)
+    if not writer.view.tail:
+        yield "leaves", *_forget(state, writer)
+
+
 def _roll_up(state: State, writer: Writer, rules: Rules) -> Iterator[Move]:
     commit = writer.roll_up
     assert commit is not None
@@ -327,7 +342,9 @@ def _re_applied(state: State, writer: Writer, lost: Commit, rules: Rules) -> Com
     """Rules 7 and 12: the same entries after a newer manifest with the same end, if it has one."""
     newest = state.newest
     condemned = {key for key, _ in newest.dropped}
-    if rules.roll_up_loser != "re-applies" or newest.end != lost.inputs[0].base:
+    blindly = writer.name == "T" and not rules.roll_up_same_end
+    moved = newest.end != lost.inputs[0].base
+    if (rules.roll_up_loser != "re-applies" or moved) and not blindly:
         return None
     if not all(key not in condemned and exists(state, key) for key in lost.outputs):
         return None

@@ -25,10 +25,10 @@ from kafscale.spark.jobs import export as export_job
 from kafscale.spark.jobs.export import Done, Wish, run_export
 from kafscale.spark.kernels import decoder
 from kafscale.spark.kernels.positions_plain import PlainEngine
-from kafscale.spark.lake import values
 from kafscale.spark.lake.parquet import committed_files
 from kafscale.spark.lake.unit import Result, Target, export_unit
 from kafscale.spark.source.splits import Split
+from kafscale.spark.values import formats as values
 from tests.unit.spark.jobs.test_export import Lake, check
 from tests.unit.spark.topics import HOUR_MS, Topic
 

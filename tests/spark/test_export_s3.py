@@ -9,12 +9,13 @@ import pytest
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
 from kafscale.spark.jobs.export import Wish, run_export
-from kafscale.spark.lake import delta, parquet, values
+from kafscale.spark.lake import delta, parquet
 from kafscale.spark.lake.iceberg import IcebergTable
+from kafscale.spark.values.formats import spec_of
 from tests.support import seaweed
 from tests.unit.spark.topics import Topic
 
-JSON = values.spec_of("json", "id bigint")
+JSON = spec_of("json", "id bigint")
 
 
 @pytest.fixture

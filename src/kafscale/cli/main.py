@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, str]] = {
     "produce": "write lines to a topic",
     "consume": "read a topic",
     "segments": "look at the objects of a topic in the bucket",
+    "snapshots": "keep topics as they are now, for reading them later",
     "pipeline": "bulk work on topics with Spark, without a broker",
     "sql": "query topics with SQL, without a broker",
     "cluster": "a fleet on this machine: brokers, etcd and an S3 server",

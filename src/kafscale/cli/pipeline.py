@@ -24,6 +24,15 @@ JOBS: Final[dict[str, str]] = {
     "replay": "write a lake table or a topic to a topic again",
 }
 
+# Which extra brings a library; the others come with `spark`.
+_EXTRAS: Final = {
+    "deltalake": "delta",
+    "pyiceberg": "iceberg",
+    "pyruhvro": "avro",
+    "ptars": "protobuf",
+    "google": "protobuf",
+}
+
 
 class Job(Protocol):
     """What a job's module offers."""
@@ -77,7 +86,10 @@ def run(args: argparse.Namespace) -> int:
             conf=pairs(args.conf),
             progress=line.update,
         )
-        report = module.run(context, args)
+        try:
+            report = module.run(context, args)
+        except ImportError as missing:  # a library of one format, loaded when it is needed
+            raise not_installed(missing) from missing
     if args.json:
         print_json(
             {
@@ -97,12 +109,20 @@ def _module(name: str) -> Job:
     try:
         module: Job = importlib.import_module(f"kafscale.spark.jobs.{name}")
     except ImportError as missing:
-        if (missing.name or "").startswith("kafscale"):
-            raise
-        raise CommandError(
-            f"{missing.name} is not installed: pip install 'kafscale[spark]'"
-        ) from missing
+        raise not_installed(missing) from missing
     return module
+
+
+def not_installed(missing: ImportError) -> Exception:
+    """What to say of a library that is not there; a mistake of our own stays what it is."""
+    name = (missing.name or "").partition(".")[0]
+    if not name or name == "kafscale":
+        return missing
+    extra = _EXTRAS.get(name, "spark")
+    return CommandError(
+        f"{name} is not installed: `make setup` in a checkout, "
+        f"elsewhere pip install 'kafscale[{extra}]'"
+    )
 
 
 def pairs(words: Sequence[str]) -> dict[str, str]:

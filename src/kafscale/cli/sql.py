@@ -18,8 +18,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from kafscale.cli.errors import CommandError
 from kafscale.cli.output import print_columns, print_json
+from kafscale.cli.pipeline import not_installed, pairs
 
 FORMATS: Final = ("columns", "json", "csv")
 SHOWN: Final = 1000  # rows a person is shown unless asked for more
@@ -41,7 +41,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="json: 'id bigint, name string'; avro: the schema; protobuf: a file of protoc -o",
     )  # fmt: skip
     parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
-    parser.add_argument("--schema-registry", default="", metavar="URL", help="avro with a registry")
+    parser.add_argument(
+        "--value-framing", choices=("none", "confluent"), default="",
+        help="confluent: pass over the number of a schema before each value",
+    )  # fmt: skip
+    parser.add_argument(
+        "--schema-registry", default="", metavar="URL", help="avro, protobuf: values name schemas"
+    )
+    parser.add_argument(
+        "--value-subject", default="", metavar="NAME", help="of the registry; default: TOPIC-value"
+    )
+    parser.add_argument(
+        "--as-of", default="", metavar="NAME", help="a snapshot: kafscale snapshots"
+    )
     parser.add_argument("--master", default="local[*]", metavar="URL", help="Spark's master")
     parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="for Spark, repeatable"
@@ -54,12 +66,7 @@ def run(args: argparse.Namespace) -> int:
         from kafscale.spark.session import open_session
         from kafscale.spark.source.sql import register_topics, run_query
     except ImportError as missing:
-        if (missing.name or "").startswith("kafscale"):
-            raise
-        raise CommandError(
-            f"{missing.name} is not installed: pip install 'kafscale[spark]'"
-        ) from missing
-    from kafscale.cli.pipeline import pairs
+        raise not_installed(missing) from missing
 
     # Rows come with times of this process's zone; queries speak of UTC.
     os.environ["TZ"] = "UTC"
@@ -86,7 +93,10 @@ def _value_options(args: argparse.Namespace) -> dict[str, str]:
         "valueFormat": args.value_format,
         "valueSchemaFile" if is_file else "valueSchema": schema,
         "valueMessage": args.value_message,
+        "valueFraming": args.value_framing,
+        "valueSubject": args.value_subject,
         "schemaRegistry": args.schema_registry,
+        "asOf": args.as_of,
     }
     return {name: value for name, value in given.items() if value}
 

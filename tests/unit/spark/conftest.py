@@ -1,12 +1,13 @@
 """Jobs without Spark: units are worked on here, one after the other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 from pyspark import cloudpickle
 
 from kafscale.spark import units
+from tests.unit.spark.values.schema_registry import FakeSchemaRegistry
 
 
 class Units:
@@ -42,3 +43,10 @@ def local_units(monkeypatch: pytest.MonkeyPatch) -> Units:
     found = Units()
     monkeypatch.setattr(units, "run_units", found.run)
     return found
+
+
+@pytest.fixture
+def schema_registry() -> Iterator[FakeSchemaRegistry]:
+    made = FakeSchemaRegistry()
+    yield made
+    made.close()

@@ -6,7 +6,6 @@ Next door: the work on a unit (lake/unit.py), the tables (lake/), what is new (l
 """
 
 import argparse
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -16,15 +15,17 @@ from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
+from kafscale.spark.jobs.stopping import Stop, stoppable
 from kafscale.spark.kernels.decoder import BUFFER_BYTES
-from kafscale.spark.lake import dead_letters, schemas, values
+from kafscale.spark.lake import attempts, dead_letters, evolution, schemas
 from kafscale.spark.lake.backlog import Gap, backlog, progress_name
 from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, open_table, still_there
 from kafscale.spark.lake.unit import Outlet, Result, Target, export_unit
-from kafscale.spark.lake.values import Spec
 from kafscale.spark.near import run_near
 from kafscale.spark.source import cuts, splits
 from kafscale.spark.source.splits import Slice, Split
+from kafscale.spark.values import formats
+from kafscale.spark.values.formats import Spec
 from kafscale.spark.views import look
 
 ROUND_BYTES: Final = 8 << 30  # stored bytes between two commits
@@ -40,7 +41,7 @@ class Wish:
     table: str  # a path or URL; {topic} in it is replaced
     format: str = "parquet"
     catalog: str = ""
-    values: Spec = values.BINARY
+    values: Spec = formats.BINARY
     partition_by: str | None = None
     allow_gaps: bool = False
     unit_bytes: int = splits.SPLIT_BYTES
@@ -60,6 +61,7 @@ class Done:
     bytes_written: int = 0
     commits: int = 0
     races_lost: int = 0
+    swept: int = 0  # files that crashed exports left behind, deleted
     objects: int = 0  # of a plan: to be read
     requests: int = 0  # of a plan: to the store, all kinds
     gaps: list[Gap] = field(default_factory=list)
@@ -95,14 +97,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_value_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare how values are read."""
-    parser.add_argument("--value-format", choices=values.FORMATS, default="binary")
+    parser.add_argument("--value-format", choices=formats.FORMATS, default="binary")
     parser.add_argument(
         "--value-schema", default="", metavar="TEXT|FILE",
         help="json: 'id bigint, name string'; avro: the schema; protobuf: a file of protoc -o",
     )  # fmt: skip
     parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
     parser.add_argument(
-        "--value-framing", choices=values.FRAMINGS, default="none", help="of a schema registry"
+        "--value-framing", choices=formats.FRAMINGS, default="none",
+        help="confluent: pass over the number of a schema before each value",
+    )  # fmt: skip
+    parser.add_argument(
+        "--schema-registry", default="", metavar="URL", help="avro, protobuf: values name schemas"
+    )
+    parser.add_argument(
+        "--value-subject", default="", metavar="NAME", help="of the registry; default: TOPIC-value"
     )
 
 
@@ -112,17 +121,31 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         args.table,
         args.format,
         args.catalog,
-        values.spec_of(
-            args.value_format, args.value_schema, args.value_message, args.value_framing
+        formats.spec_of(
+            args.value_format,
+            args.value_schema,
+            args.value_message,
+            args.value_framing,
+            args.schema_registry,
+            args.value_subject,
         ),
         args.partition_by,
         args.allow_gaps,
     )
-    done = run_export(context, wish)
-    while args.follow and not context.dry_run:
-        time.sleep(args.interval)
-        done = [_sum(old, new) for old, new in zip(done, run_export(context, wish), strict=True)]
-    return _report(context, wish, done)
+    if not args.follow or context.dry_run:
+        return _report(context, run_export(context, wish))
+    return _report(context, follow(context, wish, args.interval))
+
+
+def follow(context: Context, wish: Wish, interval_s: float) -> list[Done]:
+    """Export again and again until somebody says stop; progress is in the tables all along."""
+    total: dict[str, Done] = {}
+    with stoppable() as stop:
+        while not stop.asked:
+            for new in run_export(context, wish, stop):
+                total[new.topic] = _sum(total[new.topic], new) if new.topic in total else new
+            stop.sleep(interval_s)
+    return list(total.values())
 
 
 def export_topic(
@@ -135,26 +158,32 @@ def export_topic(
     value_schema: str = "",
     value_message: str = "",
     value_framing: str = "none",
+    schema_registry: str = "",
+    value_subject: str = "",
     partition_by: str | None = None,
     catalog: str = "",
     spark: Any = None,
 ) -> Report:
     """For notebooks: bring a table up to date with a topic, and tell what that took."""
-    spec = values.spec_of(value_format, value_schema, value_message, value_framing)
+    spec = formats.spec_of(
+        value_format, value_schema, value_message, value_framing, schema_registry, value_subject
+    )
     wish = Wish(table, format, catalog, spec, partition_by)
     context = Context(Bucket(store), (topic,), session=spark)
-    return _report(context, wish, run_export(context, wish))
+    return _report(context, run_export(context, wish))
 
 
-def run_export(context: Context, wish: Wish) -> list[Done]:
-    """Export every chosen topic into its table."""
+def run_export(context: Context, wish: Wish, stop: Stop | None = None) -> list[Done]:
+    """Export every chosen topic into its table; when stopped, up to the next commit."""
     topics = context.chosen()
     if not topics:
         raise InvalidRequest("there is no topic to export")
     if len(topics) > 1 and "{topic}" not in wish.table:
         raise InvalidRequest("several topics: write {topic} in --table, each has its own table")
     return [
-        Export(context, replace(wish, table=wish.table.replace("{topic}", topic.name)), topic).run()
+        Export(context, replace(wish, table=wish.table.replace("{topic}", topic.name)), topic).run(
+            stop or Stop()
+        )
         for topic in topics
     ]
 
@@ -168,22 +197,26 @@ class Export:
         self._wish = wish
         self._topic = topic
         self._table = open_table(wish.table, wish.format, wish.catalog)
-        self._columns = schemas.with_values(values.decoder_of(wish.values).schema)
+        spec = wish.values._replace(subject=wish.values.subject or f"{topic.name}-value")
+        self._reading = evolution.begin(spec, self._table.columns())
         self.done = Done(wish.table, topic.name)
 
-    def run(self) -> Done:
+    def run(self, stop: Stop) -> Done:
         """Rounds of plan, work and commit until all is exported that was there at the start."""
         if self._context.dry_run:
             self._estimate()
             return self.done
-        self._table.prepare(self._columns, self._wish.partition_by)
+        self._prepare()
         goal: dict[int, int] = {}
         while True:
             found = self._backlog()
             goal = goal or {one.partition: one.until for one in found}
             pending = [one for one in found if one.first < goal.get(one.partition, 0)]
             units = self._units(pending)
+            if stop.asked:
+                return self.done
             if not units:
+                self.done.swept = attempts.sweep(self._table)
                 return self.done
             try:
                 self._round(_first(units, self._wish.round_bytes))
@@ -192,19 +225,33 @@ class Export:
                 if self.done.races_lost > LOST_RACES:
                     raise
 
+    def _prepare(self) -> None:
+        """Have a table with all columns that are known."""
+        self._columns = schemas.with_values(self._reading.columns)
+        self._table.prepare(self._columns, self._wish.partition_by)
+
     def _round(self, units: Sequence[Split]) -> None:
         """Files by the workers, then dead letters, then the commit that makes all of it count."""
         names = {one.partition: self._name(one.partition) for unit in units for one in unit}
         before = self._at_start(units, names)
         after = {names[one.partition]: one.until for unit in units for one in unit}
-        results = self._work(units)
+        attempt = attempts.Round(self._table)
+        results = self._work(units, attempt.name)
+        if unknown := frozenset[int]().union(*(result.unknown for result in results)):
+            self._reading = evolution.learn(self._reading, unknown, self._table.columns())
+            self._prepare()
+            return
         still_there(self._table.progress(before), before)
-        dead = dead_letters.commit(self._table, self._wish.values, names, after, results)
+        attempt.check_in_time()
+        spec = self._reading.spec
+        dead = dead_letters.commit(self._table, spec, names, after, results, attempt.name)
         files = [file for result in results for file in result.files]
+        attempt.check_in_time()
         self._table.commit(files, before, after)
+        attempt.finish([*files, *dead])
         self.done.commits += 1
         self.done.rows += sum(file.rows for file in files)
-        self.done.dead += dead
+        self.done.dead += sum(file.rows for result in results for file in result.dead)
         self.done.files += len(files)
         self.done.bytes_read += _size(units)
         self.done.bytes_written += sum(file.size for file in files)
@@ -220,15 +267,16 @@ class Export:
                 raise LostRace(f"{name} is at {known[name]}, beyond {first}")
         return {name: known.get(name, 0) for name in firsts}
 
-    def _work(self, units: Sequence[Split]) -> list[Result]:
+    def _work(self, units: Sequence[Split], round_name: str) -> list[Result]:
         dead = self._table.dead_letters()
         target = Target(
             self._context.bucket,
-            self._wish.values,
+            self._reading,
             self._columns,
             self._table.partition_by,
             Outlet(self._table.place, self._table.folder),
             Outlet(dead.place, dead.folder),
+            round_name,
         )
         size = _size(units)
         what = f"{self._topic.name} to {self._wish.format}"
@@ -286,13 +334,22 @@ def _size(units: Sequence[Split]) -> int:
 
 
 def _sum(old: Done, new: Done) -> Done:
-    counts = ("rows", "dead", "files", "bytes_read", "bytes_written", "commits", "races_lost")
+    counts = (
+        "rows",
+        "dead",
+        "files",
+        "bytes_read",
+        "bytes_written",
+        "commits",
+        "races_lost",
+        "swept",
+    )
     added = {name: getattr(old, name) + getattr(new, name) for name in counts}
     gaps = [*old.gaps, *(gap for gap in new.gaps if gap not in old.gaps)]
     return replace(new, **added, gaps=gaps)
 
 
-def _report(context: Context, wish: Wish, done: Sequence[Done]) -> Report:
+def _report(context: Context, done: Sequence[Done]) -> Report:
     report = Report("export", dry_run=context.dry_run)
     for one in done:
         row: dict[str, Any] = {"topic": one.topic, "records": one.rows}
@@ -307,6 +364,8 @@ def _report(context: Context, wish: Wish, done: Sequence[Done]) -> Report:
         report.notes += [str(gap) for gap in one.gaps]
         if one.dead:
             report.notes.append(f"what did not parse is in {one.table}{DEAD_LETTERS}")
+        if one.swept:
+            report.notes.append(f"{one.topic}: {one.swept} files of exports that died are deleted")
         if one.races_lost:
             report.notes.append(
                 f"{one.topic}: another export was faster {one.races_lost} times; planned anew"

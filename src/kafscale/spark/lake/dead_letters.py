@@ -18,8 +18,8 @@ from kafscale.log.commits import LostRace
 from kafscale.spark.lake import schemas
 from kafscale.spark.lake.table import Table
 from kafscale.spark.lake.unit import Result
-from kafscale.spark.lake.values import Spec
 from kafscale.spark.lake.writer import DataFile, PartitionedWriter
+from kafscale.spark.values.formats import Spec
 from kafscale.system import SystemDice
 
 ATTEMPTS: Final = 20
@@ -31,14 +31,15 @@ def commit(
     names: Mapping[int, str],
     after: Mapping[str, int],
     results: Sequence[Result],
-) -> int:
-    """Write down those nobody has written down; gives how many there are in these results.
+    round_name: str,
+) -> list[DataFile]:
+    """Write down those nobody has written down; gives the files that did it.
 
     `names` are the partitions' names in the table's progress, `after` where it will be.
     """
     files = [file for result in results for file in result.dead]
     if not files:
-        return 0
+        return []
     dead = table.dead_letters()
     dead.prepare(schemas.DEAD, "none")
     judged = {partition: f"{name}/{spec.digest}" for partition, name in names.items()}
@@ -50,18 +51,20 @@ def commit(
             for partition, name in names.items()
         }
         floors = {partition: before[name] for partition, name in judged.items()}
+        if until == before:
+            return []
+        fresh = [new for file in files for new in _beyond(dead, file, floors, round_name)]
         try:
-            if until != before:
-                dead.commit(
-                    [new for file in files for new in _beyond(dead, file, floors)], before, until
-                )
-            return sum(file.rows for file in files)
+            dead.commit(fresh, before, until)
+            return fresh
         except LostRace:
             continue
     raise LostRace("the dead letters are being written by too many others")
 
 
-def _beyond(dead: Table, file: DataFile, floors: Mapping[int, int]) -> list[DataFile]:
+def _beyond(
+    dead: Table, file: DataFile, floors: Mapping[int, int], round_name: str
+) -> list[DataFile]:
     """The file, or what of it lies beyond what the table of dead letters has."""
     if file.offsets[0] >= max(floors.values()):
         return [file]
@@ -70,7 +73,7 @@ def _beyond(dead: Table, file: DataFile, floors: Mapping[int, int]) -> list[Data
     rest = rows.filter(pc.greater_equal(rows.column("_offset"), least))
     if rest.num_rows == rows.num_rows:
         return [file]
-    token = SystemDice().token(8).hex()
+    token = f"{round_name}-{SystemDice().token(8).hex()}"
     writer = PartitionedWriter(dead.place.put_new, schemas.DEAD, token=token, folder=dead.folder)
     for some in rest.to_batches():
         writer.write(some)

@@ -26,6 +26,7 @@ from kafscale.system import SystemClock
 
 ATTEMPTS: Final = 20
 APPLICATION: Final = "kafscale/"
+ROUNDS: Final = "kafscale.rounds"  # in a commit's own words: the rounds whose files it added
 
 
 class DeltaTable:
@@ -63,6 +64,11 @@ class DeltaTable:
                     raise StoreUnavailable(f"{self.place.url}: {failed}") from failed
         raise LostRace(f"{self.place.url} is being changed by too many others")
 
+    def columns(self) -> pa.Schema | None:
+        """What the newest version says."""
+        found = self._load()
+        return None if found is None else pa.schema(found.schema())
+
     def progress(self, names: Iterable[str]) -> dict[str, int]:
         """The versions of the application transactions."""
         found = self._load()
@@ -81,7 +87,12 @@ class DeltaTable:
                 deltalake.Transaction(app_id=APPLICATION + name, version=offset)
                 for name, offset in after.items()
             ]
-            properties = CommitProperties(max_commit_retries=0, app_transactions=marks)
+            rounds = {file.path.rpartition("/")[2].split("-")[1] for file in files}
+            properties = CommitProperties(
+                custom_metadata={ROUNDS: " ".join(sorted(rounds))},
+                max_commit_retries=0,
+                app_transactions=marks,
+            )
             column = schemas.PARTITION_COLUMNS.get(_partitioning(found))
             try:
                 found.create_write_transaction(
@@ -97,6 +108,14 @@ class DeltaTable:
             except DeltaError as failed:
                 raise StoreUnavailable(f"{self.place.url}: {failed}") from failed
         raise LostRace(f"{self.place.url} is being written by too many others")
+
+    def has_round(self, name: str) -> bool:
+        """By the files of now, and by what earlier commits say of themselves."""
+        found = self._load()
+        if found is None:
+            return False
+        is_current = any(f"part-{name}-" in uri for uri in found.file_uris())
+        return is_current or any(name in str(row.get(ROUNDS, "")) for row in found.history())
 
     def _load(self) -> deltalake.DeltaTable | None:
         try:

@@ -122,6 +122,11 @@ class IcebergTable:
                 continue
         raise LostRace(f"{'.'.join(self._name)} is being changed by too many others")
 
+    def columns(self) -> pa.Schema | None:
+        """The current schema."""
+        found = self._load()
+        return None if found is None else found.schema().as_arrow()
+
     def progress(self, names: Iterable[str]) -> dict[str, int]:
         """What the newest snapshot that speaks of it says."""
         found = self._load()
@@ -150,6 +155,14 @@ class IcebergTable:
             except CommitFailedException:
                 continue
         raise LostRace(f"{'.'.join(self._name)} is being written by too many others")
+
+    def has_round(self, name: str) -> bool:
+        """By the files of all snapshots there are."""
+        found = self._load()
+        if found is None:
+            return False
+        paths = found.inspect.all_data_files()["file_path"].to_pylist()
+        return any(f"part-{name}-" in path for path in paths)
 
     def _url(self) -> str:
         place = self.place

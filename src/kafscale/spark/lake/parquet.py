@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from kafscale.model.errors import CorruptObject, InvalidRequest, ObjectExists
 from kafscale.spark import wiring
-from kafscale.spark.lake import ddl, schemas, table
+from kafscale.spark.lake import schemas, table
 from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
 from kafscale.spark.lake.writer import DataFile
+from kafscale.spark.values import ddl
 from kafscale.system import SystemClock, SystemDice
 
 LOG: Final = "_kafscale_log"
@@ -80,6 +81,11 @@ class ParquetTable:
             if self._append(commit, self.partition_by, grown, dict(commit.next), []):
                 return
 
+    def columns(self) -> pa.Schema | None:
+        """What the newest commit says."""
+        head = self.head()
+        return None if head is None else head.columns
+
     def progress(self, names: Iterable[str]) -> dict[str, int]:
         """What the newest commit says."""
         head = self.head()
@@ -99,6 +105,10 @@ class ParquetTable:
             if self._append(old, old.partition_by, head.columns, {**old.next, **after}, files):
                 return
         raise LostRace(f"{self.place.url} is being written by too many others")
+
+    def has_round(self, name: str) -> bool:
+        """Files never leave such a table."""
+        return any(f"part-{name}-" in file.path for file in self.files())
 
     def head(self) -> Head | None:
         """The newest commit, None where there is no table."""

@@ -5,10 +5,14 @@ URL. Next door: which adapter that is (spark/wiring.py).
 """
 
 import os
+from collections.abc import Sequence
+from typing import Final
 
 from kafscale.objects.store import Buffer, StoredObject
 from kafscale.spark import wiring
 from kafscale.spark.bucket import on_store
+
+_DELETE_AT_ONCE: Final = 1000
 
 
 class Place:
@@ -49,9 +53,21 @@ class Place:
         """List a folder of the place; keys are relative to the place."""
         if self.where.kind == "file" and not os.path.isdir(self.where.root):
             return []  # opening the store would create it
-        found = on_store(self.where, lambda store: store.find(self._key(folder)))
+        found = on_store(self.where, lambda store: store.find(self._key(folder).rstrip("/")))
         cut = len(self._key(""))
         return [row._replace(key=row.key[cut:]) for row in found]
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Remove objects; those that are gone already are no error."""
+        keys = [self._key(name) for name in names]
+        for at in range(0, len(keys), _DELETE_AT_ONCE):
+            some = keys[at : at + _DELETE_AT_ONCE]
+            on_store(self.where, lambda store, some=some: store.delete(some))  # type: ignore[misc]
+
+    def now_ms(self) -> int:
+        """The time by the clock that `modified_ms` is written by."""
+        wiring.make_folder(self.where)
+        return on_store(self.where, lambda store: store.now_ms())
 
     def path(self, name: str) -> str:
         """How others find an object of this place."""

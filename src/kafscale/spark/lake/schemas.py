@@ -1,7 +1,7 @@
 """The columns of exported tables.
 
-Here: what every table has, what a table of dead letters has, which Arrow types tables of all
-kinds can hold, and how columns are added. Next door: where value columns come from (values.py).
+Here: what every table has, what a table of dead letters has, and how columns are added.
+Next door: where value columns come from and which types they have (spark/values/).
 """
 
 from typing import Final
@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from kafscale.model.errors import InvalidRequest
+from kafscale.spark.values.types import plain
 
 HEADERS: Final = pa.list_(
     pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -32,37 +33,6 @@ PARTITION_TYPES: Final = {"day": pa.date32(), "hour": pa.string()}
 RESERVED: Final = frozenset(ORIGIN.names) | frozenset(PARTITION_COLUMNS.values())
 
 
-def lake(kind: pa.DataType) -> pa.DataType:
-    """The nearest type all tables have: nullable throughout, microseconds, UTC."""
-    match kind:
-        case pa.TimestampType():
-            return pa.timestamp("us", tz="UTC")
-        case pa.ListType() | pa.LargeListType():
-            return pa.list_(pa.field("element", lake(kind.value_type)))
-        case pa.MapType():
-            return pa.map_(lake(kind.key_type), lake(kind.item_type))
-        case pa.StructType():
-            return pa.struct([pa.field(field.name, lake(field.type)) for field in kind])
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return pa.binary()
-    if pa.types.is_int8(kind) or pa.types.is_int16(kind) or pa.types.is_uint8(kind):
-        return pa.int32()
-    if pa.types.is_uint16(kind):
-        return pa.int32()
-    if pa.types.is_uint32(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind):
-        return pa.int64()
-    if pa.types.is_uint64(kind):
-        return pa.decimal128(20, 0)
-    return kind
-
-
-def lake_schema(schema: pa.Schema) -> pa.Schema:
-    """The same columns as all tables can hold them."""
-    return pa.schema([pa.field(field.name, lake(field.type)) for field in schema])
-
-
 def with_values(values: pa.Schema) -> pa.Schema:
     """The columns of a table for records with these values."""
     if taken := RESERVED & set(values.names):
@@ -82,9 +52,9 @@ def additions(table: pa.Schema, wanted: pa.Schema) -> list[pa.Field]:
         at = table.get_field_index(field.name)
         if at < 0:
             missing.append(field)
-        elif lake(table.field(at).type) != lake(field.type):
+        elif plain(table.field(at).type) != plain(field.type):
             raise InvalidRequest(
-                f"column {field.name!r} is {lake(table.field(at).type)} in the table and "
+                f"column {field.name!r} is {plain(table.field(at).type)} in the table and "
                 f"{field.type} in the schema: columns can be added, never changed"
             )
     return missing

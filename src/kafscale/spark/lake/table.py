@@ -39,6 +39,10 @@ class Table(Protocol):
         """Create the table, or add the columns it lacks. None: as it is, a new one by day."""
         ...
 
+    def columns(self) -> pa.Schema | None:
+        """Its columns; None where there is no table."""
+        ...
+
     def progress(self, names: Iterable[str]) -> dict[str, int]:
         """How far it is, for those of the names it knows; an absent table knows none."""
         ...
@@ -50,6 +54,10 @@ class Table(Protocol):
 
         Raises LostRace otherwise, with nothing changed.
         """
+        ...
+
+    def has_round(self, name: str) -> bool:
+        """Whether files of a round were ever committed; asked of rounds that died long ago."""
         ...
 
     def dead_letters(self) -> "Table":

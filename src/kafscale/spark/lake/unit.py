@@ -11,12 +11,14 @@ import pyarrow.compute as pc
 
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.kernels.decoder import Decoder
-from kafscale.spark.lake import schemas, values
+from kafscale.spark.lake import schemas
+from kafscale.spark.lake.evolution import Reading
 from kafscale.spark.lake.place import Place
-from kafscale.spark.lake.values import Spec
 from kafscale.spark.lake.writer import DataFile, PartitionedWriter
 from kafscale.spark.source import reading
 from kafscale.spark.source.splits import Split
+from kafscale.spark.values.decoding import Decoder as ValueReader
+from kafscale.spark.values.framed import UnknownSchemas
 
 _COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
 _VALUE: Final = _COLUMNS.index("value")
@@ -33,11 +35,12 @@ class Target(NamedTuple):
     """What becomes of records, the same for all units."""
 
     bucket: Bucket
-    values: Spec
+    reading: Reading
     columns: pa.Schema
     partition_by: str
     rows: Outlet
     dead: Outlet
+    round: str
 
 
 class Result(NamedTuple):
@@ -45,12 +48,13 @@ class Result(NamedTuple):
 
     files: list[DataFile]
     dead: list[DataFile]
+    unknown: frozenset[int] = frozenset()  # schemas to be looked up before anything is written
 
 
 def export_unit(unit: tuple[Target, Split]) -> Result:
     """Write the records of some slices to files."""
     target, split = unit
-    token = target.bucket.dice.token(8).hex()
+    token = f"{target.round}-{target.bucket.dice.token(8).hex()}"
     rows = PartitionedWriter(
         target.rows.place.put_new,
         target.columns,
@@ -61,11 +65,14 @@ def export_unit(unit: tuple[Target, Split]) -> Result:
     dead = PartitionedWriter(
         target.dead.place.put_new, schemas.DEAD, token=token, folder=target.dead.folder
     )
-    decode = values.decoder_of(target.values)
+    decode = target.reading.decoder()
     refresh = reading.replaced(target.bucket, fail_on_data_loss=True)
     batches = reading.read_split(target.bucket, split, Decoder(_COLUMNS), None, refresh)
     for batch in batches:
-        good, bad = _judged(batch, decode, target.columns)
+        try:
+            good, bad = _judged(batch, decode, target.columns)
+        except UnknownSchemas as unknown:
+            return Result([], [], unknown.numbers)
         rows.write(good)
         if bad is not None:
             dead.write(bad)
@@ -73,7 +80,7 @@ def export_unit(unit: tuple[Target, Split]) -> Result:
 
 
 def _judged(
-    batch: pa.RecordBatch, decode: values.Decoder, columns: pa.Schema
+    batch: pa.RecordBatch, decode: ValueReader, columns: pa.Schema
 ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
     """The rows of the table, and the dead letters."""
     found = decode.decode(batch.column(_VALUE))

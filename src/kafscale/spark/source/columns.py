@@ -1,7 +1,7 @@
 """Which columns a query has, and which types.
 
 Here: Spark's schema of each table, and what a narrower one asks us to decode.
-Next door: the options that decide it (options.py), decoding values (values.py).
+Next door: the options that decide it (options.py), decoding values (values.py, ../values/).
 """
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from kafscale.spark.source.options import BadOption, Shape
 
 if TYPE_CHECKING:
-    from kafscale.spark.source.values import Format
+    from kafscale.spark.values.formats import Spec
 
 RECORDS: Final = {
     "key": "binary",
@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
     """What rows are to consist of."""
 
     columns: tuple[str, ...]
-    value_format: "Format | None" = None
+    value_format: "Spec | None" = None
     value_type: Any = None  # Arrow's, of the decoded value
 
 
@@ -59,7 +59,7 @@ def _value_type(shape: Shape) -> str:
 
     from kafscale.spark.source import values
 
-    found = values.natural_type(values.load_format(shape))
+    found = values.natural_type(values.load_spec(shape))
     if isinstance(found, str):
         return found
     # Times of Avro and Protobuf are moments; Arrow's form of them does not say so.
@@ -92,7 +92,7 @@ def _with_values(shape: Shape, schema: StructType, names: tuple[str, ...]) -> Wa
 
     from kafscale.spark.source import values
 
-    given = values.load_format(shape)
+    given = values.load_spec(shape)
     if "value" not in names:
         raise BadOption(f"{_BAD_VALUE}: comes with the column value only")
     kind = schema["value"].dataType

@@ -43,6 +43,7 @@ class Shape:
     value_schema: str = ""
     value_schema_file: str = ""
     value_message: str = ""
+    value_framing: Literal["none", "confluent"] = "none"
     schema_registry: str = ""
     subject: str = ""
     bad_records: Literal["fail", "null", "column"] = "fail"
@@ -99,8 +100,11 @@ _OURS: Final = [
     "valueSchema",
     "valueSchemaFile",
     "valueMessage",
+    "valueFraming",
+    "valueSubject",
     "schemaRegistry",
     "badRecords",
+    "mode",
 ]
 _KNOWN: Final = {name.lower(): name for name in _OURS}
 
@@ -148,9 +152,10 @@ def read_shape(given: Mapping[str, str]) -> Shape:
         value_schema=found.text("valueSchema"),
         value_schema_file=found.text("valueSchemaFile"),
         value_message=found.text("valueMessage"),
+        value_framing=found.choice("valueFraming", "none", "confluent"),  # type: ignore[arg-type]
         schema_registry=found.text("schemaRegistry").rstrip("/"),
-        subject=found.text("subscribe").split(",")[0].strip() + "-value",
-        bad_records=found.choice("badRecords", "fail", "null", "column"),  # type: ignore[arg-type]
+        subject=found.text("valueSubject") or f"{found.first_topic()}-value",
+        bad_records=_bad_records(found),
     )
     kind = shape.value_format
     inline, file, registry = shape.value_schema, shape.value_schema_file, shape.schema_registry
@@ -158,11 +163,21 @@ def read_shape(given: Mapping[str, str]) -> Shape:
         raise BadOption('valueSchema: JSON needs one, such as "id bigint, name string"')
     if kind == "avro" and not (inline or file or registry):
         raise BadOption("Avro needs valueSchema, valueSchemaFile or schemaRegistry")
-    if kind == "protobuf" and not (file and shape.value_message):
+    if kind == "protobuf" and not (file or registry):
         raise BadOption(
-            "Protobuf needs valueSchemaFile (protoc --descriptor_set_out) and valueMessage"
+            "Protobuf needs valueSchemaFile (protoc --descriptor_set_out) or schemaRegistry"
         )
     return shape
+
+
+def _bad_records(found: "_Given") -> Literal["fail", "null", "column"]:
+    """Ours, or the same in the words of Spark's own readers of JSON."""
+    if found.text("mode") and found.text("badRecords"):
+        raise BadOption("mode: says the same as badRecords; give one of them")
+    if found.text("mode"):
+        mode = found.choice("mode", "PERMISSIVE", "FAILFAST")
+        return "null" if mode == "PERMISSIVE" else "fail"
+    return found.choice("badRecords", "fail", "null", "column")  # type: ignore[return-value]
 
 
 _ENDS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -254,6 +269,12 @@ class _Given:
 
     def text(self, name: str) -> str:
         return self._texts.get(name.lower(), "").strip()
+
+    def first_topic(self) -> str:
+        """The topic whose schemas a registry is asked for, if the query names any."""
+        if text := self.text("subscribe"):
+            return text.split(",")[0].strip()
+        return next(iter(_assignment(self)), "")
 
     def flag(self, name: str, default: bool) -> bool:
         text = self.text(name).lower()

@@ -80,34 +80,45 @@ def take(
         bucket.put_new(keys.snapshot(bucket.namespace, name), [msgspec.json.encode(found)])
     except ObjectExists:
         _delete(bucket, pins)
-        raise SnapshotError(f"{name}: there is a snapshot of this name already") from None
+        raise SnapshotError(f"there is a snapshot {name!r} already: release it first") from None
     return found
 
 
 def read(bucket: Bucket, name: str) -> NamedSnapshot:
     """The snapshot of this name, if it still holds."""
-    check_topic_name(name)
-    try:
-        data = bucket.read(keys.snapshot(bucket.namespace, name))
-    except ObjectMissing:
-        raise SnapshotError(f"asOf: there is no snapshot {name!r} in {bucket.url}") from None
-    try:
-        found = _DECODER.decode(data)
-    except msgspec.DecodeError as problem:
-        raise CorruptObject(f"snapshot {name}: {problem}") from problem
+    found = _read(bucket, name)
     if found.expires_ms <= bucket.run(lambda store: store.now_ms()):
         raise expired(name)
     return found
 
 
+def find_all(bucket: Bucket) -> list[NamedSnapshot]:
+    """All of them by name, also those whose time is over and that nobody has given up."""
+    folder = keys.snapshot(bucket.namespace, "").rstrip("/")
+    rows = bucket.run(lambda store: store.find(folder))
+    return [_read(bucket, name) for name in sorted(row.key.rpartition("/")[2] for row in rows)]
+
+
+def _read(bucket: Bucket, name: str) -> NamedSnapshot:
+    check_topic_name(name)
+    try:
+        data = bucket.read(keys.snapshot(bucket.namespace, name))
+    except ObjectMissing:
+        raise SnapshotError(f"there is no snapshot {name!r} in {bucket.url}") from None
+    try:
+        return _DECODER.decode(data)
+    except msgspec.DecodeError as problem:
+        raise CorruptObject(f"snapshot {name}: {problem}") from problem
+
+
 def expired(name: str) -> SnapshotExpired:
     """What to say when a snapshot can no longer be read."""
-    return SnapshotExpired(f"asOf: the snapshot {name!r} has expired; its records may be gone")
+    return SnapshotExpired(f"the snapshot {name!r} has expired; its records may be gone")
 
 
 def release(bucket: Bucket, name: str) -> None:
-    """Give a snapshot up before its time."""
-    found = read(bucket, name)
+    """Give a snapshot up, before its time or after; its name is free again."""
+    found = _read(bucket, name)
     _delete(bucket, [keys.snapshot(bucket.namespace, name), *found.pins])
 
 

@@ -69,7 +69,9 @@ def register_topics(
     from kafscale.spark.source.source import KafscaleSource
 
     spark.dataSource.register(KafscaleSource)
-    found = Topics(spark, Bucket(store), {**DEFAULTS, **options})
+    given = {name.lower() for name in options}
+    defaults = {"includeHeaders": "true"} if "mode" in given else DEFAULTS
+    found = Topics(spark, Bucket(store), {**defaults, **options})
     found.register(found.names if topics is None else topics)
     return found
 

@@ -15,12 +15,13 @@ from kafscale.records.compression import Codec
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import export
 from kafscale.spark.jobs.export import Done, Wish, run_export
-from kafscale.spark.lake import parquet, values
+from kafscale.spark.lake import parquet
 from kafscale.spark.lake.iceberg import IcebergTable
 from kafscale.spark.lake.table import KINDS
+from kafscale.spark.values.formats import spec_of
 from tests.unit.spark.topics import HOUR_MS, Topic
 
-JSON = values.spec_of("json", "id bigint, name string")
+JSON = spec_of("json", "id bigint, name string")
 
 
 def run_here(
@@ -152,9 +153,9 @@ def test_rows_are_kept_apart_by_the_time_of_the_event(topic: Topic, lake: Lake, 
 
 
 def test_a_schema_can_grow_and_nothing_else(topic: Topic, lake: Lake) -> None:
-    export_now(topic, lake.wish(values=values.spec_of("json", "id bigint")))
+    export_now(topic, lake.wish(values=spec_of("json", "id bigint")))
     topic.flush(1, [b'{"id":7,"name":"seven","extra":{"a":[1]}}'])
-    wider = values.spec_of("json", "name string, extra struct<a:array<int>>")
+    wider = spec_of("json", "name string, extra struct<a:array<int>>")
     export_now(topic, lake.wish(values=wider))
     rows = lake.rows()
     assert (rows[1, 0]["id"], rows[1, 0]["name"]) == (0, None)
@@ -165,7 +166,7 @@ def test_a_schema_can_grow_and_nothing_else(topic: Topic, lake: Lake) -> None:
     )
     topic.flush(1, [b'{"id":8}'])
     with pytest.raises(InvalidRequest, match="columns can be added, never changed"):
-        export_now(topic, lake.wish(values=values.spec_of("json", "id string")))
+        export_now(topic, lake.wish(values=spec_of("json", "id string")))
 
 
 def test_large_backlogs_are_committed_round_by_round(topic: Topic, lake: Lake) -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from kafscale.log.commits import LostRace
 from kafscale.model.errors import CorruptObject, InvalidRequest, ObjectExists
-from kafscale.spark.lake import ddl
 from kafscale.spark.lake.parquet import LOG, ParquetTable, committed_files, dataset
 from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.writer import DataFile
+from kafscale.spark.values import ddl
 
 COLUMNS = ddl.parse("id bigint")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafscale.spark.source.options import BadOption, OffsetRule, Options, read_options
+from kafscale.spark.source.options import BadOption, OffsetRule, Options, read_options, read_shape
 
 STORE = {"store": "file:///x", "subscribe": "t"}
 
@@ -66,7 +66,9 @@ def test_topics_by_name_pattern_or_partition() -> None:
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay"),
         ({"valueFormat": "json"}, "valueSchema"),
         ({"valueFormat": "avro"}, "schemaRegistry"),
-        ({"valueFormat": "protobuf"}, "valueMessage"),
+        ({"valueFormat": "protobuf"}, "valueSchemaFile"),
+        ({"mode": "PERMISSIVE", "badRecords": "null"}, "give one of them"),
+        ({"mode": "DROPMALFORMED"}, "mode"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(given: dict[str, str], about: str) -> None:
@@ -84,3 +86,16 @@ def test_a_stream_has_no_end_and_no_past(given: dict[str, str]) -> None:
 
 def test_delays_are_read_with_their_unit() -> None:
     assert batch(maxTriggerDelay="2m").max_trigger_delay_ms == 120_000
+
+
+def test_bad_records_have_a_name_that_readers_of_json_know() -> None:
+    assert read_shape({"mode": "permissive"}).bad_records == "null"
+    assert read_shape({"mode": "FAILFAST"}).bad_records == "fail"
+    assert read_shape({"badRecords": "column"}).bad_records == "column"
+    assert read_shape({}).bad_records == "fail"
+
+
+def test_a_subject_is_the_first_topics_unless_it_is_given() -> None:
+    assert read_shape({"subscribe": "a, b"}).subject == "a-value"
+    assert read_shape({"assign": '{"c": [0]}'}).subject == "c-value"
+    assert read_shape({"subscribe": "a", "valueSubject": "shop.Order"}).subject == "shop.Order"

@@ -71,6 +71,12 @@ def test_an_expired_snapshot_says_so(url: str) -> None:
     pins.take(Bucket(url), "monday", kept_ms=0)
     with pytest.raises(SnapshotExpired, match="'monday' has expired"):
         planned(options(url, asOf="monday"))
+    bucket = Bucket(url)
+    assert [one.name for one in pins.find_all(bucket)] == ["monday"]
+    pins.release(bucket, "monday")
+    assert pins.find_all(bucket) == []
+    pins.take(bucket, "monday")
+    assert len(planned(options(url, asOf="monday"))) == 1
 
 
 def test_objects_that_are_gone_all_the_same_say_so(url: str, tmp_path: Path) -> None:

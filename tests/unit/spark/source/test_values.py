@@ -1,9 +1,7 @@
 """Values decoded in the reader: good rows, null rows, bad rows."""
 
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +9,12 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
 
-from kafscale.spark.source import registry, values
+from kafscale.spark.source import values
 from kafscale.spark.source.options import BadOption, Shape
-from kafscale.spark.source.values import BadValue, Format, ValueDecoder
+from kafscale.spark.source.values import BadValue, ValueDecoder
+from kafscale.spark.values import registry
+from kafscale.spark.values.formats import Spec
+from tests.unit.spark.values.schema_registry import FakeSchemaRegistry
 
 ORDER = pa.struct([("id", pa.int64()), ("name", pa.string())])
 AVRO = json.dumps(
@@ -33,7 +34,7 @@ NEWER = json.dumps(
 
 
 def decode(
-    given: Format, rows: list[bytes | None], bad: str = "column", target: pa.DataType = ORDER
+    given: Spec, rows: list[bytes | None], bad: str = "column", target: pa.DataType = ORDER
 ) -> list[tuple[Any, bytes | None]]:
     batch = pa.RecordBatch.from_pydict(
         {"value": pa.array(rows, pa.binary()), "offset": pa.array(range(7, 7 + len(rows)))}
@@ -44,8 +45,8 @@ def decode(
     return [(row["value"], row["badValue"]) for row in found.to_pylist()]
 
 
-def json_format() -> Format:
-    return Format("json", b"id bigint, name string", "", "", "")
+def json_format() -> Spec:
+    return Spec("json", b"id bigint, name string")
 
 
 def test_json_becomes_a_struct() -> None:
@@ -72,6 +73,9 @@ def test_json_becomes_a_struct() -> None:
         b"[1]",
         b"null",
         b'{"id":"x"}',
+        b'{"id":1.0}',
+        b'{"id":true}',
+        b'{"id":99999999999999999999}',
         b"\xff",
         b'{"id":1}{"id":2}',
         b'{"id":1}\n{}',
@@ -90,7 +94,7 @@ def test_a_bad_record_fails_the_query_or_is_null() -> None:
 
 
 def test_text_must_be_text() -> None:
-    given = Format("string", b"", "", "", "")
+    given = Spec("string")
     assert decode(given, [b"a", b"\xff", None], target=pa.string()) == [
         ("a", None),
         (None, b"\xff"),
@@ -99,7 +103,7 @@ def test_text_must_be_text() -> None:
 
 
 def test_avro_by_an_inline_schema() -> None:
-    given = Format("avro", AVRO.encode(), "", "", "")
+    given = Spec("avro", AVRO.encode())
     rows = [b"\x02\x02\x02a", b"\x02", None, b"\x04\x00"]
     assert decode(given, rows) == [
         ({"id": 1, "name": "a"}, None),
@@ -109,38 +113,11 @@ def test_avro_by_an_inline_schema() -> None:
     ]
 
 
-@pytest.fixture
-def schemas() -> Iterator[str]:
-    """A registry that knows two schemas."""
-    answers = {
-        "/schemas/ids/1": AVRO,
-        "/schemas/ids/2": NEWER,
-        "/subjects/t-value/versions/latest": AVRO,
-    }
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known = answers.get(self.path)
-            body = json.dumps({"schema": known} if known else {"error_code": 40403}).encode()
-            self.send_response(200 if known else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Nobody reads it."""
-
-    server = HTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_avro_by_the_number_in_front_of_each_value(schemas: str) -> None:
-    given = Format("avro", b"", "", schemas, "t-value")
+def test_avro_by_the_number_in_front_of_each_value(schema_registry: FakeSchemaRegistry) -> None:
+    assert schema_registry.register("o", AVRO) == 1
+    assert schema_registry.register("o", NEWER) == 2
+    assert schema_registry.register("t-value", AVRO) == 1
+    given = Spec("avro", registry=schema_registry.url, subject="t-value")
     rows = [b"\0\0\0\0\2\x04\x02x", b"\0\0\0\0\1\x02\x02\x02a", b"\1", b"\0\0\0\0\x09zz"]
     assert decode(given, rows) == [
         ({"id": 2, "name": None}, None),
@@ -148,16 +125,23 @@ def test_avro_by_the_number_in_front_of_each_value(schemas: str) -> None:
         (None, b"\1"),
         (None, b"\0\0\0\0\x09zz"),
     ]
-    assert values.natural_type(given) == pa.struct(
-        [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())]
-    )
+    assert values.natural_type(given) == ORDER
 
 
-def test_a_registry_that_does_not_know_is_an_error(schemas: str) -> None:
-    with pytest.raises(registry.RegistryError, match="404"):
-        registry.latest(schemas, "nobody-value")
-    with pytest.raises(registry.RegistryError, match="http"):
-        registry.latest("file:///etc", "passwd")
+def test_a_schema_of_another_type_makes_bad_records(schema_registry: FakeSchemaRegistry) -> None:
+    schema_registry.register("t-value", AVRO.replace('"long"', '"string"'))
+    given = Spec("avro", registry=schema_registry.url, subject="t-value")
+    with pytest.raises(BadValue, match=r"schema 1: column 'id': no column holds both"):
+        decode(given, [b"\0\0\0\0\1\x02a\x00"], "fail")
+
+
+def test_a_registry_that_is_away_is_no_verdict_on_values(
+    schema_registry: FakeSchemaRegistry,
+) -> None:
+    schema_registry.broken = True
+    given = Spec("avro", registry=schema_registry.url, subject="t-value")
+    with pytest.raises(registry.RegistryError, match="500"):
+        decode(given, [b"\0\0\0\0\1\x02\x00"], "null")
 
 
 def protobuf(folder: Path) -> Shape:
@@ -171,7 +155,7 @@ def protobuf(folder: Path) -> Shape:
 
 
 def test_protobuf_by_a_descriptor_file(tmp_path: Path) -> None:
-    given = values.load_format(protobuf(tmp_path))
+    given = values.load_spec(protobuf(tmp_path))
     assert decode(given, [b"\x08\x05\x12\x01a", b"\xff", None]) == [
         ({"id": 5, "name": "a"}, None),
         (None, b"\xff"),
@@ -182,6 +166,6 @@ def test_protobuf_by_a_descriptor_file(tmp_path: Path) -> None:
 def test_schema_files_and_messages_must_exist(tmp_path: Path) -> None:
     shape = protobuf(tmp_path)
     with pytest.raises(BadOption, match="valueSchemaFile"):
-        values.load_format(Shape(value_format="avro", value_schema_file="/nowhere"))
-    with pytest.raises(BadOption, match="Nobody"):
-        values.natural_type(values.load_format(shape)._replace(message="Nobody"))
+        values.load_spec(Shape(value_format="avro", value_schema_file="/nowhere"))
+    with pytest.raises(BadOption, match="which message"):
+        values.load_spec(replace(shape, value_message="Nobody"))

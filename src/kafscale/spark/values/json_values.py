@@ -1,9 +1,13 @@
-"""JSON values of a declared schema, strictly.
+"""JSON values of a declared schema: the one rule of what fits, for source, SQL and export.
 
-Here: a msgspec reader made from the schema, and its rows as Arrow columns. A number that does not
-fit, a word where a number was declared, half a document: each makes its own value bad, and
-nothing is rounded, cut or guessed. Fields nobody declared are passed over, missing ones are null.
-Next door: the other formats (values.py).
+A value is one JSON object. Fields nobody declared are passed over, missing ones and null are
+null. Anything else that is not what was declared makes the whole value bad, alone: half a
+document, a word or a fraction where an integer was declared (1.0 is a fraction), a number that
+is too large for its column, a decimal with too many digits. Nothing is cut, guessed or made null
+in part. Doubles are the nearest there are, times are kept to the microsecond.
+
+Here: a msgspec reader made from the schema, and its rows as Arrow columns, a batch at a time.
+Next door: the other formats (avro.py, protobuf.py), what becomes of bad values (source/, lake/).
 """
 
 import datetime as dt
@@ -16,22 +20,32 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kafscale.spark.lake.values import Decoded, with_nulls
+from kafscale.model.errors import InvalidRequest
+from kafscale.spark.values.decoding import Decoded, with_nulls
 
-_INTEGERS: Final = {
-    pa.int32(): Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)],
-    pa.int64(): Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)],
-}
+_FLOAT: Final = float(np.finfo(np.float32).max)
+
+
+def _integer(bits: int) -> Any:
+    return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
+
+
 _PLAIN: Final[dict[pa.DataType, Any]] = {
-    **_INTEGERS,
     pa.bool_(): bool,
-    pa.float32(): float,
+    pa.int8(): _integer(8),
+    pa.int16(): _integer(16),
+    pa.int32(): _integer(32),
+    pa.int64(): _integer(64),
+    pa.float32(): Annotated[float, msgspec.Meta(ge=-_FLOAT, le=_FLOAT)],
     pa.float64(): float,
     pa.string(): str,
     pa.binary(): bytes,
     pa.date32(): dt.date,
     pa.timestamp("us", tz="UTC"): dt.datetime,
+    pa.timestamp("us"): dt.datetime,
 }
+
+_COMPLAINTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Rows = Sequence[Any]
 
@@ -51,12 +65,13 @@ class JsonValues:
             return with_nulls(self.decode(values.drop_null()), present)
         rows: list[Any] = []
         bad: dict[int, str] = {}
-        decode = self._decode
-        for at, raw in enumerate(values.to_pylist()):
+        pending = iter(values.to_pylist())
+        while True:
             try:
-                rows.append(decode(raw))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
-                bad[at] = str(why)
+                rows.extend(map(self._decode, pending))
+                break
+            except _COMPLAINTS as why:  # what was read before it stays, what follows is pending
+                bad[len(rows) + len(bad)] = str(why)
         try:
             return Decoded(_columns(rows, self.schema), bad)
         except pa.ArrowException:
@@ -94,6 +109,8 @@ def _type(kind: pa.DataType) -> Any:
         return _struct(list(kind))
     if pa.types.is_decimal(kind):
         return Decimal
+    if kind not in _PLAIN:
+        raise InvalidRequest(f"JSON has no values for a column of {kind}")
     return _PLAIN[kind]
 
 

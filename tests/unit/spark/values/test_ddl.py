@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from kafscale.model.errors import InvalidRequest
-from kafscale.spark.lake import ddl
+from kafscale.spark.values import ddl
 
 ALL = (
     "a boolean, b int, c bigint, d float, e double, f string, g binary, h date, i timestamp, "

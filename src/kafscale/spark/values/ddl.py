@@ -1,6 +1,6 @@
 """Columns as SQL writes them, `id bigint, at timestamp, tags array<string>`, as Arrow types.
 
-Here: the reading of such a text. Next door: what tables can hold (schemas.py).
+Here: the reading of such a text. Next door: what such types become (types.py).
 Never here: a JVM; Spark's own reader of the same language needs one.
 """
 

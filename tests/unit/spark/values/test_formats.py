@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.model.errors import InvalidRequest
-from kafscale.spark.lake.values import BINARY, Decoded, decoder_of, spec_of
+from kafscale.spark.values.decoding import Decoded
+from kafscale.spark.values.formats import BINARY, decoder_of, spec_of
 
 AVRO = json.dumps(
     {

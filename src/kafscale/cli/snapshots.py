@@ -1,0 +1,86 @@
+"""`kafscale snapshots`: topics as they are now, readable as such until a day of one's choice.
+
+Here: the arguments and what is printed. Next door: what a snapshot is and how it holds objects
+back from deletion (spark/source/pins.py). Needs neither a broker nor Spark.
+"""
+
+import argparse
+from datetime import UTC, datetime
+from typing import Any
+
+from kafscale.cli.errors import UsageError
+from kafscale.cli.group_offsets import parse_duration
+from kafscale.cli.output import print_columns, print_json
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.source import pins
+from kafscale.spark.source.pins import NamedSnapshot
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    take = actions.add_parser("take", help="keep topics as they are now")
+    listing = actions.add_parser("list", help="show the snapshots there are")
+    release = actions.add_parser("release", help="give one up; what it held may be deleted")
+    for action in (take, release):
+        action.add_argument("name", metavar="NAME")
+    take.add_argument(
+        "--topic", action="append", default=[], metavar="T", help="repeatable; else every topic"
+    )
+    take.add_argument("--keep", default="7d", metavar="TIME", help="90m, 7d, 1d12h (7d)")
+    for action in (take, listing, release):
+        action.add_argument(
+            "--store", required=True, metavar="URL", help="file:///path or s3://bucket"
+        )
+    for action in (take, listing):
+        action.add_argument("--json", action="store_true", help="JSON instead of columns")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it and give the exit code."""
+    bucket = Bucket(args.store)
+    match args.action:
+        case "take":
+            made = pins.take(bucket, args.name, args.topic, _kept_ms(args.keep))
+            _print([made], made.created_ms, args.json)
+        case "list":
+            now_ms = bucket.run(lambda store: store.now_ms())
+            _print(pins.find_all(bucket), now_ms, args.json)
+        case _:
+            pins.release(bucket, args.name)
+    return 0
+
+
+def _kept_ms(text: str) -> int:
+    try:
+        kept_ms = round(parse_duration(text).total_seconds() * 1000)
+    except UsageError:
+        kept_ms = 0
+    if kept_ms <= 0:
+        raise UsageError(f"--keep: expected something like 7d or 90m, found {text!r}")
+    return kept_ms
+
+
+def _print(found: list[NamedSnapshot], now_ms: int, as_json: bool) -> None:
+    rows = [_row(one, now_ms) for one in found]
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        shown = [{**row, "topics": ", ".join(row["topics"])} for row in rows]
+        print_columns(list(shown[0]), [list(row.values()) for row in shown])
+
+
+def _row(one: NamedSnapshot, now_ms: int) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "taken": _iso(one.created_ms),
+        "expires": _iso(one.expires_ms),
+        "state": "kept" if one.expires_ms > now_ms else "expired",
+        "offsets": sum(view.end - view.start for view in one.partitions),
+        "topics": [topic.name for topic in one.topics],
+    }
+
+
+def _iso(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")[:19] + "Z"

@@ -1,0 +1,38 @@
+"""Values in Avro's binary form of one record schema.
+
+Next door: values that name their schema by a number (framed.py).
+"""
+
+import json
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from kafscale.model.errors import InvalidRequest
+from kafscale.spark.values.decoding import Decoded, apart, cast
+from kafscale.spark.values.types import plain_schema
+
+
+class AvroValues:
+    """Reads what was written with one schema."""
+
+    def __init__(self, schema: str) -> None:
+        import pyruhvro
+
+        try:
+            is_record = json.loads(schema)["type"] == "record"
+            found = pyruhvro.avro_to_arrow_schema(schema) if is_record else None
+        except (ValueError, KeyError, TypeError) as bad:
+            raise InvalidRequest(f"not an Avro record schema: {bad}") from bad
+        if found is None:
+            raise InvalidRequest("not an Avro record schema: values are records")
+        self.schema = plain_schema(found)
+        self._read: Callable[[list[bytes], str], pa.RecordBatch] = pyruhvro.deserialize_array
+        self._text = schema
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """Columns of the values that are records of the schema."""
+        return apart(values, self._columns, self.schema, "not Avro of this schema")
+
+    def _columns(self, values: pa.Array) -> list[pa.Array]:
+        return cast(self._read(values.to_pylist(), self._text), self.schema)
