@@ -1,0 +1,149 @@
+"""Simulated producers: they number their batches and send them again until they are told.
+
+In this room: what librdkafka and the Java client do with an answer, and with none.
+Next door: connections (cluster.py), the checker (notes.py).
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from kafscale.records.record import Record, build_batch
+from kafscale.testing.simulated.clock import wall_ms
+from kafscale.wire.kafka.errors import RETRIABLE, ErrorCode
+from kafscale.wire.kafka.messages import init_producer_id, produce
+from tests.simulation.cluster import Cluster, Unanswered, answered
+from tests.simulation.notes import Notes
+from tests.support.history import History, Mark
+
+IN_FLIGHT = 5
+TIMEOUT_MS = 5_000
+
+
+@dataclass(slots=True)
+class Batch:
+    marks: list[Mark]
+    data: bytes
+    is_done: bool = False
+
+
+class Producer:
+    """One client; each partition has its own row of batches."""
+
+    def __init__(
+        self, cluster: Cluster, topic: str, notes: Notes, *, idempotent: bool, strict: bool
+    ) -> None:
+        """`strict`: being told that earlier batches are missing is a broken promise."""
+        self._cluster = cluster
+        self._topic = topic
+        self._notes = notes
+        self._strict = strict
+        self._idempotent = idempotent
+        self._producer_id = -1
+        self.history = History(cluster.name, exactly_once=idempotent)
+        notes.histories.append(self.history)
+
+    async def run(self, partitions: int, count: int, pause_s: float) -> None:
+        """Send so many records to each partition."""
+        while self._idempotent and self._producer_id < 0:
+            await self._introduce()
+        async with asyncio.TaskGroup() as tasks:
+            for partition in range(partitions):
+                tasks.create_task(self._fill(partition, count, pause_s))
+
+    async def _introduce(self) -> None:
+        try:
+            connection = await self._cluster.any()
+            told = await connection.ask(
+                init_producer_id.InitProducerIdRequest(transactional_id=None)
+            )
+        except Unanswered:
+            self._cluster.hang_up()
+            await self._back_off()
+            return
+        if told.error_code == 0:
+            self._producer_id = told.producer_id
+        else:
+            await self._back_off()
+
+    async def _fill(self, partition: int, count: int, pause_s: float) -> None:
+        dice = self._cluster.dice
+        waiting: list[Batch] = []
+        number = 0
+        in_flight = IN_FLIGHT if self._idempotent else 1
+        while number < count or waiting:
+            while len(waiting) < in_flight and number < count:
+                size = min(dice.randint(1, 4), count - number)
+                waiting.append(self._batch(partition, number, size))
+                number += size
+            went_well = await self._send(partition, waiting)
+            waiting = [batch for batch in waiting if not batch.is_done]
+            if went_well:
+                await asyncio.sleep(dice.random() * pause_s)
+            else:
+                self._cluster.forget(self._topic, partition)
+                await self._back_off()
+
+    def _batch(self, partition: int, first: int, size: int) -> Batch:
+        marks = [Mark(self._cluster.name, partition, first + at) for at in range(size)]
+        self.history.sent.update(marks)
+        now_ms = wall_ms(asyncio.get_running_loop().time())
+        records = [Record(at, now_ms, None, mark.to_value()) for at, mark in enumerate(marks)]
+        if not self._idempotent:
+            return Batch(marks, build_batch(records, base_offset=0))
+        return Batch(
+            marks,
+            build_batch(
+                records,
+                base_offset=0,
+                producer_id=self._producer_id,
+                producer_epoch=0,
+                base_sequence=first,
+            ),
+        )
+
+    async def _send(self, partition: int, batches: list[Batch]) -> bool:
+        """Send all of them, one behind the other, and hear what became of them."""
+        try:
+            connection = await self._cluster.leader(self._topic, partition)
+        except Unanswered:
+            self._cluster.hang_up()
+            return False
+        answers = [connection.begin(self._request(partition, batch)) for batch in batches]
+        went_well = True
+        for at, (batch, answer) in enumerate(zip(batches, answers, strict=True)):
+            try:
+                told = await answered(answer)
+            except Unanswered:
+                connection.close()
+                went_well = False
+                continue
+            row = told.responses[0].partition_responses[0]
+            is_next = all(earlier.is_done for earlier in batches[:at])
+            went_well = self._hear(batch, row, is_next) and went_well
+        return went_well
+
+    def _request(self, partition: int, batch: Batch) -> produce.ProduceRequest:
+        row = produce.PartitionProduceData(index=partition, records=memoryview(batch.data))
+        topic = produce.TopicProduceData(name=self._topic, partition_data=[row])
+        return produce.ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[topic])
+
+    def _hear(self, batch: Batch, row: produce.PartitionProduceResponse, is_next: bool) -> bool:
+        code = ErrorCode(row.error_code)
+        if code is ErrorCode.NONE:
+            batch.is_done = True
+            for at, mark in enumerate(batch.marks):
+                self.history.acknowledged[mark] = row.base_offset + at
+            return True
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            batch.is_done = True
+            return True
+        missing = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if missing and is_next and self._strict:
+            self._notes.broken.append(f"sequence: {batch.marks[0]} was refused as out of order")
+        elif not missing and code not in RETRIABLE:
+            self._notes.broken.append(f"fatal: {batch.marks[0]} was refused with {code.name}")
+            batch.is_done = True
+        return False
+
+    async def _back_off(self) -> None:
+        await asyncio.sleep(0.1 + self._cluster.dice.random() * 0.3)

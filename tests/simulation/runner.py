@@ -1,0 +1,230 @@
+"""Carrying out a scenario: the world is built, clients run, blows fall, all is healed and checked.
+
+In this room: one run from seed to report.
+Next door: what a seed means (scenario.py), the checker (notes.py), many seeds (__main__.py).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafscale.testing.simulated.broker import PORT, SimulatedBroker, SimulatedWorld
+from kafscale.testing.simulated.clock import wall_ms
+from kafscale.testing.simulated.isolation import isolated
+from kafscale.testing.simulated.loop import SimulatedLoop, SimulationStuck
+from kafscale.testing.simulated.metadata import SimulatedEtcd
+from kafscale.testing.simulated.network import NetworkFaults, SimulatedNetwork
+from kafscale.testing.simulated.remote import RemoteFaults
+from kafscale.testing.simulated.store import SimulatedBucket
+from kafscale.wire.kafka.messages import create_topics
+from tests.simulation.cluster import Cluster, Unanswered
+from tests.simulation.notes import Notes
+from tests.simulation.producers import Producer
+from tests.simulation.readers import Reader, Watcher, read_all
+from tests.simulation.scenario import Blow, Scenario, draw
+
+TOPIC = "orders"
+HEALED_S = 180.0  # how long producers may need after the last fault
+QUIET = RemoteFaults(latency_s=0.001, jitter_s=0.002)
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of a seed."""
+
+    seed: int
+    problems: list[str]
+    trace_hash: str
+    virtual_s: float
+    acknowledged: int = 0
+    read: int = 0
+    lines: list[str] = field(default_factory=list)
+
+
+def run(seed: int, *, verbose: bool = False) -> Report:
+    """Run one seed."""
+    return run_scenario(draw(seed), verbose=verbose)
+
+
+def run_scenario(scenario: Scenario, *, verbose: bool = False) -> Report:
+    """Run one scenario; the same one twice gives the same report."""
+    loop = SimulatedLoop(scenario.seed)
+    loop.lines = [] if verbose else None
+    with isolated(loop.note if verbose else None):
+        run_of = _Run(loop, scenario)
+        try:
+            problems = loop.run_until_complete(run_of.play())
+        except SimulationStuck as stuck:
+            problems = [f"stuck: {stuck}"]
+        problems += [f"failure: {line}" for line in loop.failures]
+        acknowledged = sum(len(one.acknowledged) for one in run_of.notes.histories)
+        report = Report(
+            scenario.seed,
+            problems,
+            loop.trace_hash(),
+            loop.time() - 1000.0,
+            acknowledged,
+            run_of.notes.reads,
+            loop.lines or [],
+        )
+        loop.close()
+        del run_of, loop
+    return report
+
+
+class _Run:
+    def __init__(self, loop: SimulatedLoop, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.loop = loop
+        self.notes = Notes()
+        seed, context = scenario.seed, loop.world.context()
+        self.world = SimulatedWorld(
+            seed,
+            loop,
+            SimulatedNetwork(loop, seed, scenario.network),
+            SimulatedBucket(lambda: wall_ms(loop.time()), seed, scenario.store, context, loop.note),
+            SimulatedEtcd(seed, scenario.etcd, context, loop.note),
+        )
+        self.world.etcd.relist_chance = scenario.relist_chance
+        self.brokers = [
+            SimulatedBroker(self.world, number, scenario.config, skew_ms)
+            for number, skew_ms in enumerate(scenario.skews_ms)
+        ]
+        self.clients = loop.process("clients")
+
+    async def play(self) -> list[str]:
+        """The whole run; gives what is wrong."""
+        for broker in self.brokers:
+            broker.start()
+        await self._as_client(self._create_topic())
+        producing, following = self._start_clients()
+        async with asyncio.TaskGroup() as blows:
+            for blow in self.scenario.blows:
+                blows.create_task(self._strike(blow))
+        self._heal()
+        _, late = await asyncio.wait(producing, timeout=HEALED_S)
+        if late:
+            self.notes.broken.append(f"stalled: {len(late)} producers have not finished")
+        await asyncio.sleep(2.0)
+        for task in (*following, *late):
+            task.cancel()
+        await asyncio.wait([*producing, *following])
+        for task in (*producing, *following):
+            if not task.cancelled() and task.exception() is not None:
+                raise RuntimeError("a client failed") from task.exception()
+        return await self._check()
+
+    def _cluster(self, name: str) -> Cluster:
+        hosts = [broker.host for broker in self.brokers]
+        return Cluster(self.world.network, hosts, PORT, name, self.scenario.seed)
+
+    async def _as_client(self, work: Any) -> Any:
+        return await self.clients.start(work)
+
+    async def _create_topic(self) -> None:
+        cluster = self._cluster("creator")
+        topic = create_topics.CreatableTopic(
+            name=TOPIC, num_partitions=self.scenario.partitions, replication_factor=1
+        )
+        while True:
+            with contextlib.suppress(Unanswered):
+                connection = await cluster.any()
+                told = await connection.ask(create_topics.CreateTopicsRequest(topics=[topic]))
+                if told.topics[0].error_code in (0, 36):  # TOPIC_ALREADY_EXISTS
+                    return
+            await asyncio.sleep(0.3)
+
+    def _start_clients(self) -> tuple[list[asyncio.Task[None]], list[asyncio.Task[None]]]:
+        scenario, notes = self.scenario, self.notes
+        producing = []
+        for number in range(scenario.producers):
+            producer = Producer(
+                self._cluster(f"producer-{number}"),
+                TOPIC,
+                notes,
+                idempotent=number != 2,
+                strict=scenario.one_truth,
+            )
+            work = producer.run(scenario.partitions, scenario.records, scenario.pause_s)
+            producing.append(self.clients.start(work))
+        reader = Reader(self._cluster("reader"), TOPIC, notes, strict=scenario.one_truth)
+        watcher = Watcher(self._cluster("watcher"), TOPIC, notes)
+        following = [
+            self.clients.start(reader.run(scenario.partitions)),
+            self.clients.start(watcher.run(scenario.partitions)),
+        ]
+        return producing, following
+
+    # -- what goes wrong -----------------------------------------------------------------------
+
+    async def _strike(self, blow: Blow) -> None:
+        await asyncio.sleep(blow.at_s)
+        broker, world = self.brokers[blow.broker], self.world
+        self.loop.note(f"blow {blow}")
+        match blow.kind:
+            case "store down":
+                world.bucket.is_down = True
+                await asyncio.sleep(blow.for_s)
+                world.bucket.is_down = False
+            case "etcd down":
+                world.etcd.is_down = True
+                await asyncio.sleep(blow.for_s)
+                world.etcd.is_down = False
+            case "clock":
+                broker.skew_ms = int(blow.for_s * 1000)
+            case _ if broker.is_up:
+                await self._strike_broker(blow, broker)
+
+    async def _strike_broker(self, blow: Blow, broker: SimulatedBroker) -> None:
+        process, store, metadata = broker.process, broker.store, broker.metadata
+        assert process is not None
+        assert store is not None
+        assert metadata is not None
+        match blow.kind:
+            case "crash":
+                broker.crash()
+                await self._come_back(broker, blow.for_s)
+            case "leave":
+                await broker.leave()
+                await self._come_back(broker, blow.for_s)
+            case "pause" | "suspend":
+                process.pause(blow.for_s, suspended=blow.kind == "suspend")
+            case "partition":
+                self.world.network.partition(process, blow.for_s)
+            case "cut":
+                self.world.network.cut_some(process, 0.5)
+            case "store cut" | "etcd cut":
+                line = store if blow.kind == "store cut" else metadata
+                line.is_cut = True
+                await asyncio.sleep(blow.for_s)
+                line.is_cut = False
+
+    async def _come_back(self, broker: SimulatedBroker, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        if not broker.is_up:
+            broker.start()
+
+    def _heal(self) -> None:
+        """Every blow is over by now; from here on nothing goes wrong any more."""
+        self.loop.note("healed")
+        world = self.world
+        world.bucket.faults = world.etcd.faults = QUIET
+        world.network.faults = NetworkFaults()
+
+    # -- what came of it -----------------------------------------------------------------------
+
+    async def _check(self) -> list[str]:
+        for broker in self.brokers:  # what counts is what is in the bucket
+            broker.crash()
+            broker.start()
+        log = await self._as_client(
+            read_all(self._cluster("auditor"), TOPIC, self.scenario.partitions)
+        )
+        return self.notes.problems(log, self.scenario.one_truth)
+
+
+@contextlib.contextmanager
+def nothing_planted() -> Iterator[None]:
+    yield

@@ -1,0 +1,145 @@
+"""What a seed means: how many of everything, how bad the world is, what happens when.
+
+In this room: drawing a scenario, swarm-wise: each seed switches most faults off and few on.
+Next door: carrying it out (runner.py).
+Never here: anything that runs.
+"""
+
+import random
+from dataclasses import dataclass
+
+from kafscale.broker.config import Config
+from kafscale.broker.config_sections import (
+    CacheSection,
+    ConsumerSection,
+    EtcdSection,
+    S3Section,
+    StorageSection,
+)
+from kafscale.broker.config_values import PositiveSize, Seconds, Size
+from kafscale.testing.simulated.network import NetworkFaults
+from kafscale.testing.simulated.remote import RemoteFaults
+
+# What the nemesis can do, to a broker where it says so.
+BLOWS = (
+    "crash",
+    "pause",
+    "suspend",
+    "partition",
+    "cut",
+    "store cut",
+    "etcd cut",
+    "leave",
+    "clock",
+    "store down",
+    "etcd down",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """One thing that happens."""
+
+    at_s: float
+    kind: str
+    broker: int
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """All that a run depends on."""
+
+    seed: int
+    brokers: int
+    partitions: int
+    producers: int
+    members: int
+    records: int  # per producer and partition
+    pause_s: float  # longest pause of a producer
+    skews_ms: tuple[int, ...]
+    config: Config
+    store: RemoteFaults
+    etcd: RemoteFaults
+    relist_chance: float
+    network: NetworkFaults
+    blows: tuple[Blow, ...]
+
+    @property
+    def one_truth(self) -> bool:
+        """Whether a partition never has two brokers that serve it."""
+        return self.brokers == 1
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    dice = random.Random(f"{seed}/scenario")
+    brokers = dice.choice((1, 1, 2, 3))
+    grace_s = dice.choice((6.0, 20.0, 60.0))
+    return Scenario(
+        seed=seed,
+        brokers=brokers,
+        partitions=dice.choice((1, 1, 2, 3)),
+        producers=dice.choice((1, 2, 2, 3)),
+        members=dice.choice((0, 0, 1, 2, 3)),
+        records=dice.choice((10, 30, 60)),
+        pause_s=dice.choice((0.1, 0.5, 2.0)),
+        skews_ms=tuple(dice.choice((0, dice.randint(-20_000, 20_000))) for _ in range(brokers)),
+        config=_config(dice, grace_s),
+        store=_remote_faults(dice, 0.05, latest_s=grace_s),
+        etcd=_remote_faults(dice, 0.02, latest_s=5.0),
+        relist_chance=dice.choice((0.0, 0.0, 0.2)),
+        network=_network_faults(dice),
+        blows=_blows(dice, brokers, grace_s),
+    )
+
+
+def _config(dice: random.Random, grace_s: float) -> Config:
+    return Config(
+        s3=S3Section(bucket="simulated"),
+        etcd=EtcdSection(endpoints=["simulated:2379"]),
+        storage=StorageSection(
+            flush_interval_ms=dice.choice((0, 20, 100, 500)),
+            flush_messages=dice.choice((0, 3, 10_000)),
+            flush_bytes=PositiveSize(dice.choice((200, 4 << 20))),
+            segment_bytes=PositiveSize(dice.choice((1 << 10, 100 << 20))),
+            rollup_objects=dice.choice((2, 5, 20, 500)),
+            grace_period=Seconds(grace_s),
+            housekeeping_interval=Seconds(dice.choice((1.0, 3.0, 30.0))),
+        ),
+        cache=CacheSection(tail_cache_size=Size(dice.choice((300, 256 << 20)))),
+        consumer=ConsumerSection(initial_rebalance_delay_ms=dice.choice((0, 500))),
+    )
+
+
+def _remote_faults(dice: random.Random, often: float, latest_s: float) -> RemoteFaults:
+    return RemoteFaults(
+        latency_s=dice.choice((0.001, 0.02)),
+        jitter_s=dice.choice((0.002, 0.05, 0.5)),
+        fail_chance=dice.choice((0.0, 0.0, often)),
+        lost_answer_chance=dice.choice((0.0, 0.0, often)),
+        late_chance=dice.choice((0.0, 0.0, often / 2)),
+        latest_s=latest_s,
+    )
+
+
+def _network_faults(dice: random.Random) -> NetworkFaults:
+    return NetworkFaults(
+        latency_s=0.0003,
+        jitter_s=dice.choice((0.0005, 0.005, 0.2)),
+        pieces=dice.choice((1, 1, 3)),
+        cut_chance=dice.choice((0.0, 0.0, 0.01)),
+        silent_death_chance=dice.choice((0.0, 0.5)),
+    )
+
+
+def _blows(dice: random.Random, brokers: int, grace_s: float) -> tuple[Blow, ...]:
+    kinds = [kind for kind in BLOWS if dice.random() < 0.4]
+    blows = []
+    at_s = 1.0
+    for _ in range(dice.randint(0, 6) if kinds else 0):
+        at_s += dice.random() * 5
+        longest_s = dice.choice((0.5, 3.0, 10.0, 2 * grace_s if dice.random() < 0.3 else 1.0))
+        kind = dice.choice(kinds)
+        blows.append(Blow(at_s, kind, dice.randrange(brokers), dice.random() * longest_s))
+    return tuple(blows)
