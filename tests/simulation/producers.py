@@ -17,6 +17,8 @@ from tests.support.history import History, Mark
 
 IN_FLIGHT = 5
 TIMEOUT_MS = 5_000
+# Earlier batches are not there: so what, if they are being sent again.
+_MISSING = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
 @dataclass(slots=True)
@@ -137,9 +139,9 @@ class Producer:
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             batch.is_done = True
             return True
-        missing = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        missing = code in _MISSING
         if missing and is_next and self._strict:
-            self._notes.broken.append(f"sequence: {batch.marks[0]} was refused as out of order")
+            self._notes.broken.append(f"sequence: {batch.marks[0]} was refused with {code.name}")
         elif not missing and code not in RETRIABLE:
             self._notes.broken.append(f"fatal: {batch.marks[0]} was refused with {code.name}")
             batch.is_done = True

@@ -28,6 +28,7 @@ from kafscale.testing.simulated.store import SimulatedBucket, SimulatedObjectSto
 PORT: Final = 9092
 _FLUSH_DEADLINE_S: Final = 20.0
 _RESTART_S: Final = 1.0
+_LOOK_S: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -139,6 +140,8 @@ class SimulatedBroker:
         assert self.process is not None
         self.world.loop.note(f"{self.process.name} leaves")
         self._leaving.set()
-        await asyncio.wait([self._life])
-        if self.process.is_alive:
-            self.process.crash()
+        process, life = self.process, self._life
+        while process.is_alive and not life.done():
+            await asyncio.wait([life], timeout=_LOOK_S)  # it may crash while it leaves
+        if process.is_alive:
+            process.crash()

@@ -92,13 +92,13 @@ def _collected_at_the_end() -> Iterator[None]:
     was_enabled, hook = gc.isenabled(), sys.unraisablehook
     gc.disable()
     gc.freeze()
+    sys.unraisablehook = lambda _: None
     try:
-        yield
-    finally:
-        sys.unraisablehook = lambda _: None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            warnings.filterwarnings("ignore", message=".*was never awaited", category=RuntimeWarning)
+            yield
             gc.collect()
+    finally:
         sys.unraisablehook = hook
         gc.unfreeze()
         if was_enabled:
