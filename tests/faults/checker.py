@@ -151,13 +151,17 @@ def watermarks(history: History) -> Findings:
             ]
         )
         times = [row[0] for row in ended]
-        highest = list(accumulate(ended, lambda one, two: max(one, two, key=lambda row: row[1])))
+        highest = list(accumulate(ended, _higher))
         for one in seen:
             before = bisect_left(times, one.begun_s) - 1
             if before >= 0 and one.high < highest[before][1]:
                 text = f"partition {partition}: {one.broker} said {one.high} after {{}}, {{:.2f}} s"
                 told = text.format(highest[before][2], one.begun_s - highest[before][0])
                 yield Finding("watermark back", f"{told} later")
+
+
+def _higher(one: tuple[float, int, str], two: tuple[float, int, str]) -> tuple[float, int, str]:
+    return two if two[1] > one[1] else one
 
 
 def commits(history: History) -> Findings:

@@ -31,7 +31,7 @@ _SEGMENT_HEADER_BYTES, _SEGMENT_FOOTER_BYTES = 32, 16
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """How the door behaves. Shares are of requests, drawn one by one; the first that hits counts."""
+    """How the door behaves. Shares are of requests, drawn one by one; the first hit counts."""
 
     down: bool = False  # connections are reset
     hang: bool = False  # nothing is answered until it heals
@@ -97,7 +97,8 @@ class S3Proxy:
             self._healed = asyncio.Event()
 
     async def _end(self) -> None:
-        assert self._session is not None and self._runner is not None
+        assert self._session is not None
+        assert self._runner is not None
         await self._behave(POLITE)
         for task in self._late:
             task.cancel()

@@ -1,0 +1,5 @@
+"""stub"""
+
+from typing import Any
+
+ALL: dict[str, Any] = {}
