@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 
-from tests.faults.history import Found, History, Watermark
+from tests.faults.history import OK, Found, History, Send, Watermark
 from tests.faults.workers import TOPIC, Worker
 from tests.support import wire
 
@@ -74,6 +74,60 @@ class Surveyor(Worker):
                     self.history.watermarks.append(
                         Watermark(self._broker, partition, high, begun_s, ended_s)
                     )
+
+
+class Stubborn(Worker):
+    """Writes to one broker, directly, whatever metadata says; a paused one finds its requests.
+
+    Any answer but success leaves it open whether the record is there.
+    """
+
+    every_s = 0.2
+    patience_s = 120.0
+
+    def __init__(self, broker: str, port: int, history: History) -> None:
+        super().__init__(f"stubborn-{broker}", "", history)
+        self._port = port
+        self._number = 0
+
+    def work(self) -> None:
+        while not self.stopping.wait(self.every_s):
+            try:
+                self._insist()
+            except OSError:
+                continue
+
+    def _insist(self) -> None:
+        with socket.create_connection(("127.0.0.1", self._port), 5.0) as sock:
+            sock.settimeout(1.0)
+            while not self.stopping.wait(self.every_s):
+                note = Send(
+                    self.name,
+                    self._number % self.history.partitions,
+                    self._number,
+                    time.monotonic(),
+                )
+                self._number += 1
+                self.history.sends.append(note)
+                records = wire.batch([note.value.encode()], int(time.time() * 1000))
+                sock.sendall(wire.produce(TOPIC, note.partition, records, -1, note.number))
+                self._wait(sock, note)
+
+    def _wait(self, sock: socket.socket, note: Send) -> None:
+        until_s = time.monotonic() + self.patience_s
+        while True:
+            try:
+                _, body = wire.read_answer(sock)
+                break
+            except TimeoutError:
+                if self.stopping.is_set() or time.monotonic() > until_s:
+                    raise
+        error, offset = wire.produce_error(body)
+        note.ended_s = time.monotonic()
+        if error == 0:
+            note.outcome, note.offset = OK, offset
+        else:
+            note.error = str(error)
 
 
 def ends(ports: list[int], partitions: int, within_s: float = 30.0) -> dict[int, int]:

@@ -38,6 +38,8 @@ class Shape:
     per_s: float = 300.0  # records of one writer
     members: int = 3
     surveyed: bool = True
+    stubborn: bool = True  # somebody writes to every broker, leader or not
+    strict: bool = False  # clients must not be told of errors at all
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -72,12 +74,17 @@ class Field:
         self.history = cluster.history
         self.nemesis = Nemesis(cluster, say)
         bootstrap, history, seed = cluster.bootstrap, cluster.history, cluster.seed
+        kinds = [True] * shape.idempotent_writers + [False] * shape.plain_writers
         self.writers = [
-            Writer(f"idempotent-{n}", bootstrap, history, idempotent=True, per_s=shape.per_s)
-            for n in range(shape.idempotent_writers)
-        ] + [
-            Writer(f"plain-{n}", bootstrap, history, idempotent=False, per_s=shape.per_s)
-            for n in range(shape.plain_writers)
+            Writer(
+                f"{'idempotent' if idempotent else 'plain'}-{number}",
+                bootstrap,
+                history,
+                idempotent=idempotent,
+                per_s=shape.per_s,
+                strict=shape.strict,
+            )
+            for number, idempotent in enumerate(kinds)
         ]
         self.follower = Follower("follower", bootstrap, history)
         self.group = Group()
@@ -86,10 +93,11 @@ class Field:
             for n in range(shape.members)
         ]
         self.auditors: list[Worker] = [Auditor("auditor", bootstrap, history)]
-        if shape.surveyed:
-            self.auditors += [
-                raw.Surveyor(node.name, node.broker.port, history) for node in cluster.nodes
-            ]
+        for node in cluster.nodes:
+            if shape.surveyed:
+                self.auditors.append(raw.Surveyor(node.name, node.broker.port, history))
+            if shape.stubborn:
+                self.auditors.append(raw.Stubborn(node.name, node.broker.port, history))
 
     @property
     def acknowledged(self) -> int:
@@ -115,10 +123,11 @@ class Field:
     def conclude(self) -> None:
         """Heal, let everybody come to an end, start all brokers anew, read everything."""
         self.nemesis.heal()
-        for writer in self.writers:
-            writer.stopping.set()
-        for writer in self.writers:
-            writer.finish(writer.flush_s + 10)
+        stubborn = [one for one in self.auditors if isinstance(one, raw.Stubborn)]
+        for worker in [*self.writers, *stubborn]:
+            worker.stopping.set()
+        for worker in [*self.writers, *stubborn]:
+            worker.finish(Writer.flush_s + 10)
         ends = raw.ends(self.ports, self.history.partitions)
         self.follower.wait_for(ends, within_s=30.0)
         if self.members:

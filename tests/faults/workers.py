@@ -19,6 +19,9 @@ TOPIC = "under-fire"
 # Broken connections are no news here.
 QUIET = {"log_level": 0}
 
+# Told about single connections while the client goes on; Java's logs the same.
+CONNECTIONS = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+
 
 class Worker(threading.Thread):
     """A thread that works until told to finish; what it could not do is in the history."""
@@ -66,13 +69,13 @@ class Writer(Worker):
         *,
         idempotent: bool,
         per_s: float = 400.0,
-        errors_are_findings: bool = False,
+        strict: bool = False,
     ) -> None:
         super().__init__(name, bootstrap, history)
         if idempotent:
             history.idempotent.add(name)
         self._pause_s = history.partitions / per_s
-        self._strict = errors_are_findings
+        self._strict = strict
         self.acknowledged = 0
         self._producer = Producer(
             {
@@ -122,7 +125,7 @@ class Writer(Worker):
             self.trouble(f"{note.value!r}: {error}")
 
     def _error(self, error: KafkaError) -> None:
-        if error.fatal() or (self._strict and error.code() != KafkaError._TRANSPORT):
+        if error.fatal() or (self._strict and error.code() not in CONNECTIONS):
             self.trouble(f"told of {error}")
 
 
@@ -165,3 +168,24 @@ class Follower(Worker):
                 self.trouble(f"is at {self.next} where the ends are {dict(ends)}")
                 return
             time.sleep(0.05)
+
+
+class Flood(Worker):
+    """As many bytes as brokers take, to a topic nobody judges: it fills their memory."""
+
+    value = bytes(10_000)
+
+    def __init__(self, bootstrap: str, history: History) -> None:
+        super().__init__("flood", bootstrap, history)
+
+    def work(self) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "queue.buffering.max.kbytes": 200_000, **QUIET}
+        )
+        while not self.stopping.is_set():
+            try:
+                producer.produce("flood", self.value)
+            except BufferError:
+                producer.poll(0.05)
+        producer.purge()
+        producer.flush(10)
