@@ -138,6 +138,11 @@ class Cluster:
         """The leader may be another by now."""
         self._leaders.pop((topic, partition), None)
 
+    def wander(self, topic: str, partition: int) -> None:
+        """Ask anew, whoever answers."""
+        self.forget(topic, partition)
+        self._addresses.clear()
+
     def hang_up(self) -> None:
         """Close every connection, as clients do that were not answered."""
         for connection in self._connections.values():

@@ -1,7 +1,7 @@
 """Simulated producers: they number their batches and send them again until they are told.
 
 In this room: what librdkafka and the Java client do with an answer, and with none.
-Next door: connections (cluster.py), the checker (notes.py).
+Next door: connections (cluster.py), the words of a history (tests/faults/history.py).
 """
 
 import asyncio
@@ -11,9 +11,8 @@ from kafscale.records.record import Record, build_batch
 from kafscale.testing.simulated.clock import wall_ms
 from kafscale.wire.kafka.errors import RETRIABLE, ErrorCode
 from kafscale.wire.kafka.messages import init_producer_id, produce
+from tests.faults.history import OK, History, Send, Trouble
 from tests.simulation.cluster import Cluster, Unanswered, answered
-from tests.simulation.notes import Notes
-from tests.support.history import History, Mark
 
 IN_FLIGHT = 5
 TIMEOUT_MS = 5_000
@@ -23,7 +22,7 @@ _MISSING = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_I
 
 @dataclass(slots=True)
 class Batch:
-    marks: list[Mark]
+    sends: list[Send]
     data: bytes
     is_done: bool = False
 
@@ -32,17 +31,25 @@ class Producer:
     """One client; each partition has its own row of batches."""
 
     def __init__(
-        self, cluster: Cluster, topic: str, notes: Notes, *, idempotent: bool, strict: bool
+        self,
+        cluster: Cluster,
+        topic: str,
+        history: History,
+        *,
+        idempotent: bool,
+        strict: bool,
+        wander_chance: float = 0.0,
     ) -> None:
         """`strict`: being told that earlier batches are missing is a broken promise."""
         self._cluster = cluster
         self._topic = topic
-        self._notes = notes
+        self._history = history
         self._strict = strict
+        self._wander_chance = wander_chance
         self._idempotent = idempotent
         self._producer_id = -1
-        self.history = History(cluster.name, exactly_once=idempotent)
-        notes.histories.append(self.history)
+        if idempotent:
+            history.idempotent.add(cluster.name)
 
     async def run(self, partitions: int, count: int, pause_s: float) -> None:
         """Send so many records to each partition."""
@@ -80,20 +87,24 @@ class Producer:
             went_well = await self._send(partition, waiting)
             waiting = [batch for batch in waiting if not batch.is_done]
             if went_well:
+                if dice.random() < self._wander_chance:
+                    self._cluster.wander(self._topic, partition)
                 await asyncio.sleep(dice.random() * pause_s)
             else:
                 self._cluster.forget(self._topic, partition)
                 await self._back_off()
 
     def _batch(self, partition: int, first: int, size: int) -> Batch:
-        marks = [Mark(self._cluster.name, partition, first + at) for at in range(size)]
-        self.history.sent.update(marks)
-        now_ms = wall_ms(asyncio.get_running_loop().time())
-        records = [Record(at, now_ms, None, mark.to_value()) for at, mark in enumerate(marks)]
+        now_s = asyncio.get_running_loop().time()
+        sends = [Send(self._cluster.name, partition, first + at, now_s) for at in range(size)]
+        self._history.sends += sends
+        records = [
+            Record(at, wall_ms(now_s), None, one.value.encode()) for at, one in enumerate(sends)
+        ]
         if not self._idempotent:
-            return Batch(marks, build_batch(records, base_offset=0))
+            return Batch(sends, build_batch(records, base_offset=0))
         return Batch(
-            marks,
+            sends,
             build_batch(
                 records,
                 base_offset=0,
@@ -131,20 +142,20 @@ class Producer:
 
     def _hear(self, batch: Batch, row: produce.PartitionProduceResponse, is_next: bool) -> bool:
         code = ErrorCode(row.error_code)
+        now_s = asyncio.get_running_loop().time()
         if code is ErrorCode.NONE:
             batch.is_done = True
-            for at, mark in enumerate(batch.marks):
-                self.history.acknowledged[mark] = row.base_offset + at
+            for at, send in enumerate(batch.sends):
+                send.ended_s, send.outcome, send.offset = now_s, OK, row.base_offset + at
             return True
-        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:  # it is there, nobody knows where
             batch.is_done = True
             return True
         missing = code in _MISSING
-        if missing and is_next and self._strict:
-            self._notes.broken.append(f"sequence: {batch.marks[0]} was refused with {code.name}")
-        elif not missing and code not in RETRIABLE:
-            self._notes.broken.append(f"fatal: {batch.marks[0]} was refused with {code.name}")
-            batch.is_done = True
+        if (missing and is_next and self._strict) or (not missing and code not in RETRIABLE):
+            what = f"{batch.sends[0].value!r} was refused with {code.name}"
+            self._history.troubles.append(Trouble(self._cluster.name, what, now_s))
+            batch.is_done = not missing
         return False
 
     async def _back_off(self) -> None:

@@ -1,28 +1,35 @@
 """Simulated readers: consumers without a group, watchers of the end, and the last full reading.
 
-Next door: connections (cluster.py), the checker (notes.py), consumer groups (members.py).
+Next door: connections (cluster.py), the words of a history (tests/faults/history.py), consumer
+groups (members.py).
 """
 
 import asyncio
+from typing import NamedTuple
 
 from kafscale.records.batch import walk
 from kafscale.records.record import open_batch
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages import fetch, list_offsets
+from tests.faults.history import Found, History, Poll, Trouble, Watermark
 from tests.simulation.cluster import Cluster, Connection, Unanswered
-from tests.simulation.notes import Notes, Seen
 
 LATEST = -1
 _LIMIT = 1 << 20
+_PAUSE_S = 0.3
+
+
+class Fetched(NamedTuple):
+    code: ErrorCode
+    high: int
+    found: list[Found]
 
 
 async def fetch_once(
     connection: Connection, topic: str, partition: int, offset: int, wait_ms: int = 500
-) -> tuple[ErrorCode, int, list[tuple[int, bytes]]]:
-    """Error code, high watermark, and the records from `offset` on."""
-    row = fetch.FetchPartition(
-        partition=partition, fetch_offset=offset, partition_max_bytes=_LIMIT
-    )
+) -> Fetched:
+    """The records from `offset` on."""
+    row = fetch.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_LIMIT)
     request = fetch.FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1,
@@ -31,23 +38,26 @@ async def fetch_once(
     )
     answer = await connection.ask(request)
     if answer.error_code or not answer.responses:
-        return ErrorCode(answer.error_code or -1), -1, []
-    found = answer.responses[0].partitions[0]
-    records = []
-    for at, header in walk(found.records or b""):
-        for record in open_batch((found.records or b"")[at : at + header.size], _LIMIT):
-            if record.offset >= offset:
-                records.append((record.offset, record.value or b""))
-    return ErrorCode(found.error_code), found.high_watermark, records
+        return Fetched(ErrorCode(answer.error_code or -1), -1, [])
+    part = answer.responses[0].partitions[0]
+    data = part.records or b""
+    found = [
+        Found(partition, record.offset, (record.value or b"").decode(), header.leader_epoch)
+        for at, header in walk(data)
+        for record in open_batch(data[at : at + header.size], _LIMIT)
+        if record.offset >= offset
+    ]
+    return Fetched(ErrorCode(part.error_code), part.high_watermark, found)
 
 
 class Reader:
     """Follows every partition from the beginning on, for ever."""
 
-    def __init__(self, cluster: Cluster, topic: str, notes: Notes, *, strict: bool) -> None:
+    def __init__(self, cluster: Cluster, topic: str, history: History, *, strict: bool) -> None:
+        """`strict`: an offset that was readable once must never be out of range."""
         self._cluster = cluster
         self._topic = topic
-        self._notes = notes
+        self._history = history
         self._strict = strict
 
     async def run(self, partitions: int) -> None:
@@ -57,58 +67,53 @@ class Reader:
 
     async def _follow(self, partition: int) -> None:
         at = 0
-        loop = asyncio.get_running_loop()
-        name = self._cluster.name
         while True:
             try:
-                connection = await self._cluster.leader(self._topic, partition)
-                asked_s = loop.time()
-                code, high, records = await fetch_once(connection, self._topic, partition, at)
+                at = await self._step(partition, at)
             except Unanswered:
                 self._cluster.hang_up()
-                await asyncio.sleep(0.3)
-                continue
-            if code is not ErrorCode.NONE:
-                if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._strict:
-                    self._notes.broken.append(
-                        f"out of range: {name} has read {partition} up to {at}"
-                    )
-                self._cluster.forget(self._topic, partition)
-                await asyncio.sleep(0.3)
-                continue
-            self._notes.ends.setdefault(partition, []).append(
-                Seen(name, asked_s, loop.time(), high)
-            )
-            for offset, value in records:
-                if offset != at:
-                    self._notes.broken.append(f"gap: {name} got {partition}/{offset}, not {at}")
-                self._notes.read(name, partition, offset, value)
-                at = offset + 1
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _step(self, partition: int, at: int) -> int:
+        loop, history, name = asyncio.get_running_loop(), self._history, self._cluster.name
+        connection = await self._cluster.leader(self._topic, partition)
+        asked_s = loop.time()
+        code, high, found = await fetch_once(connection, self._topic, partition, at)
+        now_s = loop.time()
+        if code is not ErrorCode.NONE:
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._strict:
+                history.troubles.append(Trouble(name, f"{partition}/{at} is out of range", now_s))
+            self._cluster.forget(self._topic, partition)
+            await asyncio.sleep(_PAUSE_S)
+            return at
+        history.watermarks.append(Watermark(name, partition, high, asked_s, now_s))
+        for one in found:
+            history.polls.append(Poll(name, 0, partition, one.offset, one.value, now_s))
+        return found[-1].offset + 1 if found else at
 
 
 class Watcher:
     """Asks for the end of every partition, again and again."""
 
-    def __init__(self, cluster: Cluster, topic: str, notes: Notes) -> None:
+    def __init__(self, cluster: Cluster, topic: str, history: History) -> None:
         self._cluster = cluster
         self._topic = topic
-        self._notes = notes
+        self._history = history
 
     async def run(self, partitions: int) -> None:
-        loop = asyncio.get_running_loop()
+        loop, name = asyncio.get_running_loop(), self._cluster.name
         while True:
             await asyncio.sleep(self._cluster.dice.random())
             partition = self._cluster.dice.randrange(partitions)
+            asked_s = loop.time()
             try:
-                asked_s = loop.time()
                 end = await find_end(self._cluster, self._topic, partition)
             except Unanswered:
                 self._cluster.hang_up()
                 continue
             if end is not None:
-                self._notes.ends.setdefault(partition, []).append(
-                    Seen(self._cluster.name, asked_s, loop.time(), end)
-                )
+                said = Watermark(name, partition, end, asked_s, loop.time())
+                self._history.watermarks.append(said)
 
 
 async def find_end(cluster: Cluster, topic: str, partition: int) -> int | None:
@@ -125,29 +130,27 @@ async def find_end(cluster: Cluster, topic: str, partition: int) -> int | None:
     return int(found.offset)
 
 
-async def read_all(
-    cluster: Cluster, topic: str, partitions: int
-) -> dict[int, list[tuple[int, bytes]]]:
+async def read_all(cluster: Cluster, topic: str, partitions: int) -> list[Found]:
     """Everything there is, from a world without faults."""
-    log: dict[int, list[tuple[int, bytes]]] = {}
+    found: list[Found] = []
     for partition in range(partitions):
-        rows = log[partition] = []
-        end: int | None = None
-        while end is None or len(rows) < end:
-            try:
+        found += await _read_partition(cluster, topic, partition)
+    return found
+
+
+async def _read_partition(cluster: Cluster, topic: str, partition: int) -> list[Found]:
+    rows: list[Found] = []
+    while True:
+        at = rows[-1].offset + 1 if rows else 0
+        try:
+            end = await find_end(cluster, topic, partition)
+            if end is not None:
+                if end <= at:
+                    return rows
                 connection = await cluster.leader(topic, partition)
-                if end is None:
-                    end = await find_end(cluster, topic, partition)
-                at = rows[-1][0] + 1 if rows else 0
-                code, _, found = await fetch_once(connection, topic, partition, at, 100)
-            except Unanswered:
-                cluster.hang_up()
-                await asyncio.sleep(0.3)
+                rows += (await fetch_once(connection, topic, partition, at, 100)).found
                 continue
-            if code is not ErrorCode.NONE:
-                cluster.forget(topic, partition)
-                await asyncio.sleep(0.3)
-            elif not found and end is not None and len(rows) < end:
-                break  # it says there is more, and gives nothing: the checker will tell
-            rows += found
-    return log
+        except Unanswered:
+            cluster.hang_up()
+        cluster.forget(topic, partition)
+        await asyncio.sleep(_PAUSE_S)

@@ -8,19 +8,22 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from kafscale.testing.simulated.broker import PORT, SimulatedBroker, SimulatedWorld
 from kafscale.testing.simulated.clock import wall_ms
 from kafscale.testing.simulated.isolation import isolated
-from kafscale.testing.simulated.loop import SimulatedLoop, SimulationStuck
+from kafscale.testing.simulated.loop import SimulatedLoop, SimulatedProcess, SimulationStuck
 from kafscale.testing.simulated.metadata import SimulatedEtcd
 from kafscale.testing.simulated.network import NetworkFaults, SimulatedNetwork
 from kafscale.testing.simulated.remote import RemoteFaults
 from kafscale.testing.simulated.store import SimulatedBucket
 from kafscale.wire.kafka.messages import create_topics
+from tests.faults import checker
+from tests.faults.history import OK, History, Listed, Removed, Stored, Trouble
 from tests.simulation.cluster import Cluster, Unanswered
-from tests.simulation.notes import Notes
+from tests.simulation.members import Member
 from tests.simulation.producers import Producer
 from tests.simulation.readers import Reader, Watcher, read_all
 from tests.simulation.scenario import Blow, Scenario, draw
@@ -40,6 +43,7 @@ class Report:
     virtual_s: float
     acknowledged: int = 0
     read: int = 0
+    committed: int = 0
     lines: list[str] = field(default_factory=list)
 
 
@@ -59,14 +63,14 @@ def run_scenario(scenario: Scenario, *, verbose: bool = False) -> Report:
         except SimulationStuck as stuck:
             problems = [f"stuck: {stuck}"]
         problems += [f"failure: {line}" for line in loop.failures]
-        acknowledged = sum(len(one.acknowledged) for one in run_of.notes.histories)
         report = Report(
             scenario.seed,
             problems,
             loop.trace_hash(),
             loop.time() - 1000.0,
-            acknowledged,
-            run_of.notes.reads,
+            len(run_of.history.acknowledged()),
+            len(run_of.history.polls),
+            len(run_of.history.commits),
             loop.lines or [],
         )
         loop.close()
@@ -74,11 +78,23 @@ def run_scenario(scenario: Scenario, *, verbose: bool = False) -> Report:
     return report
 
 
+def rewound(history: History) -> Iterator[checker.Finding]:
+    """Our members only ever go forward, so that no commit may follow one of a higher offset."""
+    done = [one for one in history.commits if one.outcome == OK]
+    for later in done:
+        for earlier in done:
+            in_turn = earlier.ended_s < later.begun_s and earlier.partition == later.partition
+            if in_turn and later.offset < earlier.offset:
+                text = f"{later.partition}: {later.offset} was committed after {earlier.offset}"
+                yield checker.Finding("commit undone", text)
+                return
+
+
 class _Run:
     def __init__(self, loop: SimulatedLoop, scenario: Scenario) -> None:
         self.scenario = scenario
         self.loop = loop
-        self.notes = Notes()
+        self.history = History(scenario.partitions)
         seed, context = scenario.seed, loop.world.context()
         self.world = SimulatedWorld(
             seed,
@@ -88,11 +104,14 @@ class _Run:
             SimulatedEtcd(seed, scenario.etcd, context, loop.note),
         )
         self.world.etcd.relist_chance = scenario.relist_chance
+        self.world.bucket.on_created = self._note_created
+        self.world.bucket.on_deleted = self._note_deleted
         self.brokers = [
             SimulatedBroker(self.world, number, scenario.config, skew_ms)
             for number, skew_ms in enumerate(scenario.skews_ms)
         ]
         self.clients = loop.process("clients")
+        self.members: list[SimulatedProcess] = []
 
     async def play(self) -> list[str]:
         """The whole run; gives what is wrong."""
@@ -106,8 +125,8 @@ class _Run:
         self._heal()
         _, late = await asyncio.wait(producing, timeout=HEALED_S)
         if late:
-            self.notes.broken.append(f"stalled: {len(late)} producers have not finished")
-        await asyncio.sleep(2.0)
+            self._trouble(f"{len(late)} producers have not finished")
+        await asyncio.sleep(8.0 if self.scenario.members else 1.0)  # readers catch up
         for task in (*following, *late):
             task.cancel()
         await asyncio.wait([*producing, *following])
@@ -137,25 +156,42 @@ class _Run:
             await asyncio.sleep(0.3)
 
     def _start_clients(self) -> tuple[list[asyncio.Task[None]], list[asyncio.Task[None]]]:
-        scenario, notes = self.scenario, self.notes
+        scenario, history = self.scenario, self.history
         producing = []
         for number in range(scenario.producers):
             producer = Producer(
                 self._cluster(f"producer-{number}"),
                 TOPIC,
-                notes,
+                history,
                 idempotent=number != 2,
                 strict=scenario.one_truth,
+                wander_chance=scenario.wander_chance,
             )
             work = producer.run(scenario.partitions, scenario.records, scenario.pause_s)
             producing.append(self.clients.start(work))
-        reader = Reader(self._cluster("reader"), TOPIC, notes, strict=scenario.one_truth)
-        watcher = Watcher(self._cluster("watcher"), TOPIC, notes)
+        reader = Reader(self._cluster("reader"), TOPIC, history, strict=scenario.one_truth)
+        watcher = Watcher(self._cluster("watcher"), TOPIC, history)
         following = [
             self.clients.start(reader.run(scenario.partitions)),
             self.clients.start(watcher.run(scenario.partitions)),
         ]
+        for number in range(scenario.members):
+            cluster = self._cluster(f"member-{number}")
+            member = Member(cluster, TOPIC, scenario.partitions, history)
+            process = self.loop.process(f"member-{number}")
+            self.members.append(process)
+            following.append(process.start(member.run()))
         return producing, following
+
+    def _trouble(self, what: str) -> None:
+        self.history.troubles.append(Trouble("runner", what, self.loop.time()))
+
+    def _note_created(self, who: str, key: str, body: bytes) -> None:
+        now_s, digest = self.loop.time(), blake2b(body, digest_size=8).hexdigest()
+        self.history.stored.append(Stored(who, key, digest, now_s, now_s, OK))
+
+    def _note_deleted(self, who: str, key: str) -> None:
+        self.history.removed.append(Removed(who, key, self.loop.time()))
 
     # -- what goes wrong -----------------------------------------------------------------------
 
@@ -172,6 +208,8 @@ class _Run:
                 world.etcd.is_down = True
                 await asyncio.sleep(blow.for_s)
                 world.etcd.is_down = False
+            case "member" if self.members:
+                self.members[blow.broker % len(self.members)].pause(blow.for_s)
             case "clock":
                 broker.skew_ms = int(blow.for_s * 1000)
             case _ if broker.is_up:
@@ -216,15 +254,32 @@ class _Run:
     # -- what came of it -----------------------------------------------------------------------
 
     async def _check(self) -> list[str]:
+        bucket = self.world.bucket.objects
         for broker in self.brokers:  # what counts is what is in the bucket
             broker.crash()
             broker.start()
-        log = await self._as_client(
+        self.history.found += await self._as_client(
             read_all(self._cluster("auditor"), TOPIC, self.scenario.partitions)
         )
-        return self.notes.problems(log, self.scenario.one_truth)
+        if self.scenario.members:
+            await self._as_client(self._resume_all())
+        self.history.listed += [
+            Listed(row.key, blake2b(await bucket.read(row.key), digest_size=8).hexdigest())
+            for row in await bucket.find("")
+        ]
+        judges = [
+            judge
+            for judge in checker.JUDGES
+            if self.scenario.one_truth or judge not in (checker.watermarks, checker.owners)
+        ]
+        judges.append(rewound)
+        return [
+            f"{finding.kind}: {finding.text}" for judge in judges for finding in judge(self.history)
+        ]
 
-
-@contextlib.contextmanager
-def nothing_planted() -> Iterator[None]:
-    yield
+    async def _resume_all(self) -> None:
+        """Ask once more where the group has come to."""
+        partitions = self.scenario.partitions
+        member = Member(self._cluster("last"), TOPIC, partitions, self.history)
+        for partition in range(partitions):
+            await member.resume_at_last(partition)

@@ -5,8 +5,11 @@ Next door: carrying it out (runner.py).
 Never here: anything that runs.
 """
 
+import dataclasses
 import random
 from dataclasses import dataclass
+
+import msgspec
 
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import (
@@ -33,6 +36,7 @@ BLOWS = (
     "clock",
     "store down",
     "etcd down",
+    "member",
 )
 
 
@@ -64,6 +68,7 @@ class Scenario:
     relist_chance: float
     network: NetworkFaults
     blows: tuple[Blow, ...]
+    wander_chance: float  # a producer asks somebody else who leads, without need
 
     @property
     def one_truth(self) -> bool:
@@ -72,8 +77,57 @@ class Scenario:
 
 
 def draw(seed: int) -> Scenario:
-    """The scenario of a seed."""
+    """The scenario of a seed: of five one is about groups, one about sleepy writers."""
     dice = random.Random(f"{seed}/scenario")
+    match seed % 5:
+        case 3:
+            return _crowded(seed, dice)
+        case 4:
+            return _sleepy(seed, dice)
+        case _:
+            return _any(seed, dice)
+
+
+def _sleepy(seed: int, dice: random.Random) -> Scenario:
+    """Writers that come back to a log whose names have been deleted meanwhile."""
+    made = _any(seed, dice)
+    brokers, grace_s = dice.choice((2, 3)), 4.0
+    storage = msgspec.structs.replace(
+        made.config.storage,
+        grace_period=Seconds(grace_s),
+        housekeeping_interval=Seconds(1.0),
+        rollup_objects=2,
+    )
+    return dataclasses.replace(
+        made,
+        brokers=brokers,
+        partitions=1,
+        records=dice.choice((20, 40)),
+        pause_s=dice.choice((2.0, 6.0)),
+        skews_ms=(0,) * brokers,
+        wander_chance=0.3,
+        config=msgspec.structs.replace(made.config, storage=storage),
+        blows=tuple(
+            Blow(dice.random() * 20, dice.choice(("pause", "suspend")), at % brokers, 2 * grace_s)
+            for at in range(dice.randint(1, 3))
+        ),
+    )
+
+
+def _crowded(seed: int, dice: random.Random) -> Scenario:
+    """A group whose members are away for longer than the group waits for them."""
+    made = _any(seed, dice)
+    members = dice.choice((2, 3))
+    away = tuple(
+        Blow(4 + dice.random() * 20, "member", dice.randrange(members), 5 + dice.random() * 10)
+        for _ in range(dice.randint(1, 4))
+    )
+    return dataclasses.replace(
+        made, members=members, producers=1, records=60, blows=made.blows[:2] + away
+    )
+
+
+def _any(seed: int, dice: random.Random) -> Scenario:
     brokers = dice.choice((1, 1, 2, 3))
     grace_s = dice.choice((6.0, 20.0, 60.0))
     return Scenario(
@@ -91,6 +145,7 @@ def draw(seed: int) -> Scenario:
         relist_chance=dice.choice((0.0, 0.0, 0.2)),
         network=_network_faults(dice),
         blows=_blows(dice, brokers, grace_s),
+        wander_chance=dice.choice((0.0, 0.0, 0.05)),
     )
 
 

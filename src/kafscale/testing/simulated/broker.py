@@ -75,7 +75,7 @@ class SimulatedBroker:
         self._starts += 1
         process = self.process = self.world.loop.process(f"{self.host}.{self._starts}")
         clock = SimulatedClock(process, self.skew_ms)
-        self.store = SimulatedObjectStore(self.world.bucket)
+        self.store = SimulatedObjectStore(self.world.bucket, self.host)
         self.metadata = SimulatedMetadataStore(self.world.etcd, clock)
         dice = SeededDice(random.Random(f"{self.world.seed}/{process.name}").getrandbits(64))
         self._leaving = asyncio.Event()

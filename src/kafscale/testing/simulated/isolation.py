@@ -95,7 +95,9 @@ def _collected_at_the_end() -> Iterator[None]:
     sys.unraisablehook = lambda _: None
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*was never awaited", category=RuntimeWarning)
+            warnings.filterwarnings(
+                "ignore", message=".*was never awaited", category=RuntimeWarning
+            )
             yield
             gc.collect()
     finally:

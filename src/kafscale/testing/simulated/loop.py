@@ -112,6 +112,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._now_s = _BEGIN_S
         self._dice = random.Random(f"{seed}/loop")
         self._order = 0
+        self._rounds = 0
         self._is_closed = False
         self._is_running = False
         self._graves: list[object] = []
@@ -121,6 +122,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.failures: list[str] = []  # callbacks and tasks that ended in an error nobody saw
         self.network: _Network | None = None
         self.longest_s = 1000.0
+        self.most_rounds = 500_000
         self.world = self.process("world", takes_time=False)
 
     # -- processes and the trace ---------------------------------------------------------------
@@ -178,8 +180,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if chosen is None:
             raise SimulationStuck("every process waits for something that cannot come")
         self._now_s = max(self._now_s, earliest)
-        if self._now_s > _BEGIN_S + self.longest_s:
-            raise SimulationStuck(f"it still goes on after {self.longest_s:.0f} s")
+        self._rounds += 1
+        if self._now_s > _BEGIN_S + self.longest_s or self._rounds > self.most_rounds:
+            raise SimulationStuck(f"{self._rounds} rounds by {self._now_s:.3f}, and no end")
         count = chosen.run_round(self._now_s)
         self._hash.update(b"%d %s %d" % (int(self._now_s * 1e6), chosen.name.encode(), count))
         if chosen.takes_time:

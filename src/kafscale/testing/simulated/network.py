@@ -144,9 +144,12 @@ class _Link:
         self.network = network
         self.server = SimulatedTransport(self, server)
         self.client = SimulatedStream(self, client)
+        self._is_cut = False
 
     def send(self, data: bytes, to: "_End") -> None:
         """Let bytes arrive at an end, in pieces, behind all that was sent before."""
+        if self._is_cut:
+            return  # the ends have not heard of it yet
         network = self.network
         dice, faults = network.dice, network.faults
         if faults.cut_chance and dice.random() < faults.cut_chance:
@@ -176,6 +179,7 @@ class _Link:
 
     def cut(self) -> None:
         """Reset both ends."""
+        self._is_cut = True
         self.network.forget(self)
         self.end(self.server, reset=True)
         self.end(self.client, reset=True)

@@ -31,20 +31,28 @@ class SimulatedBucket(Remote):
         """Keep objects by the store's own clock."""
         super().__init__("store", seed, faults, context, note)
         self.objects: ObjectStore = MemoryObjectStore(now_ms)
+        self.on_created: Callable[[str, str, bytes], None] = lambda _who, _key, _body: None
+        self.on_deleted: Callable[[str, str], None] = lambda _who, _key: None
 
 
 class SimulatedObjectStore(Line):
     """One process's way to the bucket; implements objects.store.ObjectStore."""
 
-    def __init__(self, bucket: SimulatedBucket) -> None:
-        """Reach `bucket`."""
+    def __init__(self, bucket: SimulatedBucket, who: str = "") -> None:
+        """Reach `bucket`; what is created and deleted is noted under `who`."""
         super().__init__(bucket, StoreUnavailable)
         self._bucket = bucket
+        self._who = who
 
     async def put_new(self, key: str, body: Sequence[Buffer]) -> None:
         """put_new, some time from now."""
         whole = b"".join(body)  # the caller may use its buffers again
-        await self._ask(f"put_new {key}", lambda: self._bucket.objects.put_new(key, [whole]))
+
+        async def put() -> None:
+            await self._bucket.objects.put_new(key, [whole])
+            self._bucket.on_created(self._who, key, whole)
+
+        await self._ask(f"put_new {key}", put)
 
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         """Read, some time from now."""
@@ -63,7 +71,13 @@ class SimulatedObjectStore(Line):
     async def delete(self, keys: Sequence[str]) -> None:
         """Delete, some time from now."""
         doomed = tuple(keys)
-        await self._ask(f"delete {doomed}", lambda: self._bucket.objects.delete(doomed))
+
+        async def delete() -> None:
+            for key in doomed:
+                self._bucket.on_deleted(self._who, key)
+            await self._bucket.objects.delete(doomed)
+
+        await self._ask(f"delete {doomed}", delete)
 
     async def now_ms(self) -> int:
         """Ask for the store's time."""
