@@ -57,25 +57,29 @@ def run_scenario(scenario: Scenario, *, verbose: bool = False) -> Report:
     loop = SimulatedLoop(scenario.seed)
     loop.lines = [] if verbose else None
     with isolated(loop.note if verbose else None):
-        run_of = _Run(loop, scenario)
         try:
-            problems = loop.run_until_complete(run_of.play())
-        except SimulationStuck as stuck:
-            problems = [f"stuck: {stuck}"]
-        problems += [f"failure: {line}" for line in loop.failures]
-        report = Report(
-            scenario.seed,
-            problems,
-            loop.trace_hash(),
-            loop.time() - 1000.0,
-            len(run_of.history.acknowledged()),
-            len(run_of.history.polls),
-            len(run_of.history.commits),
-            loop.lines or [],
-        )
-        loop.close()
-        del run_of, loop
-    return report
+            return _report(loop, scenario)
+        finally:
+            loop.close()
+
+
+def _report(loop: SimulatedLoop, scenario: Scenario) -> Report:
+    run_of = _Run(loop, scenario)
+    try:
+        problems = loop.run_until_complete(run_of.play())
+    except SimulationStuck as stuck:
+        problems = [f"stuck: {stuck}"]
+    history = run_of.history
+    return Report(
+        scenario.seed,
+        problems + [f"failure: {line}" for line in loop.failures],
+        loop.trace_hash(),
+        loop.time() - 1000.0,
+        len(history.acknowledged()),
+        len(history.polls),
+        len(history.commits),
+        loop.lines or [],
+    )
 
 
 def rewound(history: History) -> Iterator[checker.Finding]:
@@ -197,7 +201,7 @@ class _Run:
 
     async def _strike(self, blow: Blow) -> None:
         await asyncio.sleep(blow.at_s)
-        broker, world = self.brokers[blow.broker], self.world
+        broker, world = self.brokers[blow.broker % len(self.brokers)], self.world
         self.loop.note(f"blow {blow}")
         match blow.kind:
             case "store down":
