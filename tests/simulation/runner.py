@@ -168,12 +168,11 @@ class _Run:
                 TOPIC,
                 history,
                 idempotent=number != 2,
-                strict=scenario.one_truth,
                 wander_chance=scenario.wander_chance,
             )
             work = producer.run(scenario.partitions, scenario.records, scenario.pause_s)
             producing.append(self.clients.start(work))
-        reader = Reader(self._cluster("reader"), TOPIC, history, strict=scenario.one_truth)
+        reader = Reader(self._cluster("reader"), TOPIC, history)
         watcher = Watcher(self._cluster("watcher"), TOPIC, history)
         following = [
             self.clients.start(reader.run(scenario.partitions)),
@@ -215,7 +214,7 @@ class _Run:
             case "member" if self.members:
                 self.members[blow.broker % len(self.members)].pause(blow.for_s)
             case "clock":
-                broker.skew_ms = int(blow.for_s * 1000)
+                broker.turn_clock(int(blow.for_s * 1000))
             case _ if broker.is_up:
                 await self._strike_broker(blow, broker)
 
@@ -271,14 +270,10 @@ class _Run:
             Listed(row.key, blake2b(await bucket.read(row.key), digest_size=8).hexdigest())
             for row in await bucket.find("")
         ]
-        judges = [
-            judge
-            for judge in checker.JUDGES
-            if self.scenario.one_truth or judge not in (checker.watermarks, checker.owners)
-        ]
-        judges.append(rewound)
         return [
-            f"{finding.kind}: {finding.text}" for judge in judges for finding in judge(self.history)
+            f"{finding.kind}: {finding.text}"
+            for judge in (*checker.JUDGES, rewound)
+            for finding in judge(self.history)
         ]
 
     async def _resume_all(self) -> None:

@@ -70,11 +70,6 @@ class Scenario:
     blows: tuple[Blow, ...]
     wander_chance: float  # a producer asks somebody else who leads, without need
 
-    @property
-    def one_truth(self) -> bool:
-        """Whether a partition never has two brokers that serve it."""
-        return self.brokers == 1
-
 
 def draw(seed: int) -> Scenario:
     """The scenario of a seed: of five one is about groups, one about sleepy writers."""
@@ -98,6 +93,7 @@ def _sleepy(seed: int, dice: random.Random) -> Scenario:
         housekeeping_interval=Seconds(1.0),
         rollup_objects=2,
     )
+    etcd = EtcdSection(endpoints=["simulated:2379"], lease_ttl=Seconds(2.0))
     return dataclasses.replace(
         made,
         brokers=brokers,
@@ -106,7 +102,7 @@ def _sleepy(seed: int, dice: random.Random) -> Scenario:
         pause_s=dice.choice((2.0, 6.0)),
         skews_ms=(0,) * brokers,
         wander_chance=0.3,
-        config=msgspec.structs.replace(made.config, storage=storage),
+        config=msgspec.structs.replace(made.config, storage=storage, etcd=etcd),
         blows=tuple(
             Blow(dice.random() * 20, dice.choice(("pause", "suspend")), at % brokers, 2 * grace_s)
             for at in range(dice.randint(1, 3))
@@ -139,7 +135,7 @@ def _any(seed: int, dice: random.Random) -> Scenario:
         records=dice.choice((10, 30, 60)),
         pause_s=dice.choice((0.1, 0.5, 2.0)),
         skews_ms=tuple(dice.choice((0, dice.randint(-20_000, 20_000))) for _ in range(brokers)),
-        config=_config(dice, grace_s),
+        config=_config(dice, grace_s, is_fleet=brokers > 1 or dice.random() < 0.5),
         store=_remote_faults(dice, 0.05, latest_s=grace_s),
         etcd=_remote_faults(dice, 0.02, latest_s=5.0),
         relist_chance=dice.choice((0.0, 0.0, 0.2)),
@@ -149,10 +145,13 @@ def _any(seed: int, dice: random.Random) -> Scenario:
     )
 
 
-def _config(dice: random.Random, grace_s: float) -> Config:
+def _config(dice: random.Random, grace_s: float, *, is_fleet: bool) -> Config:
     return Config(
         s3=S3Section(bucket="simulated"),
-        etcd=EtcdSection(endpoints=["simulated:2379"]),
+        etcd=EtcdSection(
+            endpoints=["simulated:2379"] if is_fleet else [],
+            lease_ttl=Seconds(dice.choice((2.0, 4.0, 10.0))),
+        ),
         storage=StorageSection(
             flush_interval_ms=dice.choice((0, 20, 100, 500)),
             flush_messages=dice.choice((0, 3, 10_000)),

@@ -16,8 +16,8 @@ import msgspec
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import BrokerSection
 from kafscale.broker.wiring import Broker, build
-from kafscale.engine.engine import Address
-from kafscale.model.errors import KafscaleError
+from kafscale.engine.membership import Node
+from kafscale.model.errors import KafscaleError, MetadataUnavailable
 from kafscale.testing.clock import SeededDice
 from kafscale.testing.simulated.clock import SimulatedClock
 from kafscale.testing.simulated.loop import SimulatedLoop, SimulatedProcess
@@ -59,6 +59,7 @@ class SimulatedBroker:
         self._starts = 0
         self.process: SimulatedProcess | None = None
         self.parts: Broker | None = None  # None: not up
+        self.clock: SimulatedClock | None = None
         self.store: SimulatedObjectStore | None = None
         self.metadata: SimulatedMetadataStore | None = None
         self._leaving: asyncio.Event | None = None
@@ -74,7 +75,7 @@ class SimulatedBroker:
         assert not self.is_up
         self._starts += 1
         process = self.process = self.world.loop.process(f"{self.host}.{self._starts}")
-        clock = SimulatedClock(process, self.skew_ms)
+        clock = self.clock = SimulatedClock(process, self.skew_ms)
         self.store = SimulatedObjectStore(self.world.bucket, self.host)
         self.metadata = SimulatedMetadataStore(self.world.etcd, clock)
         dice = SeededDice(random.Random(f"{self.world.seed}/{process.name}").getrandbits(64))
@@ -114,13 +115,20 @@ class SimulatedBroker:
             undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
             await broker.engine.start()
             await broker.listener.open(self.host, PORT)
-            broker.engine.address = Address(self.host, PORT, None)
+            await broker.engine.fleet.join(Node(self.number, self.host, PORT, None))
             self.parts = broker
             self.world.loop.note(f"{self.host} is up")
-            await leaving.wait()
+            await _until(leaving, broker)
             self.parts = None
+            await broker.engine.fleet.leave()
             broker.listener.close_door()
             broker.listener.stop_reading()
+
+    def turn_clock(self, by_ms: int) -> None:
+        """Let its wall clock jump, now and for its successors."""
+        self.skew_ms += by_ms
+        if self.clock is not None:
+            self.clock.skew_ms = self.skew_ms
 
     def crash(self) -> None:
         """End at once: first nothing it holds reaches anything any more, then it is gone."""
@@ -145,3 +153,15 @@ class SimulatedBroker:
             await asyncio.wait([life], timeout=_LOOK_S)  # it may crash while it leaves
         if process.is_alive:
             process.crash()
+
+
+async def _until(leaving: asyncio.Event, broker: Broker) -> None:
+    """Wait to be told to leave, or for a reason why this broker must not go on."""
+    asked = asyncio.ensure_future(leaving.wait())
+    failed = asyncio.ensure_future(broker.engine.fleet.failure())
+    await asyncio.wait((asked, failed), return_when=asyncio.FIRST_COMPLETED)
+    reason = failed.result() if failed.done() else ""
+    asked.cancel()
+    failed.cancel()
+    if reason:
+        raise MetadataUnavailable(reason)

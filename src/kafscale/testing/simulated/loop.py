@@ -205,6 +205,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 process.on_crash.clear()
                 process.crash()
         self._graves.clear()
+        self._processes.clear()
+        self.network = None
 
     # -- what asyncio asks of a loop -----------------------------------------------------------
 
