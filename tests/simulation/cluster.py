@@ -28,8 +28,9 @@ class Unanswered(Exception):
 class Connection:
     """Requests in order, answers as they come."""
 
-    def __init__(self, stream: SimulatedStream, name: str) -> None:
+    def __init__(self, stream: SimulatedStream, name: str, host: str) -> None:
         self._stream = stream
+        self.host = host
         self._name = name
         self._last = 0
         self._waiting: dict[int, tuple[asyncio.Future[Any], type[Message], int]] = {}
@@ -111,7 +112,7 @@ class Cluster:
             stream = await self._network.connect(*address)
         except ConnectionError as problem:
             raise Unanswered(str(problem)) from None
-        made = self._connections[address] = Connection(stream, self.name)
+        made = self._connections[address] = Connection(stream, self.name, address[0])
         return made
 
     async def leader(self, topic: str, partition: int) -> Connection:

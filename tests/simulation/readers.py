@@ -84,7 +84,7 @@ class Reader:
             self._cluster.forget(self._topic, partition)
             await asyncio.sleep(_PAUSE_S)
             return at
-        history.watermarks.append(Watermark(name, partition, high, asked_s, now_s))
+        history.watermarks.append(Watermark(connection.host, partition, high, asked_s, now_s))
         for one in found:
             history.polls.append(Poll(name, 0, partition, one.offset, one.value, now_s))
         return found[-1].offset + 1 if found else at
@@ -99,24 +99,26 @@ class Watcher:
         self._history = history
 
     async def run(self, partitions: int) -> None:
-        loop, name = asyncio.get_running_loop(), self._cluster.name
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._cluster.dice.random())
             partition = self._cluster.dice.randrange(partitions)
-            asked_s = loop.time()
             try:
-                end = await find_end(self._cluster, self._topic, partition)
+                leader = await self._cluster.leader(self._topic, partition)
+                asked_s = loop.time()
+                end = await find_end(self._cluster, leader, self._topic, partition)
             except Unanswered:
                 self._cluster.hang_up()
                 continue
             if end is not None:
-                said = Watermark(name, partition, end, asked_s, loop.time())
+                said = Watermark(leader.host, partition, end, asked_s, loop.time())
                 self._history.watermarks.append(said)
 
 
-async def find_end(cluster: Cluster, topic: str, partition: int) -> int | None:
+async def find_end(
+    cluster: Cluster, connection: Connection, topic: str, partition: int
+) -> int | None:
     """The end of a partition, if the leader can say."""
-    connection = await cluster.leader(topic, partition)
     row = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=LATEST)
     request = list_offsets.ListOffsetsRequest(
         topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[row])]
@@ -141,11 +143,11 @@ async def _read_partition(cluster: Cluster, topic: str, partition: int) -> list[
     while True:
         at = rows[-1].offset + 1 if rows else 0
         try:
-            end = await find_end(cluster, topic, partition)
+            connection = await cluster.leader(topic, partition)
+            end = await find_end(cluster, connection, topic, partition)
             if end is not None:
                 if end <= at:
                     return rows
-                connection = await cluster.leader(topic, partition)
                 rows += (await fetch_once(connection, topic, partition, at, 100)).found
                 continue
         except Unanswered:
