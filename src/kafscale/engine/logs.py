@@ -160,8 +160,9 @@ async def _close_all(logs: Sequence[Log], deadline_s: float) -> None:
     if not closing:
         return
     _, late = await asyncio.wait(closing, timeout=deadline_s)
-    for slow in late:
-        slow.cancel()
+    for one in closing:
+        if one in late:
+            one.cancel()
     results = await asyncio.gather(*closing, return_exceptions=True)
     for log, result in zip(logs, results, strict=True):
         if isinstance(result, BaseException):
