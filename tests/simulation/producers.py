@@ -52,9 +52,8 @@ class Producer:
         """Send so many records to each partition."""
         while self._idempotent and self._producer_id < 0:
             await self._introduce()
-        async with asyncio.TaskGroup() as tasks:
-            for partition in range(partitions):
-                tasks.create_task(self._fill(partition, count, pause_s))
+        # Not a TaskGroup: that one cancels in no particular order.
+        await asyncio.gather(*(self._fill(at, count, pause_s) for at in range(partitions)))
 
     async def _introduce(self) -> None:
         try:

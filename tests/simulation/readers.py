@@ -59,9 +59,7 @@ class Reader:
         self._history = history
 
     async def run(self, partitions: int) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for partition in range(partitions):
-                tasks.create_task(self._follow(partition))
+        await asyncio.gather(*map(self._follow, range(partitions)))
 
     async def _follow(self, partition: int) -> None:
         at = 0

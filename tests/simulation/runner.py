@@ -123,9 +123,7 @@ class _Run:
             broker.start()
         await self._as_client(self._create_topic())
         producing, following = self._start_clients()
-        async with asyncio.TaskGroup() as blows:
-            for blow in self.scenario.blows:
-                blows.create_task(self._strike(blow))
+        await asyncio.gather(*map(self._strike, self.scenario.blows))
         self._heal()
         _, late = await asyncio.wait(producing, timeout=HEALED_S)
         if late:
