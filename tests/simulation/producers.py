@@ -37,12 +37,15 @@ class Producer:
         history: History,
         *,
         idempotent: bool,
+        strict: bool,
         wander_chance: float = 0.0,
     ) -> None:
+        """`strict`: being told that acknowledged batches are missing is a broken promise."""
         self._cluster = cluster
         self._topic = topic
         self._history = history
         self._wander_chance = wander_chance
+        self._strict = strict
         self._idempotent = idempotent
         self._producer_id = -1
         if idempotent:
@@ -148,7 +151,7 @@ class Producer:
             batch.is_done = True
             return True
         missing = code in _MISSING
-        if (missing and is_next) or (not missing and code not in RETRIABLE):
+        if (missing and is_next and self._strict) or (not missing and code not in RETRIABLE):
             what = f"{batch.sends[0].value!r} was refused with {code.name}"
             self._history.troubles.append(Trouble(self._cluster.name, what, now_s))
             batch.is_done = not missing

@@ -53,7 +53,9 @@ async def fetch_once(
 class Reader:
     """Follows every partition from the beginning on, for ever."""
 
-    def __init__(self, cluster: Cluster, topic: str, history: History) -> None:
+    def __init__(self, cluster: Cluster, topic: str, history: History, *, strict: bool) -> None:
+        """`strict`: an offset that was readable once must never be out of range."""
+        self._strict = strict
         self._cluster = cluster
         self._topic = topic
         self._history = history
@@ -77,7 +79,7 @@ class Reader:
         code, high, found = await fetch_once(connection, self._topic, partition, at)
         now_s = loop.time()
         if code is not ErrorCode.NONE:
-            if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._strict:
                 history.troubles.append(Trouble(name, f"{partition}/{at} is out of range", now_s))
             self._cluster.forget(self._topic, partition)
             await asyncio.sleep(_PAUSE_S)

@@ -145,10 +145,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def note(self, what: str) -> None:
         """Write into the trace."""
-        line = f"{self._now_s:.6f} {what}"
-        self._hash.update(line.encode())
+        self._hash.update(f"{self._now_s:.6f} {what}".encode())
+        self.say(what)
+
+    def say(self, what: str) -> None:
+        """Write what is only for people to read."""
         if self.lines is not None:
-            self.lines.append(line)
+            self.lines.append(f"{self._now_s:.6f} {what}")
 
     def trace_hash(self) -> str:
         """The same for the same run."""
