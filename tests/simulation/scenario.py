@@ -80,9 +80,11 @@ class Scenario:
 
 
 def draw(seed: int) -> Scenario:
-    """The scenario of a seed: of five one is about groups, one about sleepy writers."""
+    """The scenario of a seed: three of five have a theme."""
     dice = random.Random(f"{seed}/scenario")
     match seed % 5:
+        case 2:
+            return _moving(seed, dice)
         case 3:
             return _crowded(seed, dice)
         case 4:
@@ -117,6 +119,40 @@ def _sleepy(seed: int, dice: random.Random) -> Scenario:
             Blow(dice.random() * 20, dice.choice(("pause", "suspend")), at % brokers, 2 * grace_s)
             for at in range(dice.randint(1, 3))
         ),
+    )
+
+
+def _moving(seed: int, dice: random.Random) -> Scenario:
+    """A fleet that never comes to rest: what is owned changes hands all the time."""
+    made = _any(seed, dice)
+    brokers, lease_s = dice.choice((2, 3)), dice.choice((2.0, 4.0))
+    kinds = (
+        "crash",
+        "leave",
+        "pause",
+        "suspend",
+        "etcd cut",
+        "store cut",
+        "etcd down",
+        "partition",
+    )
+    blows = []
+    at_s = 1.0
+    for _ in range(dice.randint(3, 8)):
+        at_s += dice.random() * 2 * lease_s
+        for_s = dice.random() * 3 * lease_s
+        blows.append(Blow(at_s, dice.choice(kinds), dice.randrange(brokers), for_s))
+    etcd = EtcdSection(endpoints=["simulated:2379"], lease_ttl=Seconds(lease_s))
+    return dataclasses.replace(
+        made,
+        brokers=brokers,
+        partitions=dice.choice((1, 3)),
+        records=60,
+        pause_s=dice.choice((0.5, 2.0)),
+        skews_ms=tuple(dice.randint(-5_000, 5_000) for _ in range(brokers)),
+        store=dataclasses.replace(made.store, late_chance=dice.choice((0.0, 0.05))),
+        config=msgspec.structs.replace(made.config, etcd=etcd),
+        blows=tuple(blows),
     )
 
 
