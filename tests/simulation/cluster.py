@@ -104,6 +104,10 @@ class Cluster:
             known = self._bootstrap
         return await self.to(self.dice.choice(known))
 
+    async def anybody(self) -> Connection:
+        """A connection to one of all brokers, whatever is said of them."""
+        return await self.to(self.dice.choice(self._bootstrap))
+
     async def to(self, address: tuple[str, int]) -> Connection:
         known = self._connections.get(address)
         if known is not None and known.is_open:

@@ -4,11 +4,13 @@ In this room: each takes one promise away from the system under test, by its own
 Next door: how soon each must be found (test_planted.py).
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from kafscale.engine import fleet
+from kafscale.engine.fleet_view import View
 from kafscale.groups.events import Done
 from kafscale.groups.machine import Group
 from kafscale.log import commits, opening
@@ -80,3 +82,18 @@ def group_that_lets_anybody_commit() -> AbstractContextManager[Any]:
         self._answer(event.call, Done())
 
     return patch.object(Group, "_commit", commit)
+
+
+@contextmanager
+def broker_that_ignores_the_end_of_its_lease() -> Iterator[None]:
+    """It goes on answering for what others have taken over."""
+    with (
+        patch.object(View, "lose", lambda _: None),
+        patch.object(View, "holds", lambda _: True),
+    ):
+        yield
+
+
+def broker_that_takes_over_at_once() -> AbstractContextManager[Any]:
+    """It does not wait until the former owner has let go."""
+    return patch.object(fleet, "_behind", lambda *_: [])

@@ -104,7 +104,13 @@ class _Run:
             seed,
             loop,
             SimulatedNetwork(loop, seed, scenario.network),
-            SimulatedBucket(lambda: wall_ms(loop.time()), seed, scenario.store, context, loop.note),
+            SimulatedBucket(
+                lambda: wall_ms(loop.time(), scenario.store_skew_ms),
+                seed,
+                scenario.store,
+                context,
+                loop.note,
+            ),
             SimulatedEtcd(seed, scenario.etcd, context, loop.note),
         )
         self.world.etcd.relist_chance = scenario.relist_chance

@@ -62,6 +62,7 @@ class Scenario:
     records: int  # per producer and partition
     pause_s: float  # longest pause of a producer
     skews_ms: tuple[int, ...]
+    store_skew_ms: int
     config: Config
     store: RemoteFaults
     etcd: RemoteFaults
@@ -126,16 +127,7 @@ def _moving(seed: int, dice: random.Random) -> Scenario:
     """A fleet that never comes to rest: what is owned changes hands all the time."""
     made = _any(seed, dice)
     brokers, lease_s = dice.choice((2, 3)), dice.choice((2.0, 4.0))
-    kinds = (
-        "crash",
-        "leave",
-        "pause",
-        "suspend",
-        "etcd cut",
-        "store cut",
-        "etcd down",
-        "partition",
-    )
+    kinds = ["leave", *(kind for kind in BLOWS if kind not in ("cut", "clock", "member"))]
     blows = []
     at_s = 1.0
     for _ in range(dice.randint(3, 8)):
@@ -147,10 +139,14 @@ def _moving(seed: int, dice: random.Random) -> Scenario:
         made,
         brokers=brokers,
         partitions=dice.choice((1, 3)),
-        records=60,
-        pause_s=dice.choice((0.5, 2.0)),
+        records=100,
+        pause_s=dice.choice((0.3, 1.0)),
         skews_ms=tuple(dice.randint(-5_000, 5_000) for _ in range(brokers)),
-        store=dataclasses.replace(made.store, late_chance=dice.choice((0.0, 0.05))),
+        store=dataclasses.replace(
+            made.store,
+            jitter_s=dice.choice((0.05, 0.5, 1.0)),
+            late_chance=dice.choice((0.0, 0.05)),
+        ),
         config=msgspec.structs.replace(made.config, etcd=etcd),
         blows=tuple(blows),
     )
@@ -181,6 +177,7 @@ def _any(seed: int, dice: random.Random) -> Scenario:
         records=dice.choice((10, 30, 60)),
         pause_s=dice.choice((0.1, 0.5, 2.0)),
         skews_ms=tuple(dice.choice((0, dice.randint(-20_000, 20_000))) for _ in range(brokers)),
+        store_skew_ms=dice.randint(-2_000, 2_000),
         config=_config(dice, grace_s, is_fleet=brokers > 1 or dice.random() < 0.5),
         store=_remote_faults(dice, 0.05, latest_s=grace_s),
         etcd=_remote_faults(dice, 0.02, latest_s=5.0),

@@ -9,6 +9,7 @@ from tests.simulation.planted import Planting
 from tests.simulation.runner import run
 
 ANY = range(20)
+MOVING = range(2, 202, 5)
 GROUPS = range(3, 78, 5)  # see scenario.draw
 SLEEPY = range(4, 154, 5)
 
@@ -19,6 +20,12 @@ SLEEPY = range(4, 154, 5)
         (planted.broker_that_answers_before_the_put, ANY, "lost, watermark back"),
         (planted.opening_that_ignores_the_tail, ANY, "lost"),
         (planted.group_that_lets_anybody_commit, GROUPS, "commit undone"),
+        (
+            planted.broker_that_ignores_the_end_of_its_lease,
+            MOVING,
+            "watermark back, two owners",
+        ),
+        (planted.broker_that_takes_over_at_once, MOVING, "watermark back, two owners"),
         (planted.log_that_forgets_producers, SLEEPY, "duplicate, reordered"),
         (planted.metadata_without_guards, SLEEPY, "commit undone, lost"),
         (planted.store_that_overwrites, SLEEPY, "overwritten, lost"),
