@@ -19,7 +19,7 @@ from kafscale.model.errors import KafscaleError, NotTheOwner, StoreError, Unknow
 
 logger = structlog.get_logger()
 
-_AT_ONCE: Final = 32  # a take-over: others wait for it
+_AT_ONCE: Final = 64  # a take-over: others wait for it, and a bucket is far away
 _CALM_S: Final = 10.0  # a start of a lone broker: clients come first
 _AGAIN_S: Final = 30.0  # after a store that could not be read
 
