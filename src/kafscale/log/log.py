@@ -65,8 +65,8 @@ class Log(View):
         self.dice = dice
         self.observer = observer or Observer()
         self._may_answer = may_answer
-        self.state = State.OPENING
-        self.stopped_because = ""
+        self.state, self.stopped_because = State.OPENING, ""
+        self.is_used = False  # nobody has wanted anything of it since it was opened
         self.swept: set[str] = set()
         self.busy_with_history = asyncio.Lock()
         self._closing = False
