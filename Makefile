@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run cluster lint check format test demo clients compat deep fuzz bench bench-spark lock clean
+.PHONY: help setup run cluster lint check format test demo clients compat deep fuzz simulate faults bench bench-spark lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ deep: $(VENV)/.dev  ## search the model of the log protocol far (ten minutes)
 
 fuzz: $(VENV)/.dev  ## throw bytes at the frame decoder until stopped
 	@$(BIN)/python -m tests.fuzz
+
+simulate: $(VENV)/.dev  ## whole clusters on seeded time, network and stores, until stopped (SEEDS=n: so many)
+	@$(BIN)/python -m tests.simulation $(if $(SEEDS),-n $(SEEDS)) --first $(or $(FIRST),0)
 
 bench: $(VENV)/.dev  ## compare with Apache Kafka on this machine, as a table
 	@$(BIN)/python -m benchmarks.compare

@@ -10,6 +10,8 @@ from kafscale.objects.files import FileObjectStore
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.s3 import S3ObjectStore, S3Settings
 from kafscale.objects.store import ObjectStore
+from kafscale.system import SystemClock
+from kafscale.testing.simulated.store import SimulatedBucket, SimulatedObjectStore
 from tests.support import seaweed
 
 _folders = count()
@@ -29,6 +31,8 @@ def _open(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> ObjectSt
     match kind:
         case "memory":
             return MemoryObjectStore()
+        case "simulated":
+            return SimulatedObjectStore(SimulatedBucket(SystemClock().now_ms))
         case "files":
             return FileObjectStore(tmp_path / "objects", fsync=False)
         case "files-fsync":
@@ -38,7 +42,13 @@ def _open(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> ObjectSt
 
 
 @pytest.fixture(
-    params=["memory", "files", "files-fsync", pytest.param("s3", marks=pytest.mark.slow)]
+    params=[
+        "memory",
+        "simulated",
+        "files",
+        "files-fsync",
+        pytest.param("s3", marks=pytest.mark.slow),
+    ]
 )
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ObjectStore]:
     opened = _open(request.param, request, tmp_path)

@@ -30,15 +30,19 @@ from kafscale.metadata.store import (
 )
 from kafscale.model.errors import MetadataConflict
 from kafscale.system import SystemClock
+from kafscale.testing.simulated.metadata import SimulatedEtcd, SimulatedMetadataStore
 
 _folders = count()
 
 
-@pytest.fixture(params=["embedded", pytest.param("etcd", marks=pytest.mark.slow)])
+@pytest.fixture(params=["embedded", "simulated", pytest.param("etcd", marks=pytest.mark.slow)])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], MetadataStore]:
     if request.param == "embedded":
         path = tmp_path / "metadata.sqlite"
         return lambda: EmbeddedMetadataStore(path, clock=SystemClock())
+    if request.param == "simulated":
+        etcd = SimulatedEtcd()
+        return lambda: SimulatedMetadataStore(etcd, SystemClock())
     endpoints = request.getfixturevalue("etcd_server").endpoints
     settings = EtcdSettings(endpoints, prefix=f"/contract-{next(_folders)}")
     return lambda: EtcdMetadataStore(settings, SystemClock())

@@ -18,7 +18,7 @@ from typing import Self
 from kafscale.local import programs
 from kafscale.local.errors import ProgramMissing
 from tests.support.ports import free_port
-from tests.support.process import wait_until_stopped
+from tests.support.process import dying_with_us, wait_until_stopped
 
 BUCKET = "kafscale"
 ACCESS_KEY = "kafscale-test"
@@ -86,7 +86,7 @@ class SeaweedServer:
         ]
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
-                command,
+                dying_with_us(command),
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

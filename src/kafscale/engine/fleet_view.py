@@ -14,7 +14,7 @@ agree, and keeps high watermarks from going back when a log changes hands.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import msgspec
 import structlog
@@ -58,7 +58,8 @@ class View:
         self._clock = clock
         # The generations since the last settled one, that one first; None: none was ever settled.
         self._since: list[Placement] | None = None
-        self._news: WeakSet[asyncio.Event] = WeakSet()  # each goes with whoever listens
+        # Each goes with whoever listens; they are rung in the order they came.
+        self._news: WeakKeyDictionary[asyncio.Event, None] = WeakKeyDictionary()
         self._settled = asyncio.Event()
 
     # -- news --------------------------------------------------------------------------------
@@ -67,7 +68,7 @@ class View:
         """An event that is set with every piece of news."""
         rung = asyncio.Event()
         rung.set()
-        self._news.add(rung)
+        self._news[rung] = None
         return rung
 
     def ring(self) -> None:

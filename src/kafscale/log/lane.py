@@ -6,7 +6,7 @@ in memory. Next door: the log that writes it (log.py), reading what has left mem
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from kafscale.log.manifest import Entry, LaneMark
 from kafscale.log.producers import ProducerTable
@@ -32,6 +32,28 @@ class Chunk:
         self.firsts = []
 
 
+class Watchers:
+    """Who waits for a lane, in the order they came: they are woken in it."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._calls: dict[Callable[[], None], None] = {}
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Wait."""
+        self._calls[call] = None
+
+    def discard(self, call: Callable[[], None]) -> None:
+        """Wait no more."""
+        self._calls.pop(call, None)
+
+    def __iter__(self) -> Iterator[Callable[[], None]]:
+        """Everybody as of now."""
+        return iter(tuple(self._calls))
+
+
 class Lane:
     """Live state of one lane. Only its log changes it."""
 
@@ -52,7 +74,7 @@ class Lane:
     def __init__(self, number: int) -> None:
         """Begin empty."""
         self.number = number
-        self.watchers: set[Callable[[], None]] = set()
+        self.watchers = Watchers()
         self.reset()
 
     def reset(self) -> None:
@@ -146,7 +168,7 @@ class Lane:
 
     def wake(self) -> None:
         """Tell everyone who waits that the high watermark has moved."""
-        for watcher in list(self.watchers):
+        for watcher in self.watchers:
             watcher()
 
 

@@ -14,7 +14,7 @@ class Tasks:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: dict[asyncio.Task[Any], None] = {}  # in the order they began
 
     def __len__(self) -> int:
         """Count the tasks that run."""
@@ -28,24 +28,24 @@ class Tasks:
         `awaited`: somebody waits for the task and will report its failure instead.
         """
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self._running.add(task)
+        self._running[task] = None
         task.add_done_callback(self._ended_awaited if awaited else self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if not task.cancelled() and (problem := task.exception()) is not None:
             log.error("task_failed", task=task.get_name(), error=repr(problem), exc_info=problem)
 
     def _ended_awaited(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if not task.cancelled():
             task.exception()  # looked at, in case everyone who waited has given up
 
     async def wait_for_one(self) -> None:
         """Wait until one of the running tasks has ended. Cancelling this cancels none of them."""
         if self._running:
-            await asyncio.wait(set(self._running), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tuple(self._running), return_when=asyncio.FIRST_COMPLETED)
 
     async def aclose(self) -> None:
         """Cancel what still runs and wait for it."""

@@ -18,7 +18,7 @@ class Feed:
 
     def __init__(self) -> None:
         """Begin without watchers."""
-        self._watchers: set[_Watcher] = set()
+        self._watchers: dict[_Watcher, None] = {}  # in the order they came
 
     def publish(self, change: Change) -> None:
         """Tell the watchers. Changes must come in the order of their versions."""
@@ -28,7 +28,7 @@ class Feed:
     async def watch(self, prefix: str, read: Callable[[], Listing]) -> Watch:
         """Follow a prefix; `read` gives all that is there, without waiting."""
         watcher = _Watcher(prefix)
-        self._watchers.add(watcher)
+        self._watchers[watcher] = None
         try:
             while True:
                 watcher.is_behind = False
@@ -38,7 +38,7 @@ class Feed:
                     if change.version > listing.version:
                         yield change
         finally:
-            self._watchers.discard(watcher)
+            self._watchers.pop(watcher, None)
 
 
 class _Watcher:

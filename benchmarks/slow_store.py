@@ -1,0 +1,149 @@
+"""What a producer sees when every PUT takes 100 ms: waiting times and throughput, with bars.
+
+    python -m benchmarks.slow_store [--quick] [--seaweed]
+
+In this room: the measurements and the bars. Next door: the broker with a slow store
+(slow_broker.py: a wrapper around files that sleeps before each put_new, so that the machine's
+own speed matters little), other workloads (compare.py).
+With --seaweed the store is a real S3 server behind an HTTP proxy that delays PUTs instead.
+
+Steady: records arrive at a fixed pace, whatever the answers do (open loop), so a wait is some
+part of the flush interval, of the PUT before, and the PUT itself. Lone: the next record is sent
+when the last was acknowledged; it always waits the whole interval.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, Producer
+
+from benchmarks import clients
+from tests.faults.history import History
+from tests.faults.links import LoopThread
+from tests.faults.s3_proxy import Manners, S3Proxy
+from tests.support.broker import KafscaleProcess
+from tests.support.seaweed import SeaweedServer
+
+PUT_MS = 100
+TOPIC = "slow"
+# Flush interval: p50 and p99 at most, in ms.
+WAITS_MS = {250: (250.0, 500.0), 50: (120.0, 300.0)}
+THROUGHPUT_MB_S = 60.0
+PER_S = 200
+
+
+class SlowFiles(KafscaleProcess):
+    """Files, with a pause before each PUT."""
+
+    def command(self) -> list[str]:
+        program = Path(__file__).with_name("slow_broker.py")
+        return [sys.executable, str(program), str(PUT_MS), "serve"]
+
+
+@contextmanager
+def slow_files(flush_ms: int) -> Iterator[str]:
+    with SlowFiles(env={"KAFSCALE_FLUSH_INTERVAL_MS": str(flush_ms)}) as broker:
+        yield broker.bootstrap
+
+
+@contextmanager
+def slow_seaweed(flush_ms: int) -> Iterator[str]:
+    thread = LoopThread()
+    with SeaweedServer() as server:
+        proxy = S3Proxy(thread, server.port, "bench", History(1))
+        try:
+            proxy.behave(Manners(slow_put_s=PUT_MS / 1000))
+            env = server.broker_environment("slow") | {
+                "KAFSCALE_S3_ENDPOINT": proxy.endpoint,
+                "KAFSCALE_FLUSH_INTERVAL_MS": str(flush_ms),
+            }
+            with KafscaleProcess(env=env) as broker:
+                yield broker.bootstrap
+        finally:
+            proxy.close()
+            thread.close()
+
+
+def steady_ms(bootstrap: str, seconds: float) -> tuple[float, float]:
+    """p50 and p99 of acks=all at `PER_S` records a second, after a second of warm-up."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, **clients.QUIET}
+    )
+    took: list[float] = []
+    failed: list[str] = []
+
+    def delivered(begun_s: float) -> Callable[[KafkaError | None, Any], None]:
+        def note(error: KafkaError | None, message: Any) -> None:
+            took.append((time.perf_counter() - begun_s) * 1000)
+            if error is not None:
+                failed.append(str(error))
+
+        return note
+
+    next_s = time.perf_counter()
+    for _ in range(int((seconds + 1) * PER_S)):
+        producer.produce(TOPIC, b"x" * 100, partition=0, on_delivery=delivered(time.perf_counter()))
+        next_s += 1 / PER_S
+        while (left_s := next_s - time.perf_counter()) > 0:
+            producer.poll(left_s)
+    producer.flush(30)
+    if failed:
+        raise RuntimeError(failed[0])
+    cuts = statistics.quantiles(took[PER_S:], n=100)
+    return cuts[49], cuts[98]
+
+
+def throughput_mb_s(bootstrap: str, megabytes: int) -> float:
+    """One producer, 1 KiB records, acks=all, one partition."""
+    count = megabytes * 1_000_000 // 1024
+    clients.create_topic(bootstrap, "bulk", 1)
+    begun_s = time.perf_counter()
+    clients.produce(nullcontext(), bootstrap, "bulk", 1, bytes(1024), count, "all")
+    return count * 1024 / 1e6 / (time.perf_counter() - begun_s)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.slow_store")
+    parser.add_argument("--quick", action="store_true", help="a few seconds each")
+    parser.add_argument("--seaweed", action="store_true", help="a real S3 server behind a proxy")
+    options = parser.parse_args()
+    store = slow_seaweed if options.seaweed else slow_files
+    seconds, megabytes = (4.0, 100) if options.quick else (15.0, 600)
+    print(
+        f"a PUT takes {PUT_MS} ms; store: {'SeaweedFS' if options.seaweed else 'files'}; acks=all"
+    )
+    missed = False
+    for flush_ms, (p50_bar, p99_bar) in WAITS_MS.items():
+        with store(flush_ms) as bootstrap:
+            clients.create_topic(bootstrap, TOPIC, 1)
+            p50, p99 = steady_ms(bootstrap, seconds)
+            lone = clients.latencies_ms(bootstrap, TOPIC, b"x" * 100, int(seconds * 2))
+            missed |= _told(f"flush {flush_ms} ms, steady {PER_S}/s, p50", p50, "ms", p50_bar)
+            missed |= _told(f"flush {flush_ms} ms, steady {PER_S}/s, p99", p99, "ms", p99_bar)
+            _told(f"flush {flush_ms} ms, lone record, p50", lone[0], "ms")
+            _told(f"flush {flush_ms} ms, lone record, p99", lone[1], "ms")
+            speed = throughput_mb_s(bootstrap, megabytes)
+            missed |= _told(f"flush {flush_ms} ms, one producer", speed, "MB/s", THROUGHPUT_MB_S)
+    return 1 if missed else 0
+
+
+def _told(what: str, value: float, unit: str, bar: float | None = None) -> bool:
+    """Print a figure; whether its bar was missed."""
+    if bar is None:
+        print(f"  {what:40} {value:7.1f} {unit}", flush=True)
+        return False
+    missed = value < bar if unit == "MB/s" else value > bar
+    sign = ">=" if unit == "MB/s" else "<="
+    word = "MISSED" if missed else "ok"
+    print(f"  {what:40} {value:7.1f} {unit:5} {sign} {bar:.0f}  {word}", flush=True)
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Members of a consumer group, and somebody who asks what the group has committed.
+
+Next door: other clients (workers.py). Members poll, commit synchronously what they were given,
+leave and come back.
+"""
+
+import random
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from tests.faults.history import FAILED, OK, UNKNOWN, Commit, Fetched, History, Poll
+from tests.faults.workers import QUIET, TOPIC, Worker
+
+GROUP = "the-group"
+COMMIT_EVERY_S = 0.5
+STAYS_S = (6.0, 15.0)
+# What the client says before anything was sent.
+NOT_SENT = {KafkaError._NO_OFFSET, KafkaError._STATE}
+
+
+class Group:
+    """What the members together have had committed, for whoever waits for the end."""
+
+    def __init__(self) -> None:
+        self.committed: dict[int, int] = {}
+
+
+class GroupMember(Worker):
+    """One member. A restless one leaves now and then and comes back as a new one."""
+
+    def __init__(
+        self, name: str, bootstrap: str, history: History, group: Group, restless: bool, seed: int
+    ) -> None:
+        super().__init__(name, bootstrap, history)
+        self._group = group
+        self._restless = restless
+        self._dice = random.Random(f"{seed} {name}")
+        self._stretch = 0
+        self._next: dict[int, int] = {}
+
+    def work(self) -> None:
+        while not self.stopping.is_set():
+            stays_s = self._dice.uniform(*STAYS_S) if self._restless else float("inf")
+            self._attend(time.monotonic() + stays_s)
+
+    def _attend(self, until_s: float) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": GROUP,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                **QUIET,
+            }
+        )
+        try:
+            consumer.subscribe([TOPIC], on_assign=self._moved, on_revoke=self._moved)
+            commit_s = time.monotonic()
+            while not self.stopping.is_set() and time.monotonic() < until_s:
+                message = consumer.poll(0.2)
+                if message is not None and message.error() is None:
+                    self._note(message)
+                if self._next and time.monotonic() > commit_s + COMMIT_EVERY_S:
+                    self._commit(consumer)
+                    commit_s = time.monotonic()
+        finally:
+            consumer.close()
+            self._moved(None, [])
+
+    def _moved(self, consumer: Any, places: list[TopicPartition]) -> None:
+        """Whatever was not committed is somebody else's now, or comes again."""
+        self._stretch += 1
+        self._next = {}
+
+    def _note(self, message: Any) -> None:
+        partition, offset = message.partition(), message.offset()
+        text = message.value().decode(errors="replace")
+        self.history.polls.append(
+            Poll(self.name, self._stretch, partition, offset, text, time.monotonic())
+        )
+        self._next[partition] = offset + 1
+
+    def _commit(self, consumer: Any) -> None:
+        places = [TopicPartition(TOPIC, *place) for place in self._next.items()]
+        begun_s, stretch = time.monotonic(), self._stretch
+        outcomes: dict[int, str] = {}
+        try:
+            for place in consumer.commit(offsets=places, asynchronous=False):
+                outcomes[place.partition] = OK if place.error is None else UNKNOWN
+        except KafkaException as refused:
+            # The client may have tried more than once: an answer is about its last attempt only.
+            surely = refused.args[0].code() in NOT_SENT
+            outcomes = {place.partition: FAILED if surely else UNKNOWN for place in places}
+        ended_s = time.monotonic()
+        for place in places:
+            outcome = outcomes.get(place.partition, UNKNOWN)
+            self.history.commits.append(
+                Commit(GROUP, place.partition, place.offset, begun_s, ended_s, outcome)
+            )
+            if outcome == OK:
+                self._group.committed[place.partition] = place.offset
+                if stretch == self._stretch and self._next.get(place.partition) == place.offset:
+                    del self._next[place.partition]
+
+
+class Auditor(Worker):
+    """Asks again and again what the group has committed."""
+
+    every_s = 0.3
+
+    def work(self) -> None:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": GROUP, **QUIET})
+        places = [TopicPartition(TOPIC, p) for p in range(self.history.partitions)]
+        try:
+            while not self.stopping.wait(self.every_s):
+                begun_s = time.monotonic()
+                try:
+                    answered = consumer.committed(places, timeout=10)
+                except KafkaException:
+                    continue  # not answered, so nothing was said
+                ended_s = time.monotonic()
+                for place in answered:
+                    if place.error is None:
+                        offset = max(place.offset, -1)  # librdkafka's "none" is -1001
+                        self.history.fetched.append(
+                            Fetched(GROUP, place.partition, offset, begun_s, ended_s)
+                        )
+        finally:
+            consumer.close()
+
+
+def wait_for_group(
+    group: Group, ends: Mapping[int, int], worker: Worker, within_s: float = 60.0
+) -> None:
+    """Until the group has committed everything; a finding if it does not."""
+    deadline = time.monotonic() + within_s
+    while any(group.committed.get(partition, 0) < end for partition, end in ends.items()):
+        if time.monotonic() > deadline:
+            worker.trouble(f"group has {group.committed} where the ends are {dict(ends)}")
+            return
+        time.sleep(0.1)

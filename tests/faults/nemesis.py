@@ -1,0 +1,153 @@
+"""Carrying out a fault and healing it.
+
+Next door: which and when (schedule.py), the things that are disturbed (cluster.py).
+"""
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from tests.faults.cluster import Cluster, Node
+from tests.faults.history import Fault
+from tests.faults.s3_proxy import POLITE, Manners
+from tests.faults.schedule import AT_A_BROKER, AT_A_MEMBER, Step
+from tests.support.etcd import Member
+from tests.support.process import wait_until_stopped
+
+LATE_S = 4.0
+MANNERS = {
+    "s3-down": Manners(down=True),
+    "s3-hang": Manners(hang=True),
+    "s3-slow": Manners(slow_s=1.0),
+    "s3-errors": Manners(errors=0.3),
+    "s3-throttle": Manners(throttled=0.5),
+    "s3-lost": Manners(lost_answers=0.3),
+    "s3-late": Manners(late=0.2, late_s=LATE_S),
+}
+
+
+class Nemesis:
+    """Goes through a plan; notes in the history what it did."""
+
+    def __init__(self, cluster: Cluster, say: Callable[[str], None] = lambda text: None) -> None:
+        self._cluster = cluster
+        self._say = say
+
+    def go(self, steps: Sequence[Step], began_s: float) -> None:
+        """All steps, at their times; those that begin at one time are healed together."""
+        for begins_s in sorted({step.begins_s for step in steps}):
+            together = [step for step in steps if step.begins_s == begins_s]
+            time.sleep(max(0.0, began_s + begins_s - time.monotonic()))
+            self.carry_out(together)
+
+    def carry_out(self, together: Sequence[Step]) -> None:
+        begun: dict[Step, float] = {}
+        try:
+            for step in together:
+                self._say(str(step))
+                begun[step] = time.monotonic()
+                self._begin(step)
+            # Wires and servers first: a broker may need them to start.
+            for step in sorted(together, key=lambda step: (step.name in AT_A_BROKER, step.ends_s)):
+                time.sleep(max(0.0, begun[step] + step.lasts_s - time.monotonic()))
+                self._end(step)
+        finally:
+            for step, at_s in begun.items():
+                self._cluster.history.faults.append(
+                    Fault(step.name, self._name(step), at_s, time.monotonic())
+                )
+
+    def heal(self) -> None:
+        """Whatever was done, undone."""
+        for member in self._cluster.etcd.members:
+            if member.running:
+                member.signal(signal.SIGCONT)
+            else:
+                self._cluster.etcd.start(member)
+        for node in self._cluster.nodes:
+            _heal_wires(node)
+            if node.broker.running:
+                node.broker.send(signal.SIGCONT)
+        self._cluster.start_brokers()
+
+    def _name(self, step: Step) -> str:
+        if step.name in AT_A_BROKER:
+            return self._cluster.nodes[step.target].name
+        if step.name in AT_A_MEMBER:
+            return self._cluster.etcd.members[step.target].name
+        return "all"
+
+    def _begin(self, step: Step) -> None:
+        cluster, node = self._cluster, self._cluster.nodes[step.target % len(self._cluster.nodes)]
+        member = cluster.etcd.members[step.target % len(cluster.etcd.members)]
+        match step.name:
+            case "kill":
+                node.broker.kill()
+            case "kill-all":
+                cluster.kill_brokers()
+            case "restart":
+                node.broker.stop()
+            case "pause" | "pause-short":
+                if node.broker.running:
+                    node.broker.send(signal.SIGSTOP)
+                    wait_until_stopped(node.broker.pid)
+            case "etcd-kill":
+                cluster.etcd.kill()
+            case "etcd-pause":
+                cluster.etcd.pause()
+            case "etcd-kill-one":
+                member.kill()
+            case "etcd-pause-one":
+                _pause_member(member)
+            case "cut-etcd":
+                for link in node.etcd:
+                    link.hold()
+            case "cut-s3":
+                node.s3.behave(Manners(hang=True))
+            case "cut-clients":
+                node.clients.hold()
+            case _:
+                for one in cluster.nodes:
+                    one.s3.behave(MANNERS[step.name])
+
+    def _end(self, step: Step) -> None:
+        cluster, node = self._cluster, self._cluster.nodes[step.target % len(self._cluster.nodes)]
+        member = cluster.etcd.members[step.target % len(cluster.etcd.members)]
+        match step.name:
+            case "kill" | "restart":
+                cluster.start_broker(node)
+            case "kill-all":
+                cluster.start_brokers()
+            case "pause" | "pause-short":
+                if node.broker.running:
+                    node.broker.send(signal.SIGCONT)
+            case "etcd-kill":
+                cluster.etcd.start()
+            case "etcd-pause":
+                cluster.etcd.resume()
+            case "etcd-kill-one":
+                cluster.etcd.start(member)
+            case "etcd-pause-one":
+                member.signal(signal.SIGCONT)
+            case "cut-etcd":
+                for link in node.etcd:
+                    link.heal()
+            case "cut-s3":
+                node.s3.behave(POLITE)
+            case "cut-clients":
+                node.clients.heal()
+            case _:
+                for one in cluster.nodes:
+                    one.s3.behave(POLITE)
+
+
+def _pause_member(member: Member) -> None:
+    member.signal(signal.SIGSTOP)
+    member.wait_until_stopped()
+
+
+def _heal_wires(node: Node) -> None:
+    node.s3.behave(POLITE)
+    node.clients.heal()
+    for link in node.etcd:
+        link.heal()

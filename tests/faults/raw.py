@@ -1,0 +1,217 @@
+"""Questions asked by hand: watermarks of every broker, and the whole log with its epochs.
+
+In this room: ListOffsets v1 and Fetch v11 over own sockets, records opened without the code
+under test. Whoever answers is asked, whether or not metadata says it should be.
+Next door: the frames (tests/support/wire.py).
+"""
+
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+
+from tests.faults.history import OK, Found, History, Send, Watermark
+from tests.faults.workers import TOPIC, Worker
+from tests.support import wire
+
+LIST_OFFSETS = 2
+LATEST = -1
+CODECS = 7
+
+
+def list_offsets(partitions: int, correlation_id: int) -> bytes:
+    """Where do all partitions end?"""
+    asked = b"".join(struct.pack(">iq", p, LATEST) for p in range(partitions))
+    body = struct.pack(">ii", -1, 1) + wire.string(TOPIC) + struct.pack(">i", partitions) + asked
+    return wire.frame(LIST_OFFSETS, 1, correlation_id, body)
+
+
+def offsets_listed(body: bytes) -> dict[int, int]:
+    """The ends of the partitions that were answered without an error."""
+    (name,) = struct.unpack_from(">h", body, 4)
+    at = 6 + name
+    (count,) = struct.unpack_from(">i", body, at)
+    rows = (struct.unpack_from(">ihqq", body, at + 4 + 22 * row) for row in range(count))
+    return {partition: offset for partition, error, _, offset in rows if error == 0}
+
+
+def ask(port: int, request: bytes, within_s: float) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), within_s) as sock:
+        sock.settimeout(within_s)
+        sock.sendall(request)
+        return wire.read_answer(sock)[1]
+
+
+class Surveyor(Worker):
+    """Asks one broker, directly, where the partitions end."""
+
+    every_s = 0.1
+    patience_s = 5.0
+
+    def __init__(self, broker: str, port: int, history: History) -> None:
+        super().__init__(f"surveyor of {broker}", "", history)
+        self._broker, self._port = broker, port
+
+    def work(self) -> None:
+        while not self.stopping.wait(self.every_s):
+            try:
+                self._survey()
+            except OSError:
+                continue  # dead, paused or cut off; it is asked again
+
+    def _survey(self) -> None:
+        """As long as the connection lasts."""
+        with socket.create_connection(("127.0.0.1", self._port), self.patience_s) as sock:
+            sock.settimeout(self.patience_s)
+            number = 0
+            while not self.stopping.wait(self.every_s):
+                number += 1
+                begun_s = time.monotonic()
+                sock.sendall(list_offsets(self.history.partitions, number))
+                _, body = wire.read_answer(sock)
+                ended_s = time.monotonic()
+                for partition, high in offsets_listed(body).items():
+                    self.history.watermarks.append(
+                        Watermark(self._broker, partition, high, begun_s, ended_s)
+                    )
+
+
+class Stubborn(Worker):
+    """Writes to one broker, directly, whatever metadata says; a paused one finds its requests.
+
+    Any answer but success leaves it open whether the record is there.
+    """
+
+    every_s = 0.2
+    patience_s = 120.0
+
+    def __init__(self, broker: str, port: int, history: History) -> None:
+        super().__init__(f"stubborn-{broker}", "", history)
+        self._port = port
+        self._number = 0
+
+    def work(self) -> None:
+        while not self.stopping.wait(self.every_s):
+            try:
+                self._insist()
+            except OSError:
+                continue
+
+    def _insist(self) -> None:
+        with socket.create_connection(("127.0.0.1", self._port), 5.0) as sock:
+            sock.settimeout(1.0)
+            while not self.stopping.wait(self.every_s):
+                note = Send(
+                    self.name,
+                    self._number % self.history.partitions,
+                    self._number,
+                    time.monotonic(),
+                )
+                self._number += 1
+                self.history.sends.append(note)
+                records = wire.batch([note.value.encode()], int(time.time() * 1000))
+                sock.sendall(wire.produce(TOPIC, note.partition, records, -1, note.number))
+                self._wait(sock, note)
+
+    def _wait(self, sock: socket.socket, note: Send) -> None:
+        until_s = time.monotonic() + self.patience_s
+        while True:
+            try:
+                _, body = wire.read_answer(sock)
+                break
+            except TimeoutError:
+                if self.stopping.is_set() or time.monotonic() > until_s:
+                    raise
+        error, offset = wire.produce_error(body)
+        note.ended_s = time.monotonic()
+        if error == 0:
+            note.outcome, note.offset = OK, offset
+        else:
+            note.error = str(error)
+
+
+def ends(ports: list[int], partitions: int, within_s: float = 30.0) -> dict[int, int]:
+    """Where each partition ends, as the highest that any broker says."""
+    found: dict[int, int] = {}
+    deadline = time.monotonic() + within_s
+    while len(found) < partitions:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"only {sorted(found)} of {partitions} partitions have an end")
+        for port in ports:
+            try:
+                said = offsets_listed(ask(port, list_offsets(partitions, 1), 5.0))
+            except OSError:
+                continue
+            for partition, high in said.items():
+                found[partition] = max(found.get(partition, 0), high)
+    return found
+
+
+def read_log(ports: list[int], upto: Mapping[int, int], within_s: float = 120.0) -> list[Found]:
+    """Every record of every partition up to its end, from whichever broker hands it out."""
+    deadline = time.monotonic() + within_s
+    return [
+        record
+        for partition, end in sorted(upto.items())
+        for record in _read_partition(ports, partition, end, deadline)
+    ]
+
+
+def _read_partition(ports: list[int], partition: int, end: int, deadline: float) -> list[Found]:
+    found: list[Found] = []
+    turn, said = 0, 0
+    while (position := found[-1].offset + 1 if found else 0) < end:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"partition {partition}: at {position} of {end}, last error {said}")
+        port = ports[turn % len(ports)]
+        try:
+            body = ask(port, wire.fetch(TOPIC, partition, position, 1, 8 << 20), 10.0)
+        except OSError:
+            turn += 1
+            continue
+        said, _, data = wire.fetched(body)
+        fresh = [one for one in opened(partition, bytes(data)) if one.offset >= position]
+        if said or not fresh:
+            turn += 1
+            time.sleep(0.02)
+        found += fresh
+    return found
+
+
+def opened(partition: int, data: bytes) -> Iterator[Found]:
+    """The records of whole uncompressed batches, with their batch's leader epoch."""
+    at = 0
+    while at + 61 <= len(data):
+        base, length, epoch = struct.unpack_from(">qii", data, at)
+        if at + 12 + length > len(data):
+            return
+        (attributes,) = struct.unpack_from(">h", data, at + 21)
+        (count,) = struct.unpack_from(">i", data, at + 57)
+        assert attributes & CODECS == 0, "these workers do not compress"
+        place = at + 61
+        for _ in range(count):
+            size, place = _varint(data, place)
+            delta, value = _record(data, place)
+            yield Found(partition, base + delta, value, epoch)
+            place += size
+        at += 12 + length
+
+
+def _record(data: bytes, at: int) -> tuple[int, str]:
+    """Offset delta and value."""
+    _, at = _varint(data, at + 1)  # after the attributes: timestamp delta
+    delta, at = _varint(data, at)
+    key, at = _varint(data, at)
+    size, at = _varint(data, at + max(key, 0))
+    return delta, data[at : at + max(size, 0)].decode(errors="replace")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7

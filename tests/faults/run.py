@@ -1,0 +1,220 @@
+"""One run from start to verdict: cluster, workers, faults, peace, a last reading, judgement.
+
+Next door: the parts (cluster.py, workers.py, nemesis.py, checker.py), runs with a bar to pass
+(scenarios.py).
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.faults import raw, report
+from tests.faults.checker import Finding, check
+from tests.faults.cluster import Cluster
+from tests.faults.history import History
+from tests.faults.members import Auditor, Group, GroupMember, wait_for_group
+from tests.faults.nemesis import Nemesis
+from tests.faults.schedule import Step
+from tests.faults.workers import QUIET, TOPIC, Follower, Worker, Writer
+
+FOLDER = Path(__file__).parents[2] / ".cache" / "faults"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How big a run is, and who takes part."""
+
+    brokers: int = 3
+    etcd_members: int = 3
+    partitions: int = 6
+    idempotent_writers: int = 2
+    plain_writers: int = 1
+    per_s: float = 300.0  # records of one writer
+    members: int = 3
+    surveyed: bool = True
+    stubborn: bool = True  # somebody writes to every broker, leader or not
+    strict: bool = False  # clients must not be told of errors at all
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came out. The folder is there only if something was found."""
+
+    history: History
+    findings: list[Finding]
+    folder: Path
+    seconds: float
+
+    @property
+    def acknowledged(self) -> int:
+        return len(self.history.acknowledged())
+
+    def table(self) -> str:
+        return report.table(report.rows(self.history, self.findings))
+
+    def __str__(self) -> str:
+        said = [self.table(), report.summary(self.findings)]
+        if self.findings:
+            said.append(f"history, logs and listing: {self.folder}")
+        return "\n".join(said)
+
+
+class Field:
+    """A running cluster with workers on it; what scenarios act on."""
+
+    def __init__(self, cluster: Cluster, shape: Shape, say: Callable[[str], None]) -> None:
+        self.cluster = cluster
+        self.history = cluster.history
+        self.nemesis = Nemesis(cluster, say)
+        bootstrap, history, seed = cluster.bootstrap, cluster.history, cluster.seed
+        kinds = [True] * shape.idempotent_writers + [False] * shape.plain_writers
+        self.writers = [
+            Writer(
+                f"{'idempotent' if idempotent else 'plain'}-{number}",
+                bootstrap,
+                history,
+                idempotent=idempotent,
+                per_s=shape.per_s,
+                strict=shape.strict,
+            )
+            for number, idempotent in enumerate(kinds)
+        ]
+        self.follower = Follower("follower", bootstrap, history)
+        self.group = Group()
+        self.members = [
+            GroupMember(f"member-{n}", bootstrap, history, self.group, n > 0 and n % 2 == 0, seed)
+            for n in range(shape.members)
+        ]
+        self.auditors: list[Worker] = [Auditor("auditor", bootstrap, history)]
+        for node in cluster.nodes:
+            if shape.surveyed:
+                self.auditors.append(raw.Surveyor(node.name, node.broker.port, history))
+            if shape.stubborn:
+                self.auditors.append(raw.Stubborn(node.name, node.broker.port, history))
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(writer.acknowledged for writer in self.writers)
+
+    @property
+    def ports(self) -> list[int]:
+        return [node.broker.port for node in self.cluster.nodes]
+
+    def start(self) -> None:
+        for worker in [*self.writers, self.follower, *self.members, *self.auditors]:
+            worker.start()
+
+    def wait_for_answers(self, more: int, within_s: float = 60.0) -> None:
+        """Until each writer has had this many more acknowledgements."""
+        wanted = [writer.acknowledged + more for writer in self.writers]
+        deadline = time.monotonic() + within_s
+        while any(w.acknowledged < end for w, end in zip(self.writers, wanted, strict=True)):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the writers came to a halt at {wanted}")
+            time.sleep(0.01)
+
+    def conclude(self) -> None:
+        """Heal, let everybody come to an end, start all brokers anew, read everything."""
+        self.nemesis.heal()
+        stubborn = [one for one in self.auditors if isinstance(one, raw.Stubborn)]
+        for worker in [*self.writers, *stubborn]:
+            worker.stopping.set()
+        for worker in [*self.writers, *stubborn]:
+            worker.finish(Writer.flush_s + 10)
+        ends = raw.ends(self.ports, self.history.partitions)
+        self.follower.wait_for(ends, within_s=30.0)
+        if self.members:
+            wait_for_group(self.group, ends, self.members[0])
+        for worker in [*self.members, self.follower, *self.auditors]:
+            worker.stopping.set()
+        for worker in [*self.members, self.follower, *self.auditors]:
+            worker.finish()
+        # What was only in memory must not help.
+        self.cluster.kill_brokers()
+        self.cluster.start_brokers()
+        ends = raw.ends(self.ports, self.history.partitions)
+        self.history.found = raw.read_log(self.ports, ends)
+        self.history.listed = self.cluster.listing()
+
+
+@contextmanager
+def field_of(
+    shape: Shape, seed: int, folder: Path, say: Callable[[str], None] = print
+) -> Iterator[Field]:
+    """Cluster and workers, started; left behind clean."""
+    history = History(shape.partitions)
+    with Cluster(
+        folder,
+        history,
+        brokers=shape.brokers,
+        etcd_members=shape.etcd_members,
+        seed=seed,
+        settings=shape.settings,
+    ) as cluster:
+        create_topic(cluster.bootstrap, shape.partitions)
+        field_ = Field(cluster, shape, say)
+        try:
+            yield field_
+        finally:
+            for worker in [
+                *(*field_.writers, field_.follower),
+                *(*field_.members, *field_.auditors),
+            ]:
+                worker.stopping.set()
+
+
+def create_topic(bootstrap: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    admin.create_topics([NewTopic(TOPIC, num_partitions=partitions)])[TOPIC].result(60)
+
+
+def judged(
+    name: str,
+    shape: Shape,
+    seed: int,
+    act: Callable[[Field], None],
+    say: Callable[[str], None] = print,
+) -> Verdict:
+    """Start, let `act` do its worst, conclude, judge. Everything is kept if anything is found."""
+    folder = FOLDER / f"{name}-{seed}-{time.strftime('%H%M%S')}"
+    began_s = time.monotonic()
+    history: History | None = None
+    kept = True
+    try:
+        with field_of(shape, seed, folder, say) as running:
+            history = running.history
+            running.start()
+            act(running)
+            running.conclude()
+        findings = check(history)
+        kept = bool(findings)
+        if findings:
+            (folder / "findings.txt").write_text(
+                "\n".join(f"{one.kind}: {one.text}" for one in findings) + "\n"
+            )
+        return Verdict(history, findings, folder, time.monotonic() - began_s)
+    finally:
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif history is not None:
+            history.save(folder / "history.jsonl")
+            (folder / "bucket.txt").write_text(
+                "".join(f"{one.digest} {one.key}\n" for one in history.listed)
+            )
+
+
+def under(steps: Sequence[Step]) -> Callable[[Field], None]:
+    """The plan, from the moment the first records are acknowledged."""
+
+    def act(running: Field) -> None:
+        running.wait_for_answers(100)
+        running.nemesis.go(steps, time.monotonic())
+
+    return act

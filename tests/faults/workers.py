@@ -1,0 +1,191 @@
+"""Clients that produce and follow, and write down what they asked and what they were told.
+
+In this room: confluent-kafka producers and a follower of all partitions, a thread each.
+Next door: groups (members.py), raw questions (raw.py), the notes' words (history.py).
+
+Settings are the client's defaults, but for what a worker is about: idempotence or acks=all.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+
+from tests.faults.history import OK, UNKNOWN, History, Poll, Send, Trouble
+
+TOPIC = "under-fire"
+# Broken connections are no news here.
+QUIET = {"log_level": 0}
+
+# Told about single connections while the client goes on; Java's logs the same.
+CONNECTIONS = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+
+
+class Worker(threading.Thread):
+    """A thread that works until told to finish; what it could not do is in the history."""
+
+    def __init__(self, name: str, bootstrap: str, history: History) -> None:
+        super().__init__(name=name, daemon=True)
+        self.bootstrap = bootstrap
+        self.history = history
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except Exception as problem:  # a worker that dies is a finding, not a silence
+            self.trouble(f"died: {type(problem).__name__}: {problem}")
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+    def finish(self, within_s: float = 60.0) -> None:
+        self.stopping.set()
+        self.join(within_s)
+        if self.is_alive():
+            self.trouble(f"did not end within {within_s:.0f} s")
+
+    def trouble(self, what: str) -> None:
+        self.history.troubles.append(Trouble(self.name, what, time.monotonic()))
+
+
+class Writer(Worker):
+    """One producer, unique values, round-robin over the partitions."""
+
+    SETTINGS: ClassVar[Mapping[bool, Mapping[str, object]]] = {
+        True: {"enable.idempotence": True},
+        False: {"acks": "all"},
+    }
+    in_flight_max = 2000
+    flush_s = 90.0
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        history: History,
+        *,
+        idempotent: bool,
+        per_s: float = 400.0,
+        strict: bool = False,
+    ) -> None:
+        super().__init__(name, bootstrap, history)
+        if idempotent:
+            history.idempotent.add(name)
+        self._pause_s = history.partitions / per_s
+        self._strict = strict
+        self.acknowledged = 0
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                **self.SETTINGS[idempotent],
+                **QUIET,
+                "error_cb": self._error,
+            }
+        )
+
+    @property
+    def open_count(self) -> int:
+        """Handed over and not yet answered."""
+        return len(self._producer)
+
+    def work(self) -> None:
+        number, next_s = 0, time.monotonic()
+        while not self.stopping.is_set():
+            if len(self._producer) < self.in_flight_max:
+                for partition in range(self.history.partitions):
+                    self.send(partition, number)
+                number += 1
+            next_s = max(next_s + self._pause_s, time.monotonic() - 1.0)
+            self._producer.poll(max(0.0, next_s - time.monotonic()))
+        left = self._producer.flush(self.flush_s)
+        if left:
+            self.trouble(f"{left} records without an answer {self.flush_s:.0f} s after the end")
+
+    def send(self, partition: int, number: int) -> None:
+        note = Send(self.name, partition, number, time.monotonic())
+        self.history.sends.append(note)
+        self._producer.produce(
+            TOPIC,
+            note.value.encode(),
+            partition=partition,
+            on_delivery=lambda error, message: self.delivered(note, error, message),
+        )
+
+    def delivered(self, note: Send, error: KafkaError | None, message: Any) -> None:
+        note.ended_s = time.monotonic()
+        if error is None:
+            note.outcome, note.offset = OK, message.offset()
+            self.acknowledged += 1
+        else:
+            # The client does not say whether the record may have been stored.
+            note.outcome, note.error = UNKNOWN, str(error)
+            self.trouble(f"{note.value!r}: {error}")
+
+    def _error(self, error: KafkaError) -> None:
+        if error.fatal() or (self._strict and error.code() not in CONNECTIONS):
+            self.trouble(f"told of {error}")
+
+
+class Follower(Worker):
+    """Reads all partitions from the beginning, for ever."""
+
+    def __init__(self, name: str, bootstrap: str, history: History) -> None:
+        super().__init__(name, bootstrap, history)
+        self.next: dict[int, int] = dict.fromkeys(range(history.partitions), 0)
+
+    def work(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": self.name,
+                "enable.auto.commit": False,
+                **QUIET,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(TOPIC, p, OFFSET_BEGINNING) for p in self.next])
+            while not self.stopping.is_set():
+                for message in consumer.consume(500, timeout=0.2):
+                    if message.error() is not None:
+                        continue  # the client goes on by itself; where it stops is a finding
+                    self.note(message.partition(), message.offset(), message.value())
+        finally:
+            consumer.close()
+
+    def note(self, partition: int, offset: int, value: bytes) -> None:
+        text = value.decode(errors="replace")
+        self.history.polls.append(Poll(self.name, 0, partition, offset, text, time.monotonic()))
+        self.next[partition] = offset + 1
+
+    def wait_for(self, ends: Mapping[int, int], within_s: float) -> None:
+        """Until it has read that far; a finding if it does not."""
+        deadline = time.monotonic() + within_s
+        while any(self.next[partition] < end for partition, end in ends.items()):
+            if time.monotonic() > deadline:
+                self.trouble(f"is at {self.next} where the ends are {dict(ends)}")
+                return
+            time.sleep(0.05)
+
+
+class Flood(Worker):
+    """As many bytes as brokers take, to a topic nobody judges: it fills their memory."""
+
+    value = bytes(10_000)
+
+    def __init__(self, bootstrap: str, history: History) -> None:
+        super().__init__("flood", bootstrap, history)
+
+    def work(self) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "queue.buffering.max.kbytes": 200_000, **QUIET}
+        )
+        while not self.stopping.is_set():
+            try:
+                producer.produce("flood", self.value)
+            except BufferError:
+                producer.poll(0.05)
+        producer.purge()
+        producer.flush(10)

@@ -1,0 +1,155 @@
+"""A Kafka client's view of a cluster, over the simulated network.
+
+In this room: connections with many requests in flight, and who leads what.
+Next door: what clients do with it (producers.py, readers.py, members.py).
+Never here: decisions about retrying.
+"""
+
+import asyncio
+import random
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from kafscale.testing.simulated.network import SimulatedNetwork, SimulatedStream
+from kafscale.wire.kafka import frame
+from kafscale.wire.kafka.catalog import BY_KEY
+from kafscale.wire.kafka.messages import metadata
+from kafscale.wire.kafka.schema import Message
+
+ANSWER_S = 8.0  # how long a client waits for an answer
+VERSION = {0: 7, 1: 11, 2: 5, 3: 9, 8: 7, 9: 5, 10: 2, 11: 5, 12: 3, 13: 2, 14: 3, 19: 4, 22: 1}
+
+
+class Unanswered(Exception):
+    """Nobody knows whether the request was carried out."""
+
+
+class Connection:
+    """Requests in order, answers as they come."""
+
+    def __init__(self, stream: SimulatedStream, name: str, host: str) -> None:
+        self._stream = stream
+        self.host = host
+        self._name = name
+        self._last = 0
+        self._waiting: dict[int, tuple[asyncio.Future[Any], type[Message], int]] = {}
+        self.is_open = True
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    def begin(self, message: Message) -> "asyncio.Future[Any]":
+        """Send now; the answer comes later."""
+        self._last += 1
+        version = VERSION[message.api_key]
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        try:
+            self._stream.send(frame.request_frame(self._last, message, version, self._name))
+        except ConnectionError as problem:
+            answer.set_exception(Unanswered(str(problem)))
+            return answer
+        self._waiting[self._last] = (answer, BY_KEY[message.api_key].response, version)
+        return answer
+
+    async def ask(self, message: Message, timeout_s: float = ANSWER_S) -> Any:
+        return await answered(self.begin(message), timeout_s)
+
+    async def _read(self) -> None:
+        problem = ""
+        try:
+            while True:
+                found = memoryview(await self._stream.read_frame())
+                (number,) = struct.unpack_from(">i", found)
+                answer, kind, version = self._waiting.pop(number)
+                if not answer.done():
+                    answer.set_result(frame.read_response(found, kind, version)[1])
+        except ConnectionError as lost:
+            problem = str(lost)
+        finally:
+            self.is_open = False
+            for answer, _, _ in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(Unanswered(problem))
+                    answer.exception()  # looked at, in case nobody waits any more
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+async def answered(answer: "asyncio.Future[Any]", timeout_s: float = ANSWER_S) -> Any:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await answer
+    except TimeoutError:
+        raise Unanswered("no answer in time") from None
+
+
+class Cluster:
+    """Where the partitions are, as far as one client knows."""
+
+    def __init__(
+        self, network: SimulatedNetwork, hosts: Sequence[str], port: int, name: str, seed: int
+    ) -> None:
+        self._network = network
+        self._bootstrap = [(host, port) for host in hosts]
+        self.name = name
+        self.dice = random.Random(f"{seed}/{name}")
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._connections: dict[tuple[str, int], Connection] = {}
+
+    async def any(self) -> Connection:
+        """A connection to some broker."""
+        known = list(self._addresses.values()) or self._bootstrap
+        if self.dice.random() < 0.3:
+            known = self._bootstrap
+        return await self.to(self.dice.choice(known))
+
+    async def anybody(self) -> Connection:
+        """A connection to one of all brokers, whatever is said of them."""
+        return await self.to(self.dice.choice(self._bootstrap))
+
+    async def to(self, address: tuple[str, int]) -> Connection:
+        known = self._connections.get(address)
+        if known is not None and known.is_open:
+            return known
+        try:
+            stream = await self._network.connect(*address)
+        except ConnectionError as problem:
+            raise Unanswered(str(problem)) from None
+        made = self._connections[address] = Connection(stream, self.name, address[0])
+        return made
+
+    async def leader(self, topic: str, partition: int) -> Connection:
+        """The broker to talk to about a partition."""
+        node = self._leaders.get((topic, partition))
+        if node is None or node not in self._addresses:
+            await self.refresh(topic)
+            node = self._leaders.get((topic, partition))
+        if node is None or node not in self._addresses:
+            raise Unanswered("no leader")
+        return await self.to(self._addresses[node])
+
+    async def refresh(self, topic: str) -> None:
+        asked = metadata.MetadataRequest(
+            topics=[metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        )
+        found = await (await self.any()).ask(asked)
+        self._addresses = {row.node_id: (row.host, row.port) for row in found.brokers}
+        for row in found.topics:
+            for place in row.partitions:
+                self._leaders[topic, place.partition_index] = place.leader_id
+
+    def forget(self, topic: str, partition: int) -> None:
+        """The leader may be another by now."""
+        self._leaders.pop((topic, partition), None)
+
+    def wander(self, topic: str, partition: int) -> None:
+        """Ask anew, whoever answers."""
+        self.forget(topic, partition)
+        self._addresses.clear()
+
+    def hang_up(self) -> None:
+        """Close every connection, as clients do that were not answered."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()

@@ -1,0 +1,99 @@
+"""Bugs on purpose, to see that the simulation finds them.
+
+In this room: each takes one promise away from the system under test, by its own name.
+Next door: how soon each must be found (test_planted.py).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from kafscale.engine import fleet
+from kafscale.engine.fleet_view import View
+from kafscale.groups.events import Done
+from kafscale.groups.machine import Group
+from kafscale.log import commits, opening
+from kafscale.log.log import Log
+from kafscale.log.producers import ProducerTable
+from kafscale.log.settings import Appended
+from kafscale.objects.memory import MemoryObjectStore
+from kafscale.objects.store import Buffer
+from kafscale.testing.simulated.metadata import SimulatedEtcd
+
+Planting = Callable[[], AbstractContextManager[Any]]
+
+
+def store_that_overwrites() -> AbstractContextManager[Any]:
+    """Create-if-absent is the one thing the whole log rests on."""
+    honest = MemoryObjectStore.put_new
+
+    async def put(self: MemoryObjectStore, key: str, body: Sequence[Buffer]) -> None:
+        await self.delete([key])
+        await honest(self, key, body)
+
+    return patch.object(MemoryObjectStore, "put_new", put)
+
+
+def broker_that_answers_before_the_put() -> AbstractContextManager[Any]:
+    honest = Log.append
+
+    def append(self: Log, *args: Any, **kwargs: Any) -> Appended:
+        return honest(self, *args, **kwargs)._replace(committed=None)
+
+    return patch.object(Log, "append", append)
+
+
+def log_that_forgets_producers() -> AbstractContextManager[Any]:
+    return patch.object(ProducerTable, "find_duplicate", lambda *_: None)
+
+
+def opening_that_ignores_the_tail() -> AbstractContextManager[Any]:
+    return patch.object(opening, "_walk", lambda *_: [])
+
+
+def writer_that_takes_any_segment_for_its_own() -> AbstractContextManager[Any]:
+    """Rule 2: what is there under our name is ours only if its content id is."""
+
+    async def is_stored(*_: Any) -> bool:
+        return True
+
+    return patch.object(commits, "is_stored", is_stored)
+
+
+def writer_that_never_proves_its_tail() -> AbstractContextManager[Any]:
+    """Rule 3: a paused writer may re-create a name that was deleted."""
+
+    async def proven(*_: Any) -> bool:
+        return True
+
+    return patch.object(Log, "_tail_is_proven", proven)
+
+
+def metadata_without_guards() -> AbstractContextManager[Any]:
+    honest = SimulatedEtcd.commit
+    return patch.object(
+        SimulatedEtcd, "commit", lambda self, writes, guards: honest(self, writes, ())
+    )
+
+
+def group_that_lets_anybody_commit() -> AbstractContextManager[Any]:
+    def commit(self: Group, event: Any, _now_s: float) -> None:
+        self._answer(event.call, Done())
+
+    return patch.object(Group, "_commit", commit)
+
+
+@contextmanager
+def broker_that_ignores_the_end_of_its_lease() -> Iterator[None]:
+    """It goes on answering for what others have taken over."""
+    with (
+        patch.object(View, "lose", lambda _: None),
+        patch.object(View, "holds", lambda _: True),
+    ):
+        yield
+
+
+def broker_that_takes_over_at_once() -> AbstractContextManager[Any]:
+    """It does not wait until the former owner has let go."""
+    return patch.object(fleet, "_behind", lambda *_: [])

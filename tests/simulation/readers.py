@@ -1,0 +1,156 @@
+"""Simulated readers: consumers without a group, watchers of the end, and the last full reading.
+
+Next door: connections (cluster.py), the words of a history (tests/faults/history.py), consumer
+groups (members.py).
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from kafscale.records.batch import walk
+from kafscale.records.record import open_batch
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages import fetch, list_offsets
+from tests.faults.history import Found, History, Poll, Trouble, Watermark
+from tests.simulation.cluster import Cluster, Connection, Unanswered
+
+LATEST = -1
+_LIMIT = 1 << 20
+_PAUSE_S = 0.3
+_LOOK_S = 0.4
+
+
+class Fetched(NamedTuple):
+    code: ErrorCode
+    high: int
+    found: list[Found]
+
+
+async def fetch_once(
+    connection: Connection, topic: str, partition: int, offset: int, wait_ms: int = 500
+) -> Fetched:
+    """The records from `offset` on."""
+    row = fetch.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_LIMIT)
+    request = fetch.FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=_LIMIT,
+        topics=[fetch.FetchTopic(topic=topic, partitions=[row])],
+    )
+    answer = await connection.ask(request)
+    if answer.error_code or not answer.responses:
+        return Fetched(ErrorCode(answer.error_code or -1), -1, [])
+    part = answer.responses[0].partitions[0]
+    data = part.records or b""
+    found = [
+        Found(partition, record.offset, (record.value or b"").decode(), header.leader_epoch)
+        for at, header in walk(data)
+        for record in open_batch(data[at : at + header.size], _LIMIT)
+        if record.offset >= offset
+    ]
+    return Fetched(ErrorCode(part.error_code), part.high_watermark, found)
+
+
+class Reader:
+    """Follows every partition from the beginning on, for ever."""
+
+    def __init__(self, cluster: Cluster, topic: str, history: History, *, strict: bool) -> None:
+        """`strict`: an offset that was readable once must never be out of range."""
+        self._strict = strict
+        self._cluster = cluster
+        self._topic = topic
+        self._history = history
+
+    async def run(self, partitions: int) -> None:
+        await asyncio.gather(*map(self._follow, range(partitions)))
+
+    async def _follow(self, partition: int) -> None:
+        at = 0
+        while True:
+            try:
+                at = await self._step(partition, at)
+            except Unanswered:
+                self._cluster.hang_up()
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _step(self, partition: int, at: int) -> int:
+        loop, history, name = asyncio.get_running_loop(), self._history, self._cluster.name
+        connection = await self._cluster.leader(self._topic, partition)
+        asked_s = loop.time()
+        code, high, found = await fetch_once(connection, self._topic, partition, at)
+        now_s = loop.time()
+        if code is not ErrorCode.NONE:
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._strict:
+                history.troubles.append(Trouble(name, f"{partition}/{at} is out of range", now_s))
+            self._cluster.forget(self._topic, partition)
+            await asyncio.sleep(_PAUSE_S)
+            return at
+        history.watermarks.append(Watermark(connection.host, partition, high, asked_s, now_s))
+        for one in found:
+            history.polls.append(Poll(name, 0, partition, one.offset, one.value, now_s))
+        return found[-1].offset + 1 if found else at
+
+
+class Watcher:
+    """Asks anybody for the end of every partition: who does not own one must not answer."""
+
+    def __init__(self, cluster: Cluster, topic: str, history: History) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._history = history
+
+    async def run(self, partitions: int) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._cluster.dice.random() * _LOOK_S)
+            partition = self._cluster.dice.randrange(partitions)
+            try:
+                asked = await self._cluster.anybody()
+                asked_s = loop.time()
+                end = await find_end(self._cluster, asked, self._topic, partition)
+            except Unanswered:
+                continue
+            if end is not None:
+                said = Watermark(asked.host, partition, end, asked_s, loop.time())
+                self._history.watermarks.append(said)
+
+
+async def find_end(
+    cluster: Cluster, connection: Connection, topic: str, partition: int
+) -> int | None:
+    """The end of a partition, if the leader can say."""
+    row = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=LATEST)
+    request = list_offsets.ListOffsetsRequest(
+        topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[row])]
+    )
+    found = (await connection.ask(request)).topics[0].partitions[0]
+    if found.error_code:
+        cluster.forget(topic, partition)
+        return None
+    return int(found.offset)
+
+
+async def read_all(cluster: Cluster, topic: str, partitions: int) -> list[Found]:
+    """Everything there is, from a world without faults."""
+    found: list[Found] = []
+    for partition in range(partitions):
+        found += await _read_partition(cluster, topic, partition)
+    return found
+
+
+async def _read_partition(cluster: Cluster, topic: str, partition: int) -> list[Found]:
+    rows: list[Found] = []
+    while True:
+        at = rows[-1].offset + 1 if rows else 0
+        try:
+            connection = await cluster.leader(topic, partition)
+            end = await find_end(cluster, connection, topic, partition)
+            if end is not None:
+                if end <= at:
+                    return rows
+                rows += (await fetch_once(connection, topic, partition, at, 100)).found
+                continue
+        except Unanswered:
+            cluster.hang_up()
+        cluster.forget(topic, partition)
+        await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,45 @@
+"""The simulation is tried with bugs on purpose: each must be found within so many seeds."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from tests.simulation import planted
+from tests.simulation.planted import Planting
+from tests.simulation.runner import run
+
+ANY = range(20)
+MOVING = range(2, 202, 5)
+GROUPS = range(3, 78, 5)  # see scenario.draw
+SLEEPY = range(4, 154, 5)
+
+
+@pytest.mark.parametrize(
+    ("plant", "seeds", "kinds"),
+    [
+        (planted.broker_that_answers_before_the_put, ANY, "lost, watermark back"),
+        (planted.opening_that_ignores_the_tail, ANY, "lost"),
+        (planted.group_that_lets_anybody_commit, GROUPS, "commit undone"),
+        (
+            planted.broker_that_ignores_the_end_of_its_lease,
+            MOVING,
+            "watermark back, two owners",
+        ),
+        (planted.broker_that_takes_over_at_once, MOVING, "watermark back, two owners"),
+        (planted.log_that_forgets_producers, SLEEPY, "duplicate, reordered"),
+        (planted.metadata_without_guards, SLEEPY, "commit undone, lost"),
+        (planted.store_that_overwrites, SLEEPY, "overwritten, lost"),
+        (planted.writer_that_takes_any_segment_for_its_own, SLEEPY, "lost"),
+        (planted.writer_that_never_proves_its_tail, SLEEPY, "lost"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_planted_bug_is_found(plant: Planting, seeds: Iterable[int], kinds: str) -> None:
+    found = ""
+    for seed in seeds:
+        with plant():
+            report = run(seed)
+        if report.problems:
+            found = report.problems[0].partition(":")[0]
+            break
+    assert found in kinds.split(", "), f"{found or 'nothing'} was found"

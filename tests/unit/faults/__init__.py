@@ -1,0 +1,1 @@
+"""The parts of the fault harness that need no processes."""
