@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 
 import structlog
 
-from kafscale.log import commits, flush, hints, index, keys, manifest, opening
+from kafscale.log import commits, flush, hints, keys, manifest, opening
 from kafscale.log.flush import Flush, Outcome, Waiting, WaitingRoom
 from kafscale.log.lane import Chunk, Lane, TailMemory
 from kafscale.log.segment import Built
