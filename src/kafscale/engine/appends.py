@@ -11,7 +11,14 @@ from kafscale.engine.logs import Logs
 from kafscale.engine.topics import Topic
 from kafscale.log.log import Appended
 from kafscale.model.clock import Clock
-from kafscale.model.errors import BatchTooLarge, InvalidRequest, InvalidTimestamp, NotWritten
+from kafscale.model.errors import (
+    BatchTooLarge,
+    InvalidRequest,
+    InvalidTimestamp,
+    NotWritten,
+    OutOfOrderSequence,
+    UnknownProducer,
+)
 from kafscale.records import batch, record
 from kafscale.records.batch import BatchHeader
 from kafscale.records.compression import Codec
@@ -90,7 +97,10 @@ class Appends:
         elif header.log_append_time:
             raise InvalidTimestamp("only the broker may say that a time is the append time")
         records = _own_memory(records)
-        appended = log.append(lane.number, header, records, acknowledged=acknowledged)
+        try:
+            appended = log.append(lane.number, header, records, acknowledged=acknowledged)
+        except (OutOfOrderSequence, UnknownProducer) as problem:
+            raise self._logs.second_thoughts(log, problem) from problem
         return Stored(appended.first, append_time_ms, lane.start, appended)
 
     def limits_of(self, topic: Topic, allow_zstd: bool = True) -> Limits:

@@ -5,17 +5,19 @@ Here: from (topic, partition) to a log and its lane. Next door: the log itself (
 
 import asyncio
 import dataclasses
+import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 
 import structlog
 
 from kafscale.engine.membership import Membership
 from kafscale.engine.topics import Topic
-from kafscale.log import keys
+from kafscale.log import catching_up, keys
 from kafscale.log.lane import Lane
 from kafscale.log.log import Log, State
 from kafscale.log.tasks import Tasks
 from kafscale.model.errors import (
+    BadSequence,
     KafscaleError,
     NotTheOwner,
     NotWritten,
@@ -41,6 +43,7 @@ class Logs:
         self._opening: dict[Place, asyncio.Task[Log]] = {}
         self._topic_of: dict[Place, Topic] = {}
         self._failed: dict[Place, KafscaleError] = {}
+        self._looking: set[str] = set()  # folders of logs that are being looked at once more
         self._ended: set[bytes] = set()  # ids of deleted topics; ids are never used again
 
     def find(self, topic: Topic, partition: int) -> tuple[Log, Lane] | None:
@@ -110,6 +113,31 @@ class Logs:
         """Somebody may still hold on to a topic that is gone: its log must not come back."""
         if topic.topic_id in self._ended:
             raise UnknownTopic(f"topic {topic.name!r} has been deleted")
+
+    def second_thoughts(self, log: Log, problem: BadSequence) -> KafscaleError:
+        """What to tell a producer whose batch does not follow what we know of it.
+
+        Other brokers may have written what we do not know of yet. Told that its sequence is wrong
+        a producer begins anew, and what it had in flight would be stored twice; so the bucket is
+        looked at first, and the producer asked to come again.
+        """
+        if not self._fleet.is_shared:
+            return problem
+        if log.folder not in self._looking:
+            if not catching_up.is_due(log):
+                return problem
+            self._looking.add(log.folder)
+            self._tasks.spawn(self._look_again(log), f"second look at {log.folder}")
+        return NotTheOwner(f"{problem}; looking whether another broker has written")
+
+    async def _look_again(self, log: Log) -> None:
+        try:
+            await catching_up.catch_up(log)
+        except KafscaleError as reason:
+            log.looked_s = -math.inf  # nothing has been seen
+            logger.warning("look_failed", folder=log.folder, error=str(reason))
+        finally:
+            self._looking.discard(log.folder)
 
     def each(self) -> Iterator[tuple[Topic, Log]]:
         """All open logs with their topics."""
