@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint check format test demo clients compat deep fuzz bench bench-spark lock clean
+.PHONY: help setup run lint check format test demo clients compat deep fuzz faults bench bench-spark lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -58,8 +58,12 @@ deep: $(VENV)/.dev  ## search the model of the log protocol far (ten minutes)
 fuzz: $(VENV)/.dev  ## throw bytes at the frame decoder until stopped
 	@$(BIN)/python -m tests.fuzz
 
+faults: $(VENV)/.dev  ## attack a fleet for minutes and judge it: ARGS="--minutes 5 --seed 1 --only kill"
+	@$(BIN)/python -m tests.faults $(ARGS)
+
 bench: $(VENV)/.dev  ## compare with Apache Kafka on this machine, as a table
 	@$(BIN)/python -m benchmarks.compare
+	@$(BIN)/python -m benchmarks.slow_store
 
 bench-spark: $(VENV)/.dev  ## measure the pipeline: kernels, source, export, jobs, sink (an hour)
 	@for part in kernels source export jobs sink; do $(BIN)/python -m benchmarks.spark_$$part || exit 1; done

@@ -13,15 +13,14 @@ from typing import Any, Self
 
 import obstore
 import yaml
-from obstore.store import S3Store
 
 from tests.faults.history import History, Listed
 from tests.faults.links import Link, LoopThread
-from tests.faults.s3_proxy import S3Proxy
+from tests.faults.s3_proxy import S3Proxy, direct_store
 from tests.support.broker import KafscaleProcess
 from tests.support.etcd import EtcdCluster
 from tests.support.process import BrokerDied
-from tests.support.seaweed import ACCESS_KEY, BUCKET, SECRET_KEY, SeaweedServer
+from tests.support.seaweed import SeaweedServer
 
 NAMESPACE = "faults"
 
@@ -149,15 +148,7 @@ class Cluster:
 
     def listing(self) -> list[Listed]:
         """Every object of the namespace, asked of the server itself."""
-        store = S3Store(
-            BUCKET,
-            endpoint=self.s3.endpoint,
-            region="us-east-1",
-            access_key_id=ACCESS_KEY,
-            secret_access_key=SECRET_KEY,
-            virtual_hosted_style_request=False,
-            client_options={"allow_http": True},
-        )
+        store = direct_store(self.s3.endpoint)
         return [
             Listed(row["path"], (row["e_tag"] or "").strip('"'))
             for page in obstore.list(store, NAMESPACE)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from tests.faults.cluster import Cluster, Node
 from tests.faults.history import Fault
-from tests.faults.s3_proxy import POLITE, Manners
+from tests.faults.s3_proxy import POLITE, Manners, together
 from tests.faults.schedule import AT_A_BROKER, AT_A_MEMBER, Step
 from tests.support.etcd import Member
 from tests.support.process import wait_until_stopped
@@ -23,6 +23,7 @@ MANNERS = {
     "s3-throttle": Manners(throttled=0.5),
     "s3-lost": Manners(lost_answers=0.3),
     "s3-late": Manners(late=0.2, late_s=LATE_S),
+    "cut-s3": Manners(hang=True),
 }
 
 
@@ -32,6 +33,7 @@ class Nemesis:
     def __init__(self, cluster: Cluster, say: Callable[[str], None] = lambda text: None) -> None:
         self._cluster = cluster
         self._say = say
+        self._at_s3: set[Step] = set()  # going on now
 
     def go(self, steps: Sequence[Step], began_s: float) -> None:
         """All steps, at their times; those that begin at one time are healed together."""
@@ -59,6 +61,7 @@ class Nemesis:
 
     def heal(self) -> None:
         """Whatever was done, undone."""
+        self._at_s3.clear()
         for member in self._cluster.etcd.members:
             if member.running:
                 member.signal(signal.SIGCONT)
@@ -102,13 +105,11 @@ class Nemesis:
             case "cut-etcd":
                 for link in node.etcd:
                     link.hold()
-            case "cut-s3":
-                node.s3.behave(Manners(hang=True))
             case "cut-clients":
                 node.clients.hold()
             case _:
-                for one in cluster.nodes:
-                    one.s3.behave(MANNERS[step.name])
+                self._at_s3.add(step)
+                self._change_manners()
 
     def _end(self, step: Step) -> None:
         cluster, node = self._cluster, self._cluster.nodes[step.target % len(self._cluster.nodes)]
@@ -132,13 +133,21 @@ class Nemesis:
             case "cut-etcd":
                 for link in node.etcd:
                     link.heal()
-            case "cut-s3":
-                node.s3.behave(POLITE)
             case "cut-clients":
                 node.clients.heal()
             case _:
-                for one in cluster.nodes:
-                    one.s3.behave(POLITE)
+                self._at_s3.discard(step)
+                self._change_manners()
+
+    def _change_manners(self) -> None:
+        """Every broker's door to the bucket, as all that goes on there together wants it."""
+        for number, node in enumerate(self._cluster.nodes):
+            mine = [
+                MANNERS[step.name]
+                for step in self._at_s3
+                if step.name not in AT_A_BROKER or step.target == number
+            ]
+            node.s3.behave(together(mine))
 
 
 def _pause_member(member: Member) -> None:
