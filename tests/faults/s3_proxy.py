@@ -96,9 +96,11 @@ class S3Proxy:
             connector=aiohttp.TCPConnector(limit=0),
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
         )
-        self._runner = web.ServerRunner(web.Server(self._answer, access_log=None))
+        self._runner = web.ServerRunner(
+            web.Server(self._answer, access_log=None), shutdown_timeout=0.1
+        )
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port, shutdown_timeout=0.1).start()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
 
     async def _behave(self, manners: Manners) -> None:
         assert self._healed is not None
@@ -174,7 +176,7 @@ class S3Proxy:
                     headers["Content-Length"] = answer.headers["Content-Length"]
                 if status == 412 and self.manners.ignores_conditions:
                     await self._overwrite(_key(request.raw_path), body)
-                    status, said = 200, b""
+                    status, said, headers["ETag"] = 200, b"", '"taken"'
                 if status < 300:
                     outcome = OK
                 elif status < 500:

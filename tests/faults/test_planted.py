@@ -55,7 +55,7 @@ class Dreamer(Follower):
             super().note(partition, offset, value)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(60)
 def test_lies_of_clients_and_damage_behind_their_backs_are_found(tmp_path: Path) -> None:
     shape = run.Shape(brokers=1, etcd_members=1, members=1, plain_writers=0, idempotent_writers=1)
     with run.field_of(shape, 1, tmp_path / "run") as running:
