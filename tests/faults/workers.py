@@ -117,7 +117,9 @@ class Writer(Worker):
     def delivered(self, note: Send, error: KafkaError | None, message: Any) -> None:
         note.ended_s = time.monotonic()
         if error is None:
-            note.outcome, note.offset = OK, message.offset()
+            # A retry of what is stored already may be answered without an offset.
+            offset = message.offset()
+            note.outcome, note.offset = OK, -1 if offset is None else offset
             self.acknowledged += 1
         else:
             # The client does not say whether the record may have been stored.
