@@ -255,6 +255,9 @@ def _check_s3(s3: S3Section) -> None:
 _ETCD_ENDPOINT: Final = re.compile(r"(https?://)?([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?")
 
 
+_SHORTEST_LEASE_S: Final = 2.0  # etcd counts in seconds, and a pause is no death
+
+
 def _check_etcd(etcd: EtcdSection) -> None:
     for endpoint in etcd.endpoints:
         if not _ETCD_ENDPOINT.fullmatch(endpoint):
@@ -266,6 +269,8 @@ def _check_etcd(etcd: EtcdSection) -> None:
     if bool(etcd.username) != bool(etcd.password):
         missing, present = ("password", "username") if etcd.username else ("username", "password")
         raise ConfigError(f"etcd.{missing}: expected beside etcd.{present}, found none")
+    if etcd.lease_ttl < _SHORTEST_LEASE_S:
+        raise ConfigError(f"etcd.leaseTtl: expected 2s or longer, found {etcd.lease_ttl:g}s")
     tls = etcd.tls
     if bool(tls.cert_file) != bool(tls.key_file):
         missing, present = ("keyFile", "certFile") if tls.cert_file else ("certFile", "keyFile")

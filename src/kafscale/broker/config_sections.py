@@ -109,6 +109,7 @@ class EtcdSection(Section, frozen=True):
     endpoints: list[str] = []
     dial_timeout: Seconds = Seconds(5)
     request_timeout: Seconds = Seconds(10)
+    lease_ttl: Seconds = Seconds(10)
     username: str | None = None
     password: str | None = None
     tls: EtcdTlsSection = EtcdTlsSection()

@@ -47,6 +47,7 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_S3_CONCURRENCY": "s3.concurrency",
     "KAFSCALE_S3_NAMESPACE": "storage.namespace",
     "KAFSCALE_ETCD_ENDPOINTS": "etcd.endpoints",
+    "KAFSCALE_ETCD_LEASE_TTL": "etcd.leaseTtl",
     "KAFSCALE_ETCD_USERNAME": "etcd.username",
     "KAFSCALE_ETCD_PASSWORD": "etcd.password",
     "KAFSCALE_SEGMENT_BYTES": "storage.segmentBytes",

@@ -17,7 +17,7 @@ import uvloop
 from kafscale.broker import banner, logs
 from kafscale.broker.config import Config
 from kafscale.broker.wiring import Broker, build, open_metadata, open_store
-from kafscale.engine.engine import Address
+from kafscale.engine.membership import Node
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.health import Health
 from kafscale.objects.probe import probe_create_if_absent
@@ -67,11 +67,24 @@ async def _serve(config: Config) -> None:
         undo.push_async_callback(stop_metrics)
         _calm_collector()
         logger.info("broker_started", broker_id=broker.engine.identity.broker_id)
-        await leaving.wait()
+        await _until(leaving, broker)
         logger.info("broker_stopping")
+        await broker.engine.fleet.leave()
         broker.listener.close_door()
         broker.listener.stop_reading()
     logger.info("broker_stopped")
+
+
+async def _until(leaving: asyncio.Event, broker: Broker) -> None:
+    """Wait for a signal, or for a reason why this broker must not go on."""
+    asked = asyncio.ensure_future(leaving.wait())
+    failed = asyncio.ensure_future(broker.engine.fleet.failure())
+    await asyncio.wait((asked, failed), return_when=asyncio.FIRST_COMPLETED)
+    reason = failed.result() if failed.done() else ""
+    asked.cancel()
+    failed.cancel()
+    if reason:
+        raise StartFailed(reason)
 
 
 def _calm_collector() -> None:
@@ -90,7 +103,8 @@ async def _open_door(config: Config, broker: Broker) -> None:
             f"cannot listen on {host}:{port}: {problem.strerror or problem}"
         ) from None
     shown, shown_port = config.broker.advertised(bound)
-    broker.engine.address = Address(shown, shown_port, config.broker.rack)
+    identity = broker.engine.identity
+    await broker.engine.fleet.join(Node(identity.broker_id, shown, shown_port, config.broker.rack))
     banner.show(config, shown, shown_port)
 
 
@@ -100,7 +114,8 @@ async def _start_metrics(config: Config, broker: Broker):  # type: ignore[no-unt
 
     def why_not_ready() -> list[str]:
         state = broker.engine.health.state()
-        return ["the object store is unavailable"] if state is Health.UNAVAILABLE else []
+        reasons = ["the object store is unavailable"] if state is Health.UNAVAILABLE else []
+        return reasons + broker.engine.fleet.why_not_ready()
 
     server = OpsServer(broker.probe.registry.render, why_not_ready)
     host, port = config.broker.host, config.broker.metrics_port

@@ -16,11 +16,14 @@ from kafscale.engine.appends import Appends
 from kafscale.engine.claims import Claims
 from kafscale.engine.engine import Engine
 from kafscale.engine.expiry import Expiry, ExpiryRules
+from kafscale.engine.fleet import Fleet
 from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
 from kafscale.engine.lag import Lag
 from kafscale.engine.logs import Logs
+from kafscale.engine.lone import Lone
+from kafscale.engine.membership import Membership
 from kafscale.engine.offsets import Offsets
 from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
@@ -144,9 +147,18 @@ class _Buffered:
 
 
 async def build(
-    config: Config, store: ObjectStore, metadata: MetadataStore, clock: Clock, dice: Dice
+    config: Config,
+    store: ObjectStore,
+    metadata: MetadataStore,
+    clock: Clock,
+    dice: Dice,
+    *,
+    is_shared: bool | None = None,
 ) -> Broker:
-    """Put a broker together on an open store and an open metadata store."""
+    """Put a broker together on an open store and an open metadata store.
+
+    `is_shared`: other brokers use them, too; None: as the settings say.
+    """
     probe = Probe(Registry())
     window = HealthWindow()
 
@@ -158,6 +170,9 @@ async def build(
     tasks = Tasks()
     buffered = _Buffered()
     identity = await ownership.claim(metadata, clock, dice, config.broker.id, config.broker_name)
+    fleet: Membership = Lone(identity)
+    if is_shared or (is_shared is None and config.etcd.endpoints):
+        fleet = Fleet(metadata, identity, clock, lease_s=config.etcd.lease_ttl)
     memory = TailMemory(config.cache.tail_cache_size)
     health = StoreHealth(window, clock)
 
@@ -165,16 +180,17 @@ async def build(
         return Log(
             watched,
             folder,
-            epoch=identity.epoch,
+            epoch=fleet.generation,
             author=f"broker-{identity.broker_id}",
             settings=_log_settings(config, topic),
             memory=memory,
             clock=clock,
             dice=dice,
             observer=_observer(probe, topic, buffered),
+            may_answer=fleet.holds,
         )
 
-    logs = Logs(make_log)
+    logs = Logs(make_log, fleet)
     reader = Reader(
         watched,
         cache_bytes=config.segment_cache_bytes,
@@ -191,12 +207,13 @@ async def build(
     topics = Topics(watched, metadata, rules, clock, dice)
     claims = Claims(metadata, identity, clock)
     offsets = Offsets(metadata, topics, claims, clock)
-    groups = Groups(metadata, claims, _group_rules(config), clock, dice, tasks)
+    groups = Groups(metadata, claims, _group_rules(config), clock, dice, tasks, fleet)
     lag = Lag(metadata, topics, logs)
+    lag.is_ours = fleet.may_coordinate
     offsets.on_noted = lag.note
     groups.on_rebalanced = probe.group_rebalances.inc
     engine = Engine(
-        identity,
+        fleet,
         topics,
         logs,
         Appends(
@@ -211,7 +228,7 @@ async def build(
         ProducerIds(metadata),
         offsets,
         groups,
-        Expiry(metadata, groups, offsets, _expiry_rules(config), clock),
+        Expiry(metadata, groups, offsets, _expiry_rules(config), clock, fleet),
         lag,
         Housekeeping(
             logs,
@@ -219,6 +236,7 @@ async def build(
             watched,
             metadata,
             clock,
+            fleet,
             interval_s=config.storage.housekeeping_interval,
             grace_s=config.grace_period_s,
         ),
@@ -230,6 +248,8 @@ async def build(
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),
     )
+    if isinstance(fleet, Fleet):
+        fleet.on_change, fleet.on_lost = engine.hand_over, engine.drop_all
     context = Context(engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED)
 
     def make_session(connection: Connection) -> KafkaSession:
@@ -245,6 +265,12 @@ async def build(
     )
     _sample(probe, logs, listener, memory, reader)
     _sample_groups(probe, groups, lag)
+    probe.sample_fleet(
+        is_controller=lambda: fleet.is_controller,
+        generation=lambda: fleet.generation,
+        logs=logs.count,
+        handovers=lambda: logs.handed_over,
+    )
     return Broker(engine, listener, probe, tasks)
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from kafscale.engine.membership import Membership
 from kafscale.engine.topics import Topic, Topics
 from kafscale.log.tasks import Tasks
 from kafscale.model.clock import Clock
@@ -32,8 +33,9 @@ _KNOWN_EMPTY_PER_SCAN: Final = 100
 class Discovery:
     """Looks into the bucket for topics this broker does not know."""
 
-    def __init__(self, topics: Topics, tasks: Tasks, clock: Clock) -> None:
+    def __init__(self, topics: Topics, tasks: Tasks, clock: Clock, fleet: Membership) -> None:
         """Take up what is found into `topics`."""
+        self._fleet = fleet
         self._topics = topics
         self._tasks = tasks
         self._clock = clock
@@ -99,7 +101,8 @@ class Discovery:
     async def scan_for_ever(self) -> None:
         """Find what nobody has asked for by name."""
         while True:
-            await self.scan()
+            if self._fleet.is_controller:  # the others hear of it through the metadata store
+                await self.scan()
             await asyncio.sleep(SCAN_EVERY_S)
 
     async def scan(self) -> None:

@@ -5,8 +5,8 @@ record batch; which protocol it came in by is nobody's business here.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Final
 
 import structlog
 
@@ -15,13 +15,15 @@ from kafscale.engine.administration import Administration
 from kafscale.engine.appends import Appends
 from kafscale.engine.discovery import Discovery
 from kafscale.engine.expiry import Expiry
+from kafscale.engine.following import follow_topics
 from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
 from kafscale.engine.lag import Lag
 from kafscale.engine.logs import Logs
+from kafscale.engine.membership import Membership
 from kafscale.engine.offsets import Offsets, Place
-from kafscale.engine.ownership import Identity
+from kafscale.engine.owned_logs import OwnedLogs
 from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
 from kafscale.engine.reads import Reads, check_epoch
@@ -42,14 +44,7 @@ from kafscale.model.errors import (
 
 logger = structlog.get_logger()
 
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where clients find this broker."""
-
-    host: str
-    port: int
-    rack: str | None = None
+_HAND_OVER_S: Final = 3.0  # for flushing what another broker waits for
 
 
 class Engine:
@@ -57,7 +52,7 @@ class Engine:
 
     def __init__(
         self,
-        identity: Identity,
+        fleet: Membership,
         topics: Topics,
         logs: Logs,
         appends: Appends,
@@ -79,7 +74,8 @@ class Engine:
         store_name: str = "",
     ) -> None:
         """Take the parts as wired."""
-        self.identity = identity
+        self.fleet = fleet
+        self.identity = fleet.identity
         self.topics = topics
         self.logs = logs
         self.appends = appends
@@ -97,15 +93,21 @@ class Engine:
         self.auto_create = auto_create
         self.broker_configs = broker_configs  # for those who ask; nothing here goes by them
         self.store_name = store_name
-        self.discovery = Discovery(topics, tasks, clock)
+        self.discovery = Discovery(topics, tasks, clock, fleet)
         self.admin = Administration(topics, logs, appends, tasks)
-        self.address = Address("127.0.0.1", 0)
         self._tasks = tasks
+        self._opening = OwnedLogs(topics, logs, fleet)
+        fleet.on_ready = self._opening.look
+        topics.on_changed = self._topic_changed
+        topics.on_gone = self._topic_gone
         self._creating: dict[str, asyncio.Task[Topic]] = {}
 
     async def start(self) -> None:
         """Learn the topics and begin background work."""
         await self.topics.load()
+        self._tasks.spawn(self._opening.open_for_ever(), "opening")
+        if self.fleet.is_shared:
+            self._tasks.spawn(follow_topics(self.topics), "topics")
         self._tasks.spawn(self.housekeeping.roll_up_for_ever(), "roll-up")
         self._tasks.spawn(self.housekeeping.tidy_for_ever(), "tidy")
         self._tasks.spawn(self.expiry.expire_for_ever(), "expiry")
@@ -129,8 +131,36 @@ class Engine:
         """Flush every log and stop."""
         await self.groups.aclose()
         await self.logs.aclose(deadline_s)
+        await self.fleet.aclose()
         await asyncio.sleep(0)  # whoever waited for a commit is told in the loop's next round
         await self._tasks.aclose()
+
+    # -- the fleet ---------------------------------------------------------------------------
+
+    def hand_over(self) -> asyncio.Task[None]:
+        """Stop serving, now, what has become another broker's; flush and save it in a moment."""
+        logs = self.logs.release(_HAND_OVER_S)
+        groups = self.groups.release()
+        return self._tasks.spawn(_both(groups, logs), "hand-over")
+
+    def drop_all(self) -> None:
+        """Promise nothing any more: the lease is lost."""
+        self.logs.drop()
+        self.groups.drop()
+
+    def _topic_changed(self, topic: Topic) -> None:
+        self.appends.forget(topic)
+        self.logs.adjust(topic)
+        self._opening.look()
+
+    def _topic_gone(self, topic: Topic) -> None:
+        self._tasks.spawn(self._forget_topic(topic), f"end of {topic.name}")
+
+    async def _forget_topic(self, topic: Topic) -> None:
+        await self.logs.close_topic(topic)
+        self.appends.forget(topic)
+        self.probe.forget_topic(topic.name)
+        self._tasks.spawn(self._remove_leftovers(), f"removal of {topic.name}")
 
     # -- topics ------------------------------------------------------------------------------
 
@@ -169,11 +199,7 @@ class Engine:
         await asyncio.shield(task)
 
     async def _delete_topic(self, name: str) -> None:
-        topic = await self.topics.delete(name)
-        await self.logs.close_topic(topic)
-        self.appends.forget(topic)
-        self.probe.forget_topic(name)
-        self._tasks.spawn(self._remove_leftovers(), f"removal of {name}")
+        await self._forget_topic(await self.topics.delete(name))
 
     # -- groups ------------------------------------------------------------------------------
 
@@ -224,6 +250,6 @@ class Engine:
         log, lane = await self.logs.open(topic, partition)
         return await self.reader.find_max_time(log, lane)
 
-    def epoch_of(self, topic: Topic, partition: int) -> int:
-        """The leader epoch clients should know."""
-        return self.identity.epoch
+
+async def _both(one: Coroutine[None, None, None], other: Coroutine[None, None, None]) -> None:
+    await asyncio.gather(one, other)

@@ -20,13 +20,19 @@ import structlog
 from kafscale.engine import group_records
 from kafscale.engine.group_list import each_group
 from kafscale.engine.groups import Groups
+from kafscale.engine.membership import Membership
 from kafscale.engine.offsets import Offsets
 from kafscale.groups.machine import Group
 from kafscale.groups.states import State
 from kafscale.metadata import keys
 from kafscale.metadata.store import Entry, MetadataStore
 from kafscale.model.clock import Clock
-from kafscale.model.errors import CorruptObject, KafscaleError, MetadataConflict
+from kafscale.model.errors import (
+    CorruptObject,
+    KafscaleError,
+    MetadataConflict,
+    NotTheCoordinator,
+)
 
 logger = structlog.get_logger()
 
@@ -58,8 +64,10 @@ class Expiry:
         offsets: Offsets,
         rules: ExpiryRules,
         clock: Clock,
+        fleet: Membership,
     ) -> None:
-        """Look after the groups in `metadata`."""
+        """Look after the groups in `metadata` that are this broker's."""
+        self._fleet = fleet
         self._metadata = metadata
         self._groups = groups
         self._offsets = offsets
@@ -76,11 +84,13 @@ class Expiry:
                 logger.warning("expiry_postponed", error=str(problem))
 
     async def expire(self) -> None:
-        """One pass over all groups."""
+        """One pass over all groups that are ours."""
         async for group_id in each_group(self._metadata):
+            if not self._fleet.may_coordinate(group_id):
+                continue
             try:
                 await self._visit(group_id)
-            except MetadataConflict:
+            except (MetadataConflict, NotTheCoordinator):
                 pass  # somebody uses the group: looked at again in the next pass
             except CorruptObject as problem:
                 logger.error("group_unreadable", group=group_id, error=str(problem))

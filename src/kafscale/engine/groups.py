@@ -12,17 +12,17 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
 
 from kafscale.engine import group_records
 from kafscale.engine.claims import Claims
+from kafscale.engine.group_held import Held, give
 from kafscale.engine.group_list import Listed, stored_groups
+from kafscale.engine.membership import Membership
 from kafscale.engine.offsets import check_group_id
 from kafscale.groups.events import (
-    Answer,
     Delete,
     Event,
     Join,
@@ -34,7 +34,6 @@ from kafscale.groups.events import (
     WakeAt,
 )
 from kafscale.groups.machine import Group
-from kafscale.groups.snapshot import Snapshot
 from kafscale.groups.states import GroupRules, State
 from kafscale.log.tasks import Tasks
 from kafscale.metadata import keys
@@ -58,20 +57,6 @@ _SHORTEST_NAP_S: Final = 0.01
 _LONGEST_PREFIX: Final = 255  # of a member id: what clients call themselves can be very long
 
 
-@dataclass(slots=True)
-class _Held:
-    """A group in memory."""
-
-    group_id: str
-    machine: Group
-    unsaved: Snapshot | None = None
-    changed_at: str = ""
-    is_lost: bool = False
-    saving: asyncio.Lock = field(default_factory=asyncio.Lock)
-    timer: asyncio.TimerHandle | None = None
-    wakes_s: float = math.inf
-
-
 class Groups:
     """All groups this broker coordinates."""
 
@@ -83,9 +68,11 @@ class Groups:
         clock: Clock,
         dice: Dice,
         tasks: Tasks,
+        fleet: Membership,
     ) -> None:
-        """Know none yet: each is read when it is first asked for."""
+        """Know none yet: each is read when it is first asked for, if it is ours."""
         self._metadata = metadata
+        self._fleet = fleet
         self._claims = claims
         claims.on_lost = self._lose
         self.on_rebalanced: Callable[[], None] = lambda: None
@@ -93,15 +80,14 @@ class Groups:
         self._clock = clock
         self._dice = dice
         self._tasks = tasks
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, Held] = {}
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._lost: set[str] = set()  # to another broker, and not read again since
 
     async def aclose(self) -> None:
         """Stop the timers and write what is not written yet."""
         for held in list(self._held.values()):
-            if held.timer is not None:
-                held.timer.cancel()
+            held.stop_timer()
             await self._save_or_warn(held)
 
     # -- asking ------------------------------------------------------------------------------
@@ -113,6 +99,7 @@ class Groups:
     async def load(self, group_id: str) -> None:
         """Read a group, once for all who want it; one that was never saved begins empty."""
         check_group_id(group_id)
+        await self._fleet.require_group(group_id)
         if group_id in self._held:
             return
         task = self._loading.get(group_id)
@@ -122,7 +109,7 @@ class Groups:
             task.add_done_callback(lambda _: self._loading.pop(group_id, None))
         await asyncio.shield(task)
 
-    async def _get(self, group_id: str) -> _Held:
+    async def _get(self, group_id: str) -> Held:
         while (held := self._held.get(group_id)) is None:
             await self.load(group_id)
         return held
@@ -137,9 +124,12 @@ class Groups:
             except CorruptObject as problem:
                 # Its members are told that they are none and join again; offsets are elsewhere.
                 logger.error("group_unreadable", group=group_id, error=str(problem))
+        if not self._fleet.may_coordinate(group_id):
+            self._claims.forget(group_id)
+            raise NotTheCoordinator(f"group {group_id!r} has become another broker's")
         self._forget_idle()
         self._lost.discard(group_id)
-        held = self._held[group_id] = _Held(group_id, machine)
+        held = self._held[group_id] = Held(group_id, machine)
         self._wake_at(held, machine.next_wake_s())
 
     def _forget_idle(self) -> None:
@@ -159,8 +149,8 @@ class Groups:
         """Keep nothing of a group in memory: it is read again when it is next asked for."""
         held = self._held.pop(group_id, None)
         self._claims.forget(group_id)
-        if held is not None and held.timer is not None:
-            held.timer.cancel()
+        if held is not None:
+            held.stop_timer()
 
     def _lose(self, group_id: str) -> None:
         """Another broker has the group: those who wait here must ask that one."""
@@ -170,11 +160,26 @@ class Groups:
         held.is_lost = True
         self._lost.add(group_id)
         self._drop(group_id)
-        gone = Refused(NotTheCoordinator("another broker has taken the group"))
-        for member in held.machine.roster.by_id.values():
-            for call in (member.joining, member.syncing):
-                if call is not None:
-                    _give(Answer(call, gone))
+        held.turn_away()
+
+    def release(self) -> Coroutine[None, None, None]:
+        """Stop coordinating what is no longer ours, now; what is given back saves it."""
+        lost = [held for name, held in self._held.items() if not self._fleet.may_coordinate(name)]
+        for held in lost:
+            held.stop_timer()
+            held.turn_away()
+        return self._save_and_lose(lost)
+
+    async def _save_and_lose(self, lost: Sequence[Held]) -> None:
+        for held in lost:
+            await self._save_or_warn(held)
+            if self._held.get(held.group_id) is held:
+                self._lose(held.group_id)
+
+    def drop(self) -> None:
+        """Forget every group at once: nothing may be promised any more."""
+        for group_id in list(self._held):
+            self._lose(group_id)
 
     def fresh_member_id(self, prefix: str) -> str:
         """An id nobody has had."""
@@ -190,8 +195,8 @@ class Groups:
         """
         check_group_id(group_id)
         held = self._held.get(group_id)
-        if held is None and group_id in self._lost:
-            raise NotTheCoordinator(f"group {group_id!r} has been taken by another broker")
+        if not self._fleet.may_coordinate(group_id) or (held is None and group_id in self._lost):
+            raise NotTheCoordinator(f"group {group_id!r} is another broker's")
         if held is None:
             raise MetadataUnavailable(f"group {group_id!r} could not be read")
         call = getattr(event, "call", None)
@@ -216,7 +221,7 @@ class Groups:
                 return Refused(problem, event.member_id)
         return outcome
 
-    def _handle(self, held: _Held, event: Event) -> None:
+    def _handle(self, held: Held, event: Event) -> None:
         generation = held.machine.generation
         for effect in held.machine.handle(event, self._clock.elapsed_s()):
             if isinstance(effect, Persist):
@@ -225,13 +230,13 @@ class Groups:
             elif isinstance(effect, WakeAt):
                 self._wake_at(held, effect.at_s)
             else:
-                _give(effect)
+                give(effect)
         if held.machine.generation != generation:
             self._tell_of_rebalance(held)
         if held.unsaved is not None and not held.saving.locked():
             self._tasks.spawn(self._save_or_warn(held), f"saving group {held.group_id}")
 
-    def _tell_of_rebalance(self, held: _Held) -> None:
+    def _tell_of_rebalance(self, held: Held) -> None:
         machine = held.machine
         self.on_rebalanced()
         logger.info(
@@ -243,17 +248,16 @@ class Groups:
 
     # -- time --------------------------------------------------------------------------------
 
-    def _wake_at(self, held: _Held, at_s: float) -> None:
+    def _wake_at(self, held: Held, at_s: float) -> None:
         """Have a timer that is early enough; one that is too early does no harm."""
         if at_s == math.inf or held.wakes_s <= at_s:
             return
-        if held.timer is not None:
-            held.timer.cancel()
+        held.stop_timer()
         held.wakes_s = at_s
         delay_s = max(at_s - self._clock.elapsed_s(), _SHORTEST_NAP_S)
         held.timer = asyncio.get_running_loop().call_later(delay_s, self._wake, held)
 
-    def _wake(self, held: _Held) -> None:
+    def _wake(self, held: Held) -> None:
         held.timer, held.wakes_s = None, math.inf
         self._handle(held, Tick())
 
@@ -264,7 +268,7 @@ class Groups:
 
     # -- saving ------------------------------------------------------------------------------
 
-    async def _save(self, held: _Held) -> None:
+    async def _save(self, held: Held) -> None:
         """Write the newest snapshot; many who ask at once cause one write."""
         async with held.saving:
             while (snapshot := held.unsaved) is not None:
@@ -281,7 +285,7 @@ class Groups:
                 if held.unsaved is snapshot:
                     held.unsaved = None
 
-    async def _save_or_warn(self, held: _Held) -> None:
+    async def _save_or_warn(self, held: Held) -> None:
         try:
             await self._save(held)
         except KafscaleError as problem:
@@ -320,7 +324,11 @@ class Groups:
 
     async def list(self) -> Sequence[Listed]:
         """Every group that has members, has had some, or has committed offsets."""
-        found = await stored_groups(self._metadata)
+        found = {
+            name: row
+            for name, row in (await stored_groups(self._metadata)).items()
+            if self._fleet.may_coordinate(name)
+        }
         for group_id, held in self._held.items():
             machine = held.machine
             if group_id in found or not machine.is_idle:
@@ -375,10 +383,3 @@ class Groups:
                 await self._metadata.commit([Remove(key) for key in heads], [guard])
             except MetadataConflict:
                 raise self._claims.lost(group_id, guard) from None
-
-
-def _give(answer: Answer) -> None:
-    call = answer.call
-    assert isinstance(call, asyncio.Future)
-    if not call.done():  # whoever waited may have been cancelled
-        call.set_result(answer.outcome)

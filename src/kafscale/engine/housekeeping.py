@@ -9,6 +9,7 @@ from collections.abc import Awaitable
 import structlog
 
 from kafscale.engine.logs import Logs
+from kafscale.engine.membership import Membership
 from kafscale.engine.offsets import Offsets
 from kafscale.engine.topics import Topic
 from kafscale.log import history
@@ -35,6 +36,7 @@ class Housekeeping:
         store: ObjectStore,
         metadata: MetadataStore,
         clock: Clock,
+        fleet: Membership,
         *,
         interval_s: float,
         grace_s: float,
@@ -45,6 +47,7 @@ class Housekeeping:
         self._store = store
         self._metadata = metadata
         self._clock = clock
+        self._fleet = fleet
         self._interval_s = interval_s
         self._grace_s = grace_s
         self._swept_s: dict[str, float] = {}
@@ -99,7 +102,12 @@ class Housekeeping:
             logger.exception("housekeeping_failed", what=what, folder=log.folder)
 
     async def remove_deleted_topics(self) -> None:
-        """Delete what deleted topics leave behind; look again until nothing late appears."""
+        """Delete what deleted topics leave behind; look again until nothing late appears.
+
+        One broker is enough for that.
+        """
+        if not self._fleet.is_controller:
+            return
         for entry in await self._metadata.find(metadata_keys.REMOVALS):
             removal = metadata_keys.decode(metadata_keys.Removal, entry.value)
             if entry.key not in self._forgotten:

@@ -7,7 +7,7 @@ A partition whose log has not been opened since the start has no row: opening it
 would cost a request per partition. Whoever must know asks the broker (`kafscale groups describe`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafscale.engine.group_list import each_group
@@ -41,6 +41,7 @@ class Lag:
         self._most_rows = most_rows
         self._noted: dict[_Key, _Noted] = {}
         self.untracked = 0  # commits that found no room
+        self.is_ours: Callable[[str], bool] = lambda group_id: True  # others' commits pass us by
 
     def note(self, group_id: str, name: str, partition: int, offset: int) -> None:
         """A group has come so far; -1: what it had committed is gone."""
@@ -56,6 +57,8 @@ class Lag:
     async def recall(self, offsets: Offsets) -> None:
         """Take up what was committed before this broker started, as far as there is room."""
         async for group_id in each_group(self._metadata):
+            if not self.is_ours(group_id):
+                continue
             try:
                 committed = await offsets.committed(group_id)
             except KafscaleError:
@@ -71,7 +74,7 @@ class Lag:
         gone: list[_Key] = []
         for key, noted in self._noted.items():
             topic = self._topics.find(key[1])
-            if topic is None or topic.topic_id != noted.topic_id:
+            if topic is None or topic.topic_id != noted.topic_id or not self.is_ours(key[0]):
                 gone.append(key)
                 continue
             found = self._logs.find(topic, noted.partition)

@@ -1,18 +1,20 @@
-"""Open logs: each opened once, when first needed, and kept until the broker leaves.
+"""Open logs: each opened once, when first needed, and kept until it is another broker's.
 
 Here: from (topic, partition) to a log and its lane. Next door: the log itself (log/log.py).
 """
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 
 import structlog
 
+from kafscale.engine.membership import Membership
 from kafscale.engine.topics import Topic
 from kafscale.log import keys
 from kafscale.log.lane import Lane
 from kafscale.log.log import Log, State
+from kafscale.log.tasks import Tasks
 from kafscale.model.errors import (
     KafscaleError,
     NotTheOwner,
@@ -29,9 +31,12 @@ Place = tuple[bytes, int]  # topic id, log number
 class Logs:
     """The logs this broker writes."""
 
-    def __init__(self, make: Callable[[Topic, str], Log]) -> None:
-        """Open logs with `make`, which gets the topic and the log's folder."""
+    def __init__(self, make: Callable[[Topic, str], Log], fleet: Membership) -> None:
+        """Open logs with `make`, which gets the topic and the log's folder, if they are ours."""
         self._make = make
+        self._fleet = fleet
+        self._tasks = Tasks()
+        self.handed_over = 0
         self._open: dict[Place, Log] = {}
         self._opening: dict[Place, asyncio.Task[Log]] = {}
         self._topic_of: dict[Place, Topic] = {}
@@ -42,7 +47,7 @@ class Logs:
         """The partition's place if its log is open; UnknownTopic if there is no such partition."""
         number, lane = topic.place(partition)
         log = self._open.get((topic.topic_id, number))
-        return None if log is None else (log, log.lane(lane))
+        return None if log is None or not self._fleet.holds() else (log, log.lane(lane))
 
     def why_closed(self, topic: Topic, partition: int) -> KafscaleError:
         """What a writer should be told when `find` gives nothing."""
@@ -56,6 +61,9 @@ class Logs:
         number, lane = topic.place(partition)
         place = (topic.topic_id, number)
         log = self._open.get(place)
+        if log is None or not self._fleet.holds():
+            await self._fleet.require_log(topic.folder(partition))
+            log = self._open.get(place)
         if log is None:
             task = self._opening.get(place)
             if task is None:
@@ -70,6 +78,9 @@ class Logs:
             self._require_alive(topic)
             await log.open()
             self._require_alive(topic)  # it may have been deleted meanwhile
+            if not self._fleet.may_open(log.folder):
+                raise NotTheOwner("the log has become another broker's")
+            log.newest_epoch = self._fleet.generation
         except KafscaleError as problem:
             self._failed[place] = problem
             await log.abandon()
@@ -100,15 +111,39 @@ class Logs:
             if place[0] == topic.topic_id:
                 _adjust(log, topic)
 
+    def count(self) -> int:
+        """How many logs are open."""
+        return len(self._open)
+
+    def release(self, deadline_s: float) -> Coroutine[None, None, None]:
+        """Stop serving what is no longer ours, now; what is given back commits what waits there."""
+        lost = [place for place, log in self._open.items() if not self._fleet.may_open(log.folder)]
+        logs = [self._take_out(place) for place in lost]
+        for log in logs:
+            log.close_to_new()
+        self.handed_over += len(logs)
+        for log in self._open.values():
+            log.newest_epoch = self._fleet.generation
+        return _close_all(logs, deadline_s)
+
+    def drop(self) -> None:
+        """Let go of everything at once: nothing may be promised any more."""
+        logs = [self._take_out(place) for place in list(self._open)]
+        for log in logs:
+            log.close_to_new()
+            self._tasks.spawn(log.abandon(), f"dropping {log.folder}")
+
+    def _take_out(self, place: Place) -> Log:
+        self._topic_of.pop(place)
+        return self._open.pop(place)
+
     async def close_topic(self, topic: Topic) -> None:
         """Let go of a deleted topic's logs without writing anything more."""
         self._ended.add(topic.topic_id)
         for place in [place for place in self._failed if place[0] == topic.topic_id]:
             del self._failed[place]
         for place in [place for place in self._open if place[0] == topic.topic_id]:
-            log = self._open.pop(place)
-            self._topic_of.pop(place)
-            await log.abandon()
+            await self._take_out(place).abandon()
 
     async def aclose(self, deadline_s: float) -> None:
         """Commit what waits in every log, then let go; give up after the deadline."""
@@ -116,16 +151,21 @@ class Logs:
             task.cancel()
         logs = list(self._open.values())
         self._open.clear()
-        closing = [asyncio.ensure_future(log.aclose()) for log in logs]
-        if not closing:
-            return
-        _, late = await asyncio.wait(closing, timeout=deadline_s)
-        for slow in late:
-            slow.cancel()
-        results = await asyncio.gather(*closing, return_exceptions=True)
-        for log, result in zip(logs, results, strict=True):
-            if isinstance(result, BaseException):
-                logger.error("log_not_flushed", folder=log.folder, reason=repr(result))
+        await _close_all(logs, deadline_s)
+        await self._tasks.aclose()
+
+
+async def _close_all(logs: Sequence[Log], deadline_s: float) -> None:
+    closing = [asyncio.ensure_future(log.aclose()) for log in logs]
+    if not closing:
+        return
+    _, late = await asyncio.wait(closing, timeout=deadline_s)
+    for slow in late:
+        slow.cancel()
+    results = await asyncio.gather(*closing, return_exceptions=True)
+    for log, result in zip(logs, results, strict=True):
+        if isinstance(result, BaseException):
+            logger.error("log_not_flushed", folder=log.folder, reason=repr(result))
 
 
 def _adjust(log: Log, topic: Topic) -> None:

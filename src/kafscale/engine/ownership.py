@@ -1,8 +1,8 @@
 """Who this broker is, and which leader epoch it writes under.
 
 Here: the identity claimed at start through the metadata store: cluster id, broker id, and an
-epoch that rises with every start. One broker alone owns every log; a fleet's assignment comes
-through the same door.
+epoch that rises with every start. In a fleet that is the incarnation of a broker; which logs
+it owns is decided elsewhere (membership.py).
 """
 
 from dataclasses import dataclass
@@ -65,7 +65,23 @@ async def claim(
             )
         except MetadataConflict:
             continue
-        return Identity(cluster.cluster_id, broker_id, epoch)
+        # A setting may be of a kind of its own; what is written into JSON must not be.
+        return Identity(cluster.cluster_id, int(broker_id), epoch)
+
+
+async def next_epoch(metadata: MetadataStore) -> int:
+    """A number that nobody had before, for one more incarnation of a broker."""
+    while True:
+        mark = await metadata.get(keys.EPOCHS)
+        epoch = keys.decode(keys.Mark, mark.value).next if mark else 0
+        try:
+            await metadata.commit(
+                [Put(keys.EPOCHS, keys.encode(keys.Mark(next=epoch + 1)))],
+                [Compare(keys.EPOCHS, mark.version if mark else 0)],
+            )
+        except MetadataConflict:
+            continue
+        return epoch
 
 
 async def _allocated(metadata: MetadataStore, name: str) -> int:

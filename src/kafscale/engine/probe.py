@@ -94,6 +94,28 @@ class Probe:
             "kafscale_group_members", "Members of all consumer groups", _single(members)
         )
 
+    def sample_fleet(
+        self,
+        *,
+        is_controller: Callable[[], float],
+        generation: Callable[[], float],
+        logs: Callable[[], float],
+        handovers: Callable[[], float],
+    ) -> None:
+        """Ask for this broker's place among the others."""
+        for name, explanation, look, kind in (
+            (
+                "kafscale_is_controller",
+                "1 on the controller",
+                is_controller,
+                "gauge",
+            ),
+            ("kafscale_members_generation", "Generation of the members", generation, "gauge"),
+            ("kafscale_logs_owned", "Logs open on this broker", logs, "gauge"),
+            ("kafscale_handovers_total", "Times that logs changed hands", handovers, "counter"),
+        ):
+            self.registry.sampled(name, explanation, _single(look), (), kind)
+
     def sample_untracked_lag(self, look: Callable[[], float]) -> None:
         """Ask how many commits found no room among the lag series."""
         self.registry.sampled(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kafscale.engine.logs import Logs
 from kafscale.engine.topics import Topic
+from kafscale.log import catching_up
 from kafscale.log.lane import Lane
 from kafscale.log.log import Log
 from kafscale.log.reader import Reader
@@ -168,6 +169,8 @@ class Reads:
                 return None
             log, lane = place
             end = _visible_end(one, lane)
+            if one.offset > end and catching_up.is_due(log):
+                return None
             if not lane.start <= one.offset <= end:
                 return Part(_out_of_range(one, lane, end), end, lane.start, [], 0)
             if one.offset == end or (limit <= 0 and not at_least_one):
@@ -189,6 +192,9 @@ class Reads:
             log, lane = await self._logs.open(one.topic, one.partition)
             log.require_open()
             check_epoch(log, one.leader_epoch)
+            if one.offset > lane.high:
+                await catching_up.catch_up(log)
+                log.require_open()
             if not lane.start <= one.offset <= lane.high:
                 return Part(_out_of_range(one, lane, lane.high), lane.high, lane.start, [], 0)
             if one.offset == lane.high:
@@ -214,12 +220,15 @@ class Reads:
 
 
 def check_epoch(log: Log, leader_epoch: int) -> None:
-    """Refuse a client that knows another leader than this one."""
-    if leader_epoch < 0 or leader_epoch == log.epoch:
+    """Refuse a client that knows another leader than this one.
+
+    A log keeps its leader while others change: the epochs of all that time mean the same.
+    """
+    if leader_epoch < 0 or log.epoch <= leader_epoch <= log.newest_epoch:
         return
     if leader_epoch < log.epoch:
-        raise FencedLeaderEpoch(f"the leader epoch is {log.epoch}, not {leader_epoch}")
-    raise UnknownLeaderEpoch(f"the leader epoch is {log.epoch}, not yet {leader_epoch}")
+        raise FencedLeaderEpoch(f"the leader epoch is {log.newest_epoch}, not {leader_epoch}")
+    raise UnknownLeaderEpoch(f"the leader epoch is {log.newest_epoch}, not yet {leader_epoch}")
 
 
 def _visible_end(one: Wanted, lane: Lane) -> int:

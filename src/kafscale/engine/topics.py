@@ -15,9 +15,10 @@ import msgspec
 import structlog
 
 from kafscale.engine.descriptors import descriptor_of, record_of
+from kafscale.log import keys
 from kafscale.log.descriptors import Descriptors, Wish
 from kafscale.metadata import keys as metadata_keys
-from kafscale.metadata.store import Compare, MetadataStore, Put, Remove
+from kafscale.metadata.store import Compare, Entry, MetadataStore, Put, Remove
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
     CorruptObject,
@@ -73,6 +74,10 @@ class Topic:
             raise UnknownTopic(f"{self.name} has no partition {partition}")
         return partition, 0
 
+    def folder(self, partition: int) -> str:
+        """Where a partition's log lies."""
+        return keys.log_folder(self.descriptor.folder, self.place(partition)[0])
+
 
 @dataclass(frozen=True, slots=True)
 class TopicRules:
@@ -97,7 +102,7 @@ class Topics:
     ) -> None:
         """Know none yet; `load` reads them."""
         self._descriptors = Descriptors(store, rules.namespace)
-        self._metadata = metadata
+        self.metadata = metadata
         self._rules = rules
         self._clock = clock
         self._dice = dice
@@ -105,22 +110,27 @@ class Topics:
         self._by_id: dict[bytes, Topic] = {}
         self._changing = asyncio.Lock()
         self.revision = 0  # rises with every change: answers built from topics can be cached
+        self._seen: dict[str, int] = {}  # the metadata store's version that each name is known by
+        self.on_changed: Callable[[Topic], None] = lambda topic: None
+        self.on_gone: Callable[[Topic], None] = lambda topic: None
 
     async def load(self) -> None:
         """Read all topics from the metadata store, once changes cut short have reached it."""
-        for entry in await self._metadata.find(metadata_keys.CHANGES):
+        for entry in await self.metadata.find(metadata_keys.CHANGES):
             change = metadata_keys.decode(metadata_keys.Change, entry.value)
             try:
                 await self._finish_change(change.name)
             except (StoreError, CorruptObject) as problem:
                 # Nobody was told that it happened; the next change, or the next start, finds it.
                 logger.warning("change_postponed", topic=change.name, error=str(problem))
-        for entry in await self._metadata.find(metadata_keys.TOPICS):
+        for entry in await self.metadata.find(metadata_keys.TOPICS):
             if metadata_keys.topic_named_by(entry.key) is not None:
-                self._know(descriptor_of(metadata_keys.decode(metadata_keys.Topic, entry.value)))
+                row = metadata_keys.decode(metadata_keys.Topic, entry.value)
+                self._know(descriptor_of(row), entry.version)
 
-    def _know(self, descriptor: TopicDescriptor) -> Topic:
+    def _know(self, descriptor: TopicDescriptor, seen: int = 0) -> Topic:
         topic = Topic(descriptor, self._rules.defaults)
+        self._seen[topic.name] = max(seen, self._seen.get(topic.name, 0))
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         self.revision += 1
@@ -178,38 +188,31 @@ class Topics:
         """Make a topic that did not exist."""
         self.check(name, partitions, configs)
         given = {key: value for key, value in configs.items() if value is not None}
-        version, descriptor = await self._describe(name, partitions, given)
-        await self._register(descriptor, version)
-        topic = self._know(descriptor)
+        fresh_id = fresh_topic_id(self._dice).hex()
+        wish = Wish(name, fresh_id, partitions, given, iso_time(self._clock.now_ms()))
+        # An unfinished creation found in the bucket is taken up.
+        version, descriptor = await self._descriptors.create(wish)
+        seen = await self._register(descriptor, version)
+        topic = self.find(name)  # another broker's, heard of meanwhile
+        if topic is None or topic.topic_id.hex() != descriptor.topic_id:
+            topic = self._know(descriptor, seen)
         if (descriptor.partitions, descriptor.configs) != (partitions, given):
             raise TopicExists(f"topic {name!r} exists already in the bucket")
         return topic
 
-    async def _describe(
-        self, name: str, partitions: int, configs: dict[str, str]
-    ) -> tuple[int, TopicDescriptor]:
-        """Write the descriptor; an unfinished creation found in the bucket is taken up."""
-        return await self._descriptors.create(
-            Wish(
-                name,
-                fresh_topic_id(self._dice).hex(),
-                partitions,
-                configs,
-                iso_time(self._clock.now_ms()),
-            )
-        )
-
-    async def _register(self, descriptor: TopicDescriptor, version: int) -> None:
+    async def _register(self, descriptor: TopicDescriptor, version: int) -> int:
+        """Enter a topic; gives the entry's version."""
         key = metadata_keys.topic_config(descriptor.name)
-        record = record_of(descriptor, version, self._rules.defaults)
+        record = metadata_keys.encode(record_of(descriptor, version, self._rules.defaults))
         try:
-            await self._metadata.commit([Put(key, metadata_keys.encode(record))], [Compare(key, 0)])
+            return await self.metadata.commit([Put(key, record)], [Compare(key, 0)])
         except MetadataConflict:
             # By another broker, or by our own earlier attempt whose answer was lost.
-            found = await self._metadata.get(key)
+            found = await self.metadata.get(key)
             known = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
-            if known is None or known.topic_id != descriptor.topic_id:
+            if found is None or known is None or known.topic_id != descriptor.topic_id:
                 raise TopicExists(f"topic {descriptor.name!r} exists already") from None
+            return found.version
 
     # -- taking up ---------------------------------------------------------------------------
 
@@ -227,13 +230,50 @@ class Topics:
         if newest is None or newest.deleted or name in self._by_name:
             return self.find(name)
         note = metadata_keys.encode(metadata_keys.Change(name=name))
-        await self._metadata.commit([Put(metadata_keys.change(name), note)])
+        await self.metadata.commit([Put(metadata_keys.change(name), note)])
         await self._register(newest, version)
         await self._finish_change(name)
-        found = await self._metadata.get(metadata_keys.topic_config(name))
+        found = await self.metadata.get(metadata_keys.topic_config(name))
         if found is None or name in self._by_name:
             return self.find(name)
-        return self._know(descriptor_of(metadata_keys.decode(metadata_keys.Topic, found.value)))
+        row = metadata_keys.decode(metadata_keys.Topic, found.value)
+        return self._know(descriptor_of(row), found.version)
+
+    # -- what other brokers do -----------------------------------------------------------------
+
+    def hear_of(self, entry: Entry) -> None:
+        """Another broker has made or changed a topic, or we have, and it comes back to us."""
+        name = metadata_keys.topic_named_by(entry.key)
+        if name is not None and entry.version > self._seen.get(name, 0):
+            row = metadata_keys.decode(metadata_keys.Topic, entry.value)
+            self._take_over(descriptor_of(row), entry.version)
+
+    def hear_of_end(self, name: str, version: int) -> None:
+        """Another broker has deleted a topic."""
+        topic = self._by_name.get(name)
+        if topic is not None and version > self._seen.get(name, 0):
+            self._lose(topic, version)
+            self.on_gone(topic)
+
+    def _take_over(self, descriptor: TopicDescriptor, version: int) -> None:
+        topic = self._by_name.get(descriptor.name)
+        if topic is not None and topic.descriptor.topic_id == descriptor.topic_id:
+            topic.become(descriptor, self._rules.defaults)
+            self._seen[topic.name] = version
+            self.revision += 1
+        else:
+            if topic is not None:
+                self._lose(topic, version)
+                self.on_gone(topic)
+            topic = self._know(descriptor, version)
+        self.on_changed(topic)
+
+    def _lose(self, topic: Topic, version: int) -> None:
+        if self._by_name.get(topic.name) is topic:
+            del self._by_name[topic.name]
+        self._by_id.pop(topic.topic_id, None)
+        self._seen[topic.name] = max(version, self._seen.get(topic.name, 0))
+        self.revision += 1
 
     # -- changing ----------------------------------------------------------------------------
 
@@ -259,7 +299,7 @@ class Topics:
             topic = self.get(name)
             change(topic.descriptor)  # what is wrong is said before anything is written
             note = metadata_keys.encode(metadata_keys.Change(name=name))
-            await self._metadata.commit([Put(metadata_keys.change(name), note)])
+            await self.metadata.commit([Put(metadata_keys.change(name), note)])
             while True:
                 version, newest = await self._descriptors.newest(name)
                 if newest is None or not _is_alive(newest, topic.descriptor.topic_id):
@@ -272,7 +312,8 @@ class Topics:
                     break
             topic.become(wanted, self._rules.defaults)
             self.revision += 1
-            await self._take_up(wanted, version)
+            seen = await self._take_up(wanted, version)
+            self._seen[name] = max(seen, self._seen.get(name, 0))
             return topic
 
     async def _finish_change(self, name: str) -> None:
@@ -281,30 +322,35 @@ class Topics:
         if newest is not None and not newest.deleted:
             await self._take_up(newest, version)
             return
-        found = await self._metadata.get(metadata_keys.topic_config(name))
+        found = await self.metadata.get(metadata_keys.topic_config(name))
         row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
         if newest is not None and row is not None and row.topic_id == newest.topic_id:
             await self._forget(newest, newest.logs)  # a deletion that did not reach the store
-        await self._metadata.commit([Remove(metadata_keys.change(name))])
+        await self.metadata.commit([Remove(metadata_keys.change(name))])
 
-    async def _take_up(self, descriptor: TopicDescriptor, version: int) -> None:
+    async def _take_up(self, descriptor: TopicDescriptor, version: int) -> int:
+        """Let the metadata store know; gives the version it has this by, 0 if it has not."""
         key = metadata_keys.topic_config(descriptor.name)
         done = Remove(metadata_keys.change(descriptor.name))
         record = metadata_keys.encode(record_of(descriptor, version, self._rules.defaults))
         while True:
-            found = await self._metadata.get(key)
+            found = await self.metadata.get(key)
             row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
             if found is None or row is None or row.topic_id != descriptor.topic_id:
-                await self._metadata.commit([done])  # deleted meanwhile
-                return
+                await self.metadata.commit([done])  # deleted meanwhile
+                return 0
             writes: list[Put | Remove] = [done]
             if row.version <= version:
                 writes.append(Put(key, record))
             try:
-                await self._metadata.commit(writes, [Compare(key, found.version)])
+                seen = await self.metadata.commit(writes, [Compare(key, found.version)])
             except MetadataConflict:
                 continue
-            return
+            if row.version <= version:
+                return seen
+            if descriptor.name in self._by_name:  # somebody has changed it once more
+                self._take_over(descriptor_of(row), found.version)
+            return 0
 
     # -- deleting ----------------------------------------------------------------------------
 
@@ -320,13 +366,10 @@ class Topics:
             tombstone = msgspec.structs.replace(newest, deleted=True)
             if await self._descriptors.put(tombstone, version + 1):
                 break
-        await self._forget(topic.descriptor, logs)
-        self._by_name.pop(name, None)
-        self._by_id.pop(topic.topic_id, None)
-        self.revision += 1
+        self._lose(topic, await self._forget(topic.descriptor, logs))
         return topic
 
-    async def _forget(self, descriptor: TopicDescriptor, logs: int) -> None:
+    async def _forget(self, descriptor: TopicDescriptor, logs: int) -> int:
         """Take a topic out of the metadata store and note that its objects must go."""
         removal = metadata_keys.Removal(
             folder=descriptor.folder,
@@ -335,7 +378,7 @@ class Topics:
             name=descriptor.name,
             topic_id=descriptor.topic_id,
         )
-        await self._metadata.commit(
+        return await self.metadata.commit(
             [
                 Remove(metadata_keys.topic_config(descriptor.name)),
                 Put(metadata_keys.removal(descriptor.folder), metadata_keys.encode(removal)),

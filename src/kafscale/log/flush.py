@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafscale.log import segment
 from kafscale.log.lane import Lane
-from kafscale.log.segment import LaneBatches
+from kafscale.log.segment import Built, ContentId, LaneBatches
+from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import KafscaleError
 from kafscale.records.batch import BatchHeader
 
@@ -64,6 +66,25 @@ class Flush:
             else:
                 row[1].append(waiting)
         return [lanes[number] for number in sorted(lanes)]
+
+
+def build(
+    base: int,
+    predecessor: ContentId,
+    by_lane: list[tuple[Lane, list[Waiting]]],
+    clock: Clock,
+    dice: Dice,
+) -> Built:
+    """The segment that a flush becomes, the next one of a chain that ends at `base`."""
+    lanes = lane_batches(by_lane)
+    return segment.build(
+        base,
+        base + sum(lane.last - lane.first + 1 for lane in lanes),
+        lanes,
+        created_ms=clock.now_ms(),
+        token=int.from_bytes(dice.token(4), "big"),
+        predecessor=predecessor,
+    )
 
 
 def lane_batches(by_lane: list[tuple[Lane, list[Waiting]]]) -> list[LaneBatches]:

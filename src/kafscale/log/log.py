@@ -7,11 +7,12 @@ roll-up, retention and sweeping (history.py), reading what has left memory (read
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import math
+from collections.abc import Callable, Coroutine, Sequence
 
 import structlog
 
-from kafscale.log import commits, flush, index, keys, manifest, opening, segment
+from kafscale.log import commits, flush, index, keys, manifest, opening
 from kafscale.log.flush import Flush, Outcome, Waiting, WaitingRoom
 from kafscale.log.lane import Chunk, Lane, TailMemory
 from kafscale.log.manifest import Entry
@@ -51,22 +52,25 @@ class Log(View):
         clock: Clock,
         dice: Dice,
         observer: Observer | None = None,
+        may_answer: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Name the log; `open` makes it usable."""
+        """Name the log; `open` makes it usable. `may_answer`: asked when a flush is committed."""
         super().__init__(memory)
         self.store = store
         self.folder = folder
-        self.epoch = epoch
+        self.epoch = self.newest_epoch = epoch  # written under; clients may know a newer one
         self.author = author
         self.settings = settings
         self.clock = clock
         self.dice = dice
         self.observer = observer or Observer()
+        self._may_answer = may_answer
         self.state = State.OPENING
         self.stopped_because = ""
         self.swept: set[str] = set()
         self.busy_with_history = asyncio.Lock()
         self._closing = False
+        self.looked_s = -math.inf  # when somebody last asked for more than there is
         self._proof = moment(clock)
         self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
@@ -97,6 +101,11 @@ class Log(View):
         return await opening.open_log(
             self.store, self.folder, self.clock, self.settings.index_from_bytes
         )
+
+    def close_to_new(self) -> None:
+        """Take nothing more; let whoever waits for records look elsewhere."""
+        self._closing = True
+        self._wake_all()
 
     async def aclose(self) -> None:
         """Commit what waits, then let go. Nothing new is taken. Cancel it to leave without."""
@@ -236,7 +245,7 @@ class Log(View):
         """Commit a flush, or re-open the log and refuse it."""
         started = moment(self.clock)
         by_lane = one.by_lane()
-        built = self._build(flush.lane_batches(by_lane))
+        built = flush.build(self.end, self.tail_id, by_lane, self.clock, self.dice)
         key = keys.segment(self.folder, built.base)
         created = await commits.put_same(self.store, key, built.body, "segment")
         if not created and not await commits.is_stored(self.store, key, built.content_id):
@@ -249,17 +258,6 @@ class Log(View):
         took_s = self.clock.elapsed_s() - started.elapsed_s
         self.observer.flushed(built.content_id.size, built.records, took_s)
         self._flush_when_due()
-
-    def _build(self, lanes: Sequence[segment.LaneBatches]) -> Built:
-        covered = sum(lane.last - lane.first + 1 for lane in lanes)
-        return segment.build(
-            self.end,
-            self.end + covered,
-            lanes,
-            created_ms=self.clock.now_ms(),
-            token=int.from_bytes(self.dice.token(4), "big"),
-            predecessor=self.tail_id,
-        )
 
     async def _tail_is_proven(self, issued: Moment) -> bool:
         """Rules 3 and 4: an old proof is renewed before anything moves.
@@ -285,8 +283,7 @@ class Log(View):
         )
         if newest <= self.manifest.generation:
             return True
-        # Our own housekeeping may be its author, about to take it up.
-        async with self.busy_with_history:
+        async with self.busy_with_history:  # our own housekeeping may be about to take it up
             return newest <= self.manifest.generation
 
     def _commit(
@@ -302,7 +299,8 @@ class Log(View):
         self.extend(entry, built.content_id, parts)
         self._in_flight = None
         self.observer.buffered(-one.size)
-        one.finish(None)
+        # Whoever may have opened the log since does not know of this flush: no promise, then.
+        one.finish(None if self._may_answer() else NotTheOwner("the broker has lost its lease"))
         for lane, _ in by_lane:
             lane.wake()
         if entry.has_index:
@@ -372,6 +370,11 @@ class Log(View):
                     header.producer_id, header.producer_epoch, header.base_sequence, now_ms
                 )
 
+    async def reopen(self, why: str) -> None:
+        """By a task of our own, not of who asks. A flush under way meets the truth by itself."""
+        if self.state is State.OPEN and self._in_flight is None:
+            await asyncio.shield(self._tasks.spawn(self._reopen(why), "re-open", awaited=True))
+
     async def adopt_foreign(self) -> bool:
         """Look for a manifest that somebody else wrote and take it up; tells whether there is."""
         newest = await commits.newest_generation(self.store, self.folder, self.manifest.generation)
@@ -393,8 +396,5 @@ class Log(View):
             return
         if found.end in self.boundaries():
             self.take_manifest(found)
-        elif self._in_flight is None:
-            # The log's own task: whoever asked may be cancelled, the log must not stay half open.
-            reopening = self._reopen("a foreign manifest ends beyond our tail")
-            await asyncio.shield(self._tasks.spawn(reopening, "re-open", awaited=True))
-        # With a flush in flight its own PUT meets the foreign chain and re-opens the log.
+        else:
+            await self.reopen("a foreign manifest ends beyond our tail")

@@ -10,9 +10,10 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/topics/{topic}/partitions/{partition}        for people to look at
     /kafscale/changes/{topic}                              a change of a topic that is under way
     /kafscale/removals/{folder}                            deleted topics whose objects must go
-    /kafscale/brokers/{broker_id}
+    /kafscale/brokers/{broker_id}                          a broker that lives; goes with its lease
+    /kafscale/controller                                   who says which brokers count
+    /kafscale/members                                      the brokers that count: see placement.py
     /kafscale/broker-names/{name}                          whom an id was allocated to
-    /kafscale/assignments/{topic}/{partition}
     /kafscale/writers/{lease}/{number}                     what a process has committed in etcd last
     /kafscale/consumers/{group}/coordinator                who writes the other keys of the group
     /kafscale/consumers/{group}/metadata
@@ -32,7 +33,8 @@ PRODUCER_IDS: Final = f"{ROOT}/marks/producer-ids"
 BROKER_IDS: Final = f"{ROOT}/marks/broker-ids"
 TOPICS: Final = f"{ROOT}/topics/"
 BROKERS: Final = f"{ROOT}/brokers/"
-ASSIGNMENTS: Final = f"{ROOT}/assignments/"
+CONTROLLER: Final = f"{ROOT}/controller"
+MEMBERS: Final = f"{ROOT}/members"
 CONSUMERS: Final = f"{ROOT}/consumers/"
 REMOVALS: Final = f"{ROOT}/removals/"
 CHANGES: Final = f"{ROOT}/changes/"
@@ -93,11 +95,6 @@ def broker(broker_id: int) -> str:
 def broker_name(name: str) -> str:
     """Where the id is that was allocated to a broker of this name."""
     return f"{ROOT}/broker-names/{segment(name)}"
-
-
-def assignment(name: str, partition: int) -> str:
-    """Where it says who owns a partition."""
-    return f"{ASSIGNMENTS}{segment(name)}/{partition}"
 
 
 def group(group_id: str) -> str:
@@ -253,7 +250,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach a broker."""
+    """How to reach a broker, and how far it has followed the fleet."""
 
     broker_id: int
     host: str
@@ -261,20 +258,37 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     rack: str | None = None
     started_at: str
     version: str
+    incarnation: int = 0  # another one with every registration
+    leaving: bool = False
+    generation: int = 0  # of members: what was lost up to this one has been let go of
+
+
+class Controller(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker that writes `members`."""
+
+    broker_id: int
+    incarnation: int
+
+
+class Member(msgspec.Struct, frozen=True, order=True):
+    """A broker that logs and groups are given to."""
+
+    broker_id: int
+    incarnation: int
+
+
+class Members(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom logs and groups belong to. Generations rise; `previous` tells a reader of gaps."""
+
+    generation: int
+    previous: int = 0
+    brokers: tuple[Member, ...] = ()
 
 
 class BrokerName(msgspec.Struct, frozen=True, kw_only=True):
     """The id that a broker without a configured one was given."""
 
     broker_id: int
-
-
-class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """Who owns a partition, since when, for the how manyth time."""
-
-    broker_id: int
-    epoch: int
-    assigned_at: str
 
 
 def encode(value: msgspec.Struct) -> bytes:

@@ -14,7 +14,8 @@ from typing import Final, Self
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import BrokerSection, ConsumerSection
 from kafscale.broker.wiring import Broker, build
-from kafscale.engine.engine import Address, Engine
+from kafscale.engine.engine import Engine
+from kafscale.engine.membership import Node
 from kafscale.gateways.listener import Listener
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import MetadataStore
@@ -44,12 +45,14 @@ class InProcessBroker:
         metadata: MetadataStore | None = None,
         clock: Clock | None = None,
         dice: Dice | None = None,
+        is_shared: bool | None = None,
     ) -> None:
         self.config = config
         self.store: ObjectStore = store or MemoryObjectStore()
         self.clock: Clock = clock or SystemClock()
         self._dice = dice or SystemDice()
         self._given_metadata = metadata
+        self._is_shared = is_shared
         self._undo = contextlib.AsyncExitStack()
         self._folder = TemporaryDirectory(prefix="kafscale-test-", ignore_cleanup_errors=True)
         self._broker: Broker | None = None
@@ -84,18 +87,29 @@ class InProcessBroker:
                     Path(self._folder.name) / "metadata.db", "OFF", self.clock
                 )
                 undo.push_async_callback(metadata.aclose)
-            broker = await build(self.config, self.store, metadata, self.clock, self._dice)
+            broker = await build(
+                self.config,
+                self.store,
+                metadata,
+                self.clock,
+                self._dice,
+                is_shared=self._is_shared,
+            )
             undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
             undo.push_async_callback(broker.listener.aclose)
             await broker.engine.start()
             self.port = await broker.listener.open(_HOST, 0)
-            broker.engine.address = Address(_HOST, self.port, self.config.broker.rack)
+            await broker.engine.fleet.join(
+                Node(broker.engine.identity.broker_id, _HOST, self.port, self.config.broker.rack)
+            )
             self._broker = broker
             self._undo = undo.pop_all()
         return self
 
     async def stop(self) -> None:
-        """Leave as a broker leaves: door first, then what waits is flushed."""
+        """Leave as a broker leaves: hand over, close the door, flush what waits."""
+        if self._broker is not None:
+            await self._broker.engine.fleet.leave()
         await self._undo.aclose()
         self._broker = None
 

@@ -17,7 +17,6 @@ def test_the_names_are_those_of_the_schema() -> None:
     assert keys.topic_config("orders") == "/kafscale/topics/orders/config"
     assert keys.partition_state("orders", 3) == "/kafscale/topics/orders/partitions/3"
     assert keys.broker(2) == "/kafscale/brokers/2"
-    assert keys.assignment("orders", 0) == "/kafscale/assignments/orders/0"
     assert keys.group_metadata("g") == "/kafscale/consumers/g/metadata"
     assert keys.group_offset("g", "orders", 1) == "/kafscale/consumers/g/offsets/orders/1"
 

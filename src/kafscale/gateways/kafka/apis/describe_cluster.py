@@ -30,12 +30,11 @@ def answer(call: Call) -> Answer:
             error_message="this is a broker",
             endpoint_type=_BROKERS,
         )
-    identity, address = call.engine.identity, call.engine.address
-    broker = DescribeClusterBroker(identity.broker_id, address.host, address.port, address.rack)
+    fleet = call.engine.fleet
     return DescribeClusterResponse(
-        cluster_id=identity.cluster_id,
-        controller_id=identity.broker_id,
-        brokers=[broker],
+        cluster_id=fleet.identity.cluster_id,
+        controller_id=fleet.controller_id(),
+        brokers=[DescribeClusterBroker(*node) for node in fleet.nodes()],
         cluster_authorized_operations=permissions.on_cluster(
             request.include_cluster_authorized_operations
         ),

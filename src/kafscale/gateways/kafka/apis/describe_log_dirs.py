@@ -44,14 +44,20 @@ def _wanted(call: Call) -> list[tuple[Topic, list[int]]]:
     """Topics and partitions that exist; the protocol has no place to say that others do not."""
     request: DescribeLogDirsRequest = call.message
     if request.topics is None:
-        return [(topic, list(range(topic.partitions))) for topic in call.engine.topics.all()]
+        return [(topic, _ours(call, topic)) for topic in call.engine.topics.all()]
     wanted = []
     for row in request.topics:
         topic = call.engine.topics.find(row.topic)
         if topic is not None:
-            numbers = sorted(set(row.partitions) & set(range(topic.partitions)))
+            numbers = sorted(set(row.partitions) & set(_ours(call, topic)))
             wanted.append((topic, numbers))
     return wanted
+
+
+def _ours(call: Call, topic: Topic) -> list[int]:
+    """The partitions that this broker leads: the others tell of theirs."""
+    may_open = call.engine.fleet.may_open
+    return [number for number in range(topic.partitions) if may_open(topic.folder(number))]
 
 
 async def _describe(call: Call, topic: Topic, numbers: list[int]) -> DescribeLogDirsTopic:

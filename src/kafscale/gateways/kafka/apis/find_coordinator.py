@@ -1,8 +1,8 @@
 """FindCoordinator: API 10, versions 0-4.
 
 v0  the coordinator of a group; v1 or of a transactional id; v4 several keys at once
-This broker coordinates every group. Transactions are not supported, and asking for their
-coordinator is refused for good, so that clients give up at once.
+Every group has one coordinator among the brokers. Transactions are not supported, and asking for
+their coordinator is refused for good, so that clients give up at once.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ _SEVERAL_FROM: Final = 4
 
 
 def answer(call: Call) -> Answer:
-    """Name this broker, or refuse."""
+    """Name the broker, or refuse."""
     request: FindCoordinatorRequest = call.message
     if call.version >= _SEVERAL_FROM:
         rows = [_found(call, request.key_type, key) for key in request.coordinator_keys]
@@ -41,9 +41,11 @@ def answer(call: Call) -> Answer:
 
 def _found(call: Call, key_type: int, key: str) -> Coordinator:
     if key_type == _GROUP:
-        engine = call.engine
-        address = engine.address
-        return Coordinator(key, engine.identity.broker_id, address.host, address.port)
+        node = call.engine.fleet.coordinator_of(key)
+        if node is not None:
+            return Coordinator(key, node.broker_id, node.host, node.port)
+        nobody = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return Coordinator(key, -1, "", -1, nobody, "no broker coordinates it now")
     code = ErrorCode.INVALID_REQUEST
     why = f"there is no key type {key_type}"
     if key_type == _TRANSACTION:

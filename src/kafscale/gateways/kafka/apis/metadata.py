@@ -9,6 +9,7 @@ broker and the request allow it.
 
 from typing import Final
 
+from kafscale.engine.placement import NOBODY
 from kafscale.engine.topics import Topic
 from kafscale.gateways.kafka import permissions
 from kafscale.gateways.kafka.call import Answer, Call, in_time
@@ -103,40 +104,36 @@ async def _create(call: Call, name: str) -> MetadataResponseTopic:
 
 
 def _describe(call: Call, topic: Topic) -> MetadataResponseTopic:
-    identity = call.engine.identity
-    nodes = [identity.broker_id]
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=number,
-                leader_id=identity.broker_id,
-                leader_epoch=call.engine.epoch_of(topic, number),
-                replica_nodes=nodes,
-                isr_nodes=nodes,
-            )
-            for number in range(topic.partitions)
-        ],
+        partitions=[_partition(call, topic, number) for number in range(topic.partitions)],
         topic_authorized_operations=permissions.on_topic(
             call.message.include_topic_authorized_operations
         ),
     )
 
 
+def _partition(call: Call, topic: Topic, number: int) -> MetadataResponsePartition:
+    fleet = call.engine.fleet
+    leader = fleet.leader_of(topic.folder(number))
+    nodes = [] if leader == NOBODY else [leader]
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if nodes else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=number,
+        leader_id=leader,
+        leader_epoch=fleet.generation,
+        replica_nodes=nodes,
+        isr_nodes=nodes,
+    )
+
+
 def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
-    identity, address = call.engine.identity, call.engine.address
+    fleet = call.engine.fleet
     return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(
-                node_id=identity.broker_id,
-                host=address.host,
-                port=address.port,
-                rack=address.rack,
-            )
-        ],
-        cluster_id=identity.cluster_id,
-        controller_id=identity.broker_id,
+        brokers=[MetadataResponseBroker(*node) for node in fleet.nodes()],
+        cluster_id=fleet.identity.cluster_id,
+        controller_id=fleet.controller_id(),
         topics=topics,
         cluster_authorized_operations=permissions.on_cluster(
             call.message.include_cluster_authorized_operations

@@ -1,0 +1,79 @@
+"""Opening what is ours before anybody asks for it.
+
+Here: so many logs at a time, in the background, whenever there may be more: first requests are
+fast after a take-over, and retention reaches logs nobody uses.
+Next door: opening one (logs.py), which ones are ours (membership.py).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+import structlog
+
+from kafscale.engine.logs import Logs
+from kafscale.engine.membership import Membership
+from kafscale.engine.topics import Topic, Topics
+from kafscale.model.errors import KafscaleError, NotTheOwner, StoreError, UnknownTopic
+
+logger = structlog.get_logger()
+
+_AT_ONCE: Final = 32  # a take-over: others wait for it
+_CALM_S: Final = 10.0  # a start of a lone broker: clients come first
+_AGAIN_S: Final = 30.0  # after a store that could not be read
+
+
+class OwnedLogs:
+    """Looks for logs that should be open and are not."""
+
+    def __init__(self, topics: Topics, logs: Logs, fleet: Membership) -> None:
+        """Open into `logs` what `fleet` says is ours."""
+        self._topics = topics
+        self._logs = logs
+        self._fleet = fleet
+        self._bell = asyncio.Event()
+
+    def look(self) -> None:
+        """There may be more of them."""
+        self._bell.set()
+
+    async def open_for_ever(self) -> None:
+        """One pass whenever somebody says so, and again where the store did not answer."""
+        is_done = True
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._bell.wait(), None if is_done else _AGAIN_S)
+            if not self._fleet.is_shared:
+                await asyncio.sleep(_CALM_S)
+            self._bell.clear()
+            is_done = await self.open_all()
+
+    async def open_all(self) -> bool:
+        """Open what is not open; tells whether all of it could be."""
+        waiting = self._closed()
+        workers = _AT_ONCE if self._fleet.is_shared else 1
+        results = await asyncio.gather(*(self._open_some(waiting) for _ in range(workers)))
+        return all(results)
+
+    def _closed(self) -> Iterator[tuple[Topic, int]]:
+        for topic in self._topics.all():
+            for partition in range(topic.partitions):
+                is_ours = self._fleet.may_open(topic.folder(partition))
+                if is_ours and self._logs.find(topic, partition) is None:
+                    yield topic, partition
+
+    async def _open_some(self, waiting: Iterator[tuple[Topic, int]]) -> bool:
+        well = True
+        for topic, partition in waiting:
+            try:
+                await self._logs.open(topic, partition)
+            except (NotTheOwner, UnknownTopic):
+                pass  # it has gone to somebody else, or for ever
+            except KafscaleError as problem:
+                well = well and not isinstance(problem, StoreError)
+                logger.warning(
+                    "log_not_opened", topic=topic.name, partition=partition, error=str(problem)
+                )
+            await asyncio.sleep(0)
+        return well

@@ -1,0 +1,75 @@
+"""Who owns what: a pure function of one key, the same in every process.
+
+Here: rendezvous hashing of logs and groups over the members. Every name gives every broker a
+score and belongs to the highest: a broker that comes takes its share from all others evenly, one
+that goes leaves its share to all, and nothing else moves.
+Next door: who the members are (fleet.py, controller.py). Never here: clocks, stores, the
+builtin hash(), which differs from process to process.
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+from kafscale.metadata.keys import Member, Members
+
+NOBODY: Final = -1
+_MOST_GROUPS: Final = 100_000  # remembered; clients may ask for any name
+_WORD: Final = (1 << 64) - 1
+
+
+class Placement:
+    """The members of one generation and whom each name belongs to; answers are remembered."""
+
+    __slots__ = ("_groups", "_incarnations", "_logs", "_seeds", "generation", "previous")
+
+    def __init__(self, members: Members) -> None:
+        """Take up one generation."""
+        self.generation = members.generation
+        self.previous = members.previous
+        self._incarnations = {row.broker_id: row.incarnation for row in members.brokers}
+        self._seeds = [(who, _number(f"broker {who}")) for who in self._incarnations]
+        self._logs: dict[str, int] = {}
+        self._groups: dict[str, int] = {}
+
+    @property
+    def brokers(self) -> tuple[Member, ...]:
+        """The members, by id."""
+        return tuple(Member(*row) for row in sorted(self._incarnations.items()))
+
+    def has(self, broker_id: int, incarnation: int) -> bool:
+        """Whether this very incarnation of a broker counts."""
+        return self._incarnations.get(broker_id) == incarnation
+
+    def owner(self, folder: str) -> int:
+        """The broker that a log belongs to; NOBODY if there are none."""
+        found = self._logs.get(folder)
+        if found is None:
+            found = self._logs[folder] = self._best(f"log {folder}")
+        return found
+
+    def coordinator(self, group_id: str) -> int:
+        """The broker that a group belongs to; NOBODY if there are none."""
+        found = self._groups.get(group_id)
+        if found is None:
+            found = self._best(f"group {group_id}")
+            if len(self._groups) < _MOST_GROUPS:
+                self._groups[group_id] = found
+        return found
+
+    def _best(self, name: str) -> int:
+        number = _number(name)
+        best = max(((_mixed(number ^ seed), who) for who, seed in self._seeds), default=None)
+        return NOBODY if best is None else best[1]
+
+
+def _number(text: str) -> int:
+    """64 bits that depend on every character."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(raw, digest_size=8).digest(), "big")
+
+
+def _mixed(word: int) -> int:
+    """Spread 64 bits over 64 bits: every input bit moves about half of the output's."""
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & _WORD
+    return word ^ (word >> 31)

@@ -1,0 +1,37 @@
+"""Looking for records beyond the end that we know.
+
+Here: what a reader asks for that is not there. A writer that we do not know of may have come
+between: a broker that had lost the log without noticing, or a job. Once a second at most, or one
+client that asks for the impossible could keep the store busy.
+Next door: what becomes of the log then (log.py).
+"""
+
+from typing import Final
+
+from kafscale.log import keys
+from kafscale.log.log import Log
+
+EVERY_S: Final = 1.0
+
+
+def is_due(log: Log) -> bool:
+    """Whether `catch_up` would look."""
+    return log.clock.elapsed_s() - log.looked_s >= EVERY_S
+
+
+async def catch_up(log: Log) -> None:
+    """Take up what the bucket has after our tail, if it has anything."""
+    if not is_due(log):
+        return
+    log.looked_s, end = log.clock.elapsed_s(), log.end
+    found = await log.store.find(
+        log.folder,
+        after=keys.segments_from(log.folder, end),
+        before=keys.segments_before(log.folder),
+    )
+    names = [keys.parse_segment(row.key) for row in found]
+    goes_on = any(name and (name.base, name.generation) == (end, None) for name in names)
+    if goes_on and log.end == end:
+        await log.reopen("the log goes on beyond our tail")
+    else:
+        await log.adopt_foreign()
