@@ -17,6 +17,7 @@ import yaml
 from tests.faults.history import History, Listed
 from tests.faults.links import Link, LoopThread
 from tests.faults.s3_proxy import S3Proxy, direct_store
+from tests.faults.schedule import LEASE_S
 from tests.support.broker import KafscaleProcess
 from tests.support.etcd import EtcdCluster
 from tests.support.process import BrokerDied
@@ -34,7 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "gracePeriod": "20s",
     },
     "s3": {"requestTimeout": "3s", "connectTimeout": "2s"},
-    "etcd": {"requestTimeout": "3s"},
+    "etcd": {"requestTimeout": "3s", "leaseTtl": f"{LEASE_S:.0f}s"},
     "consumer": {"initialRebalanceDelayMs": 500},
 }
 
