@@ -4,11 +4,12 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from urllib.error import HTTPError
+from threading import Event, Thread
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from tests.e2e.conftest import AGAINST, watched
@@ -99,3 +100,136 @@ def test_clients_find_every_partition_and_group_whichever_broker_they_ask(
         )
         asked = Confluent(fleet.brokers[(number + 1) % SIZE].bootstrap)
         assert asked.committed(f"g{number}", "shared", 0) == number
+
+
+class Member(Thread):
+    """A consumer with default settings in a group; remembers what it read and what it was told."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        super().__init__(daemon=True)
+        self.values: set[bytes] = set()
+        self.errors: list[str] = []
+        self._leaving = Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "log_level": 0,
+                "error_cb": lambda error: self.errors.append(str(error)) if error.fatal() else None,
+            }
+        )
+        self._consumer.subscribe([topic])
+
+    def run(self) -> None:
+        while not self._leaving.is_set():
+            for message in self._consumer.consume(1000, timeout=0.2):
+                if message.error() is None:
+                    self.values.add(message.value() or b"")
+                else:
+                    self.errors.append(str(message.error()))
+        self._consumer.close()
+
+    def finish(self) -> None:
+        self._leaving.set()
+        self.join()
+
+
+def loads_for(fleet: FleetOfProcesses, topic: str) -> list[Load]:
+    loads = [
+        Load("idempotent", fleet.bootstrap, topic, PARTITIONS, idempotent=True),
+        Load("plain", fleet.bootstrap, topic, PARTITIONS, idempotent=False),
+    ]
+    for load in loads:
+        load.start()
+    wait_for_answers(loads, 500)
+    return loads
+
+
+def check(fleet: FleetOfProcesses, topic: str, loads: list[Load], readers: list[Member]) -> None:
+    """Nothing is lost, doubled or moved, nobody was told of an error, readers have seen it all."""
+    assert [load.finish() for load in loads] == [0] * len(loads)
+    assert [load.errors for load in loads] == [[]] * len(loads)
+    stored = read_all(fleet.bootstrap, topic, PARTITIONS)
+    assert problems([load.history for load in loads], stored)[:20] == []
+    wanted = {value for rows in stored.values() for _, value in rows}
+    deadline = time.monotonic() + PATIENCE_S
+    for reader in readers:
+        while not reader.values >= wanted:
+            assert time.monotonic() < deadline, f"{len(wanted - reader.values)} records not read"
+            time.sleep(0.1)
+        reader.finish()
+        assert reader.errors == []
+
+
+def is_ready(broker: KafscaleProcess) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{broker.metrics_port}/ready", timeout=10) as page:
+            return bool(page.status == 200)
+    except (HTTPError, URLError):
+        return False
+
+
+@pytest.mark.timeout(240)
+def test_brokers_leave_and_come_back_in_turn_and_no_client_hears_of_it(
+    fleet: FleetOfProcesses,
+) -> None:
+    Confluent(fleet.bootstrap).create_topic("rolling", PARTITIONS)
+    loads = loads_for(fleet, "rolling")
+    readers = [Member(fleet.bootstrap, "rolling", "rolling-readers")]
+    for reader in readers:
+        reader.start()
+    for number, broker in enumerate(fleet.brokers):
+        began = time.monotonic()
+        assert broker.stop() == 0
+        print(f"broker {number} left in {time.monotonic() - began:.2f} s")
+        fleet.wait_for_members(*({0, 1, 2} - {number}), topic="rolling")
+        wait_for_answers(loads, 500)
+        broker.start()
+        fleet.wait_for_members(0, 1, 2, topic="rolling")
+        wait_for_answers(loads, 500)
+    check(fleet, "rolling", loads, readers)
+
+
+@pytest.mark.timeout(240)
+def test_what_a_killed_broker_had_is_taken_over_and_one_that_lost_etcd_comes_back(
+    fleet: FleetOfProcesses,
+) -> None:
+    Confluent(fleet.bootstrap).create_topic("killed", PARTITIONS)
+    loads = loads_for(fleet, "killed")
+    readers = [Member(fleet.bootstrap, "killed", "killed-readers")]
+    for reader in readers:
+        reader.start()
+    fleet.brokers[1].kill()
+    began = time.monotonic()
+    fleet.wait_for_members(0, 2, topic="killed")
+    took = time.monotonic() - began
+    print(f"taken over in {took:.2f} s")
+    assert took < LEASE_S + 20
+    wait_for_answers(loads, 500)
+    fleet.brokers[1].start()
+    fleet.wait_for_members(0, 1, 2, topic="killed")
+    wait_for_answers(loads, 500)
+    # Without etcd brokers stop serving before others could take over, and begin again by themselves.
+    fleet.etcd.pause()
+    time.sleep(LEASE_S + 1)
+    assert [is_ready(broker) for broker in fleet.brokers] == [False] * SIZE
+    fleet.etcd.resume()
+    fleet.wait_for_members(0, 1, 2, topic="killed")
+    wait_for_answers(loads, 500)
+    check(fleet, "killed", loads, readers)
+
+
+@pytest.mark.timeout(120)
+def test_a_broker_whose_id_is_taken_stops_and_says_why(
+    fleet: FleetOfProcesses, tmp_path: Path
+) -> None:
+    old = fleet.brokers[0]
+    impostor = KafscaleProcess(tmp_path / "impostor", old.extra_env)
+    with watched(impostor):
+        deadline = time.monotonic() + PATIENCE_S
+        while old.running:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert "another broker has registered as broker 0" in old.tail()
+        assert is_ready(impostor)

@@ -151,7 +151,8 @@ class Fleet(View):
             self.lose()
             await work.aclose()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(lease.revoke(), _LAST_WORDS_S)
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await lease.revoke()
 
     async def _register(self, lease: Lease) -> None:
         """Say where we are. At the first start a predecessor of the same id is taken for dead."""
@@ -248,8 +249,10 @@ class Fleet(View):
         """Wait until the others have let go; not longer than a dead one's lease can last."""
         bell = self.bell()
         while True:
+            # Not wait_for: it can swallow being cancelled.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(bell.wait(), None if self.is_settled else _LOOK_S)
+                async with asyncio.timeout(None if self.is_settled else _LOOK_S):
+                    await bell.wait()
             bell.clear()
             generation = self.generation
             if self.is_settled or not self.is_member:

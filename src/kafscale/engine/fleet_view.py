@@ -193,7 +193,8 @@ class View:
         left_s = self.learned_s + PATIENCE_S - self._clock.elapsed_s()
         if left_s > 0:
             try:
-                await asyncio.wait_for(self._settled.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await self._settled.wait()
             except TimeoutError:
                 pass  # whoever asked is told that it is not ours, and asks again
 

@@ -43,7 +43,8 @@ class OwnedLogs:
         is_done = True
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._bell.wait(), None if is_done else _AGAIN_S)
+                async with asyncio.timeout(None if is_done else _AGAIN_S):
+                    await self._bell.wait()
             if not self._fleet.is_shared:
                 await asyncio.sleep(_CALM_S)
             self._bell.clear()
