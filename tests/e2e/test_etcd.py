@@ -39,7 +39,11 @@ def server() -> Iterator[etcd.EtcdCluster]:
 
 @pytest.fixture(params=["files", "s3"])
 def env(request: pytest.FixtureRequest, server: etcd.EtcdCluster) -> dict[str, str]:
-    settings = {"KAFSCALE_ETCD_ENDPOINTS": ",".join(server.endpoints)}
+    settings = {
+        "KAFSCALE_ETCD_ENDPOINTS": ",".join(server.endpoints),
+        # Longer than etcd is away here: what happens then is the matter of test_fleet.py.
+        "KAFSCALE_ETCD_LEASE_TTL": "90s",
+    }
     if request.param == "s3":
         namespace = f"etcd-{server.members[0].port}"
         settings |= request.getfixturevalue("seaweed_server").broker_environment(namespace)

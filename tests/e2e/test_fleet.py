@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
@@ -9,17 +10,19 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from tests.e2e.conftest import AGAINST, watched
 from tests.e2e.test_kill import wait_for_answers
 from tests.support import etcd
 from tests.support.broker import KafscaleProcess
-from tests.support.clients.base import Record
+from tests.support.clients.base import Client, ClientError, Record
 from tests.support.clients.confluent import Confluent
+from tests.support.clients.java import Java4
+from tests.support.clients.kafka_python import KafkaError, KafkaProducer
 from tests.support.history import problems
 from tests.support.load import Load, read_all
+from tests.support.maven import Unavailable
 from tests.support.seaweed import SeaweedServer
 
 pytestmark = [
@@ -71,15 +74,18 @@ class FleetOfProcesses:
             time.sleep(0.05)
 
 
-@pytest.fixture
-def fleet(tmp_path: Path, seaweed_server: SeaweedServer) -> Iterator[FleetOfProcesses]:
+@pytest.fixture(scope="module")
+def fleet(
+    tmp_path_factory: pytest.TempPathFactory, seaweed_server: SeaweedServer
+) -> Iterator[FleetOfProcesses]:
+    """One for all tests: each leaves all three brokers running."""
     if reason := etcd.missing():
         pytest.skip(reason)
     with ExitStack() as undo:
         server = undo.enter_context(etcd.EtcdCluster())
-        started = FleetOfProcesses(tmp_path, server, seaweed_server)
-        for broker in started.brokers:
-            undo.enter_context(watched(broker))
+        started = FleetOfProcesses(tmp_path_factory.mktemp("fleet"), server, seaweed_server)
+        with ThreadPoolExecutor(SIZE) as at_once:  # most of a start is loading libraries
+            list(at_once.map(lambda one: undo.enter_context(watched(one)), started.brokers))
         yield started
 
 
@@ -102,37 +108,74 @@ def test_clients_find_every_partition_and_group_whichever_broker_they_ask(
         assert asked.committed(f"g{number}", "shared", 0) == number
 
 
-class Member(Thread):
-    """A consumer with default settings in a group; remembers what it read and what it was told."""
+class Reader(Thread):
+    """A member of a group, default settings; remembers what it read and what it was told."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, client: Client, topic: str) -> None:
         super().__init__(daemon=True)
         self.values: set[bytes] = set()
         self.errors: list[str] = []
+        self._client, self._topic = client, topic
         self._leaving = Event()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "log_level": 0,
-                "error_cb": lambda error: self.errors.append(str(error)) if error.fatal() else None,
-            }
-        )
-        self._consumer.subscribe([topic])
 
     def run(self) -> None:
+        member = self._client.subscribe(f"readers-{self._client.name}", self._topic)
         while not self._leaving.is_set():
-            for message in self._consumer.consume(1000, timeout=0.2):
-                if message.error() is None:
-                    self.values.add(message.value() or b"")
-                else:
-                    self.errors.append(str(message.error()))
-        self._consumer.close()
+            try:
+                self.values.update(stored.value or b"" for stored in member.poll())
+            except ClientError as problem:
+                self.errors.append(str(problem))
+        member.leave()
 
     def finish(self) -> None:
         self._leaving.set()
         self.join()
+        self._client.close()
+
+
+def readers_of(fleet: FleetOfProcesses, topic: str) -> list[Reader]:
+    """The two families of clients that most others are made of."""
+    found = [Reader(Confluent(fleet.bootstrap), topic)]
+    try:
+        found.append(Reader(Java4(fleet.bootstrap), topic))
+    except Unavailable as reason:
+        print(f"no Java client: {reason}")
+    for reader in found:
+        reader.start()
+    return found
+
+
+class KafkaPythonLoad(Thread):
+    """Another family of clients, default settings, one producer that lives through everything."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__(daemon=True)
+        self.bootstrap, self.topic = bootstrap, topic
+        self.sent = 0
+        self.errors: list[str] = []
+        self._leaving = Event()
+        self._producer = KafkaProducer(bootstrap_servers=bootstrap.split(","))
+
+    def run(self) -> None:
+        while not self._leaving.is_set():
+            futures = [
+                self._producer.send(self.topic, b"%d" % self.sent, partition=number)
+                for number in range(PARTITIONS)
+            ]
+            for future in futures:
+                try:
+                    future.get(PATIENCE_S)
+                    self.sent += 1
+                except KafkaError as problem:
+                    self.errors.append(repr(problem))
+
+    def finish(self) -> None:
+        self._leaving.set()
+        self.join()
+        self._producer.close()
+        stored = read_all(self.bootstrap, self.topic, PARTITIONS)
+        assert self.errors == []
+        assert sum(map(len, stored.values())) == self.sent > 0
 
 
 def loads_for(fleet: FleetOfProcesses, topic: str) -> list[Load]:
@@ -146,7 +189,7 @@ def loads_for(fleet: FleetOfProcesses, topic: str) -> list[Load]:
     return loads
 
 
-def check(fleet: FleetOfProcesses, topic: str, loads: list[Load], readers: list[Member]) -> None:
+def check(fleet: FleetOfProcesses, topic: str, loads: list[Load], readers: list[Reader]) -> None:
     """Nothing is lost, doubled or moved, nobody was told of an error, readers have seen it all."""
     assert [load.finish() for load in loads] == [0] * len(loads)
     assert [load.errors for load in loads] == [[]] * len(loads)
@@ -176,9 +219,10 @@ def test_brokers_leave_and_come_back_in_turn_and_no_client_hears_of_it(
 ) -> None:
     Confluent(fleet.bootstrap).create_topic("rolling", PARTITIONS)
     loads = loads_for(fleet, "rolling")
-    readers = [Member(fleet.bootstrap, "rolling", "rolling-readers")]
-    for reader in readers:
-        reader.start()
+    Confluent(fleet.bootstrap).create_topic("rolling-too", PARTITIONS)
+    readers = readers_of(fleet, "rolling")
+    other = KafkaPythonLoad(fleet.bootstrap, "rolling-too")
+    other.start()
     for number, broker in enumerate(fleet.brokers):
         began = time.monotonic()
         assert broker.stop() == 0
@@ -188,6 +232,7 @@ def test_brokers_leave_and_come_back_in_turn_and_no_client_hears_of_it(
         broker.start()
         fleet.wait_for_members(0, 1, 2, topic="rolling")
         wait_for_answers(loads, 500)
+    other.finish()
     check(fleet, "rolling", loads, readers)
 
 
@@ -197,9 +242,7 @@ def test_what_a_killed_broker_had_is_taken_over_and_one_that_lost_etcd_comes_bac
 ) -> None:
     Confluent(fleet.bootstrap).create_topic("killed", PARTITIONS)
     loads = loads_for(fleet, "killed")
-    readers = [Member(fleet.bootstrap, "killed", "killed-readers")]
-    for reader in readers:
-        reader.start()
+    readers = readers_of(fleet, "killed")
     fleet.brokers[1].kill()
     began = time.monotonic()
     fleet.wait_for_members(0, 2, topic="killed")
@@ -210,7 +253,7 @@ def test_what_a_killed_broker_had_is_taken_over_and_one_that_lost_etcd_comes_bac
     fleet.brokers[1].start()
     fleet.wait_for_members(0, 1, 2, topic="killed")
     wait_for_answers(loads, 500)
-    # Without etcd brokers stop serving before others could take over, and begin again by themselves.
+    # Without etcd brokers stop serving before others could take over, and then begin again.
     fleet.etcd.pause()
     time.sleep(LEASE_S + 1)
     assert [is_ready(broker) for broker in fleet.brokers] == [False] * SIZE
@@ -232,4 +275,7 @@ def test_a_broker_whose_id_is_taken_stops_and_says_why(
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert "another broker has registered as broker 0" in old.tail()
-        assert is_ready(impostor)
+        while not is_ready(impostor):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    old.start()

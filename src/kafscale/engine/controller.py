@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from kafscale.engine.fleet_view import View
+from kafscale.engine.fleet_view import View, readable
 from kafscale.metadata import keys
 from kafscale.metadata.store import Compare, MetadataStore, Put
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
@@ -20,6 +20,7 @@ from kafscale.model.errors import MetadataConflict, MetadataUnavailable
 logger = structlog.get_logger()
 
 _PAUSE_S: Final = 0.1
+_NO_MEMBERS: Final = keys.Members(generation=0)
 
 
 class Controller:
@@ -57,7 +58,7 @@ class Controller:
         if view.controller not in (None, ours) and not self._seems_gone(view.controller):
             return None
         found = await self._metadata.get(keys.CONTROLLER)
-        holder = keys.decode(keys.Controller, found.value) if found else None
+        holder = next(readable(keys.Controller, [found] if found else []), None)
         if found is not None and holder == ours:
             return Compare(keys.CONTROLLER, found.version)
         if holder is not None and not await self._is_gone(holder):
@@ -85,26 +86,22 @@ class Controller:
         A broker that was restarted need not wait for the lease of its own predecessor.
         """
         found = await self._metadata.get(keys.broker(holder.broker_id))
-        if found is None:
-            return True
-        return keys.decode(keys.Broker, found.value).incarnation != holder.incarnation
+        row = next(readable(keys.Broker, [found] if found else []), None)
+        return row is None or row.incarnation != holder.incarnation
 
     async def _govern(self, guard: Compare) -> None:
         """Make those members who are registered and stay."""
-        rows = [
-            keys.decode(keys.Broker, entry.value)
-            for entry in await self._metadata.find(keys.BROKERS)
-        ]
-        wanted = sorted(
-            keys.Member(row.broker_id, row.incarnation) for row in rows if not row.leaving
-        )
+        rows = readable(keys.Broker, await self._metadata.find(keys.BROKERS))
+        staying = [row for row in rows if not row.leaving]
+        wanted = sorted(keys.Member(row.broker_id, row.incarnation) for row in staying)
         found = await self._metadata.get(keys.MEMBERS)
-        current = keys.decode(keys.Members, found.value) if found else keys.Members(generation=0)
+        current = next(readable(keys.Members, [found] if found else []), _NO_MEMBERS)
         if not wanted or tuple(wanted) == current.brokers:
             return
         mark = await self._metadata.get(keys.EPOCHS)
         following = keys.decode(keys.Mark, mark.value).next if mark else 0
-        generation = max(following, current.generation + 1)
+        # Brokers may remember more than a metadata store that was restored.
+        generation = max(following, current.generation + 1, self._view.generation + 1)
         members = keys.Members(
             generation=generation, previous=current.generation, brokers=tuple(wanted)
         )

@@ -9,7 +9,7 @@ Next door: what follows from all this (fleet_view.py), who decides (controller.p
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,7 @@ import structlog
 from kafscale import __version__
 from kafscale.engine import ownership
 from kafscale.engine.controller import Controller
-from kafscale.engine.fleet_view import View
+from kafscale.engine.fleet_view import View, readable
 from kafscale.engine.membership import Node
 from kafscale.engine.ownership import Identity
 from kafscale.log.tasks import Tasks
@@ -60,6 +60,7 @@ class Fleet(View):
         self._row: keys.Broker | None = None  # what the store has under our name
         self._version = 0
         self._writing = asyncio.Lock()
+        self._joined = asyncio.Event()
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     # -- coming and going --------------------------------------------------------------------
@@ -71,9 +72,22 @@ class Fleet(View):
         self._tasks.spawn(self._run(), "fleet")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_JOIN_S):
-                while not (self.is_member and self.is_settled) and not self._failed.done():
+                while not self._has_place() and not self._failed.done():
                     await joined.wait()
                     joined.clear()
+        self._joined.set()
+
+    def _has_place(self) -> bool:
+        return self.is_member and self.is_settled and self.controller is not None
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether there was a generation with us in it, or it took too long."""
+        return self._joined.is_set()
+
+    async def joined(self) -> None:
+        """Wait for that."""
+        await self._joined.wait()
 
     async def leave(self) -> None:
         """Have our share given to others, and hand it over, if there are others."""
@@ -159,10 +173,11 @@ class Fleet(View):
         key = keys.broker(self.identity.broker_id)
         while True:
             found = await self._metadata.get(key)
-            if found is not None and not self._is_first:
-                self._check_ours(keys.decode(keys.Broker, found.value))
-            members = await self._metadata.get(keys.MEMBERS)
-            released = keys.decode(keys.Members, members.value).generation if members else 0
+            if not self._is_first:
+                for there in readable(keys.Broker, [found] if found else []):
+                    self._check_ours(there)
+            members = await self._metadata.find(keys.MEMBERS)
+            newest = [there.generation for there in readable(keys.Members, members)]
             row = keys.Broker(
                 broker_id=self.identity.broker_id,
                 host=self.node.host,
@@ -172,7 +187,7 @@ class Fleet(View):
                 version=__version__,
                 incarnation=self.incarnation,
                 leaving=self.is_leaving,
-                generation=released,  # we have nothing to let go of
+                generation=max(newest, default=0),  # we have nothing to let go of
             )
             try:
                 self._version = await self._metadata.commit(
@@ -263,8 +278,7 @@ class Fleet(View):
                 continue
             # The watch may be behind; whoever was a member before this generation is in here.
             rows = await self._persistently(lambda: self._metadata.find(keys.BROKERS))
-            present = [keys.decode(keys.Broker, row.value) for row in rows]
-            behind = _behind(present, generation, self.identity.broker_id)
+            behind = _behind(readable(keys.Broker, rows), generation, self.identity.broker_id)
             if behind and not overdue:
                 continue
             if behind:
@@ -286,7 +300,7 @@ async def _end_of(lease: Lease) -> None:
     raise MetadataUnavailable("the lease is lost")
 
 
-def _behind(rows: Any, generation: int, ourselves: int) -> list[int]:
+def _behind(rows: Iterable[keys.Broker], generation: int, ourselves: int) -> list[int]:
     """The brokers that have not let go yet of what they lost by this generation."""
     return [
         row.broker_id for row in rows if row.broker_id != ourselves and row.generation < generation

@@ -12,10 +12,11 @@ agree, and keeps high watermarks from going back when a log changes hands.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
 from weakref import WeakSet
 
+import msgspec
 import structlog
 
 from kafscale.engine.membership import Node
@@ -25,9 +26,11 @@ from kafscale.metadata import keys
 from kafscale.metadata.lease import Lease
 from kafscale.metadata.store import Change, Entry, Listing
 from kafscale.model.clock import Clock
-from kafscale.model.errors import NotTheCoordinator, NotTheOwner
+from kafscale.model.errors import CorruptObject, NotTheCoordinator, NotTheOwner
 
 logger = structlog.get_logger()
+
+_Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 PATIENCE_S: Final = 2.0  # how long requests wait for a log that is about to be ours
 
@@ -77,24 +80,23 @@ class View:
         if isinstance(news, Listing):
             self.brokers = {}
         else:
-            for key in news.removed:
-                self.brokers.pop(int(key.removeprefix(keys.BROKERS)), None)
-        for entry in _written(news):
-            row = keys.decode(keys.Broker, entry.value)
+            gone = {key.removeprefix(keys.BROKERS) for key in news.removed}
+            self.brokers = {who: row for who, row in self.brokers.items() if str(who) not in gone}
+        for row in readable(keys.Broker, _written(news)):
             self.brokers[row.broker_id] = row
         self.ring()
 
     def take_controller(self, news: Listing | Change) -> None:
         """The controller has come or gone."""
         self.controller = None
-        for entry in _written(news):
-            self.controller = keys.decode(keys.Controller, entry.value)
+        for row in readable(keys.Controller, _written(news)):
+            self.controller = row
         self.ring()
 
     def take_members(self, news: Listing | Change) -> None:
         """There may be a new generation."""
-        for entry in _written(news):
-            self._take_generation(keys.decode(keys.Members, entry.value))
+        for row in readable(keys.Members, _written(news)):
+            self._take_generation(row)
 
     def _take_generation(self, members: keys.Members) -> None:
         before, now = self.placement, Placement(members)
@@ -230,6 +232,15 @@ class View:
         if not self.holds():
             return ["the broker has no lease: the metadata store does not answer"]
         return [] if self.is_member else ["the broker is not a member of the fleet yet"]
+
+
+def readable(kind: type[_Kind], entries: Iterable[Entry]) -> Iterator[_Kind]:
+    """What the entries say; one that is no longer readable must not stop a whole fleet."""
+    for entry in entries:
+        try:
+            yield keys.decode(kind, entry.value)
+        except CorruptObject as problem:
+            logger.error("fleet_unreadable", key=entry.key, error=str(problem))
 
 
 def _written(news: Listing | Change) -> list[Entry]:

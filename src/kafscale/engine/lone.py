@@ -15,6 +15,7 @@ class Lone:
 
     is_shared = False
     is_controller = True
+    has_joined = True
 
     def __init__(self, identity: Identity) -> None:
         """Own everything under the epoch of this start."""
@@ -66,6 +67,9 @@ class Lone:
         """Be found there."""
         self._node = node
         self.on_ready()
+
+    async def joined(self) -> None:
+        """At once."""
 
     async def leave(self) -> None:
         """There is nobody to hand anything to."""

@@ -44,6 +44,15 @@ class Membership(Protocol):
         """The leader epoch of every log."""
         ...
 
+    @property
+    def has_joined(self) -> bool:
+        """Whether `join` is over: before, questions about the fleet are better not answered."""
+        ...
+
+    async def joined(self) -> None:
+        """Wait for that."""
+        ...
+
     def holds(self) -> bool:
         """Whether this broker may answer for anything at all, now."""
         ...

@@ -13,7 +13,7 @@ from typing import Final
 from kafscale.metadata.keys import Member, Members
 
 NOBODY: Final = -1
-_MOST_GROUPS: Final = 100_000  # remembered; clients may ask for any name
+_MOST_REMEMBERED: Final = 200_000  # topics come and go, and clients may ask for any group
 _WORD: Final = (1 << 64) - 1
 
 
@@ -44,7 +44,8 @@ class Placement:
         """The broker that a log belongs to; NOBODY if there are none."""
         found = self._logs.get(folder)
         if found is None:
-            found = self._logs[folder] = self._best(f"log {folder}")
+            found = self._best(f"log {folder}")
+            _remember(self._logs, folder, found)
         return found
 
     def coordinator(self, group_id: str) -> int:
@@ -52,14 +53,19 @@ class Placement:
         found = self._groups.get(group_id)
         if found is None:
             found = self._best(f"group {group_id}")
-            if len(self._groups) < _MOST_GROUPS:
-                self._groups[group_id] = found
+            _remember(self._groups, group_id, found)
         return found
 
     def _best(self, name: str) -> int:
         number = _number(name)
         best = max(((_mixed(number ^ seed), who) for who, seed in self._seeds), default=None)
         return NOBODY if best is None else best[1]
+
+
+def _remember(answers: dict[str, int], name: str, answer: int) -> None:
+    if len(answers) >= _MOST_REMEMBERED:
+        answers.clear()
+    answers[name] = answer
 
 
 def _number(text: str) -> int:

@@ -7,6 +7,7 @@ A topic that is not known is looked for in the bucket; if there is none, it is c
 broker and the request allow it.
 """
 
+from collections.abc import Awaitable
 from typing import Final
 
 from kafscale.engine.placement import NOBODY
@@ -38,6 +39,17 @@ _NULL_NAMES_FROM: Final = 12
 
 def answer(call: Call) -> Answer:
     """Describe the cluster and the topics asked for."""
+    return _answer(call) if call.engine.fleet.has_joined else _answer_later(call)
+
+
+async def _answer_later(call: Call) -> MetadataResponse:
+    """A broker that has just started does not know yet who leads what."""
+    await call.engine.fleet.joined()
+    answer = _answer(call)
+    return answer if isinstance(answer, MetadataResponse) else await answer
+
+
+def _answer(call: Call) -> MetadataResponse | Awaitable[MetadataResponse]:
     request: MetadataRequest = call.message
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
