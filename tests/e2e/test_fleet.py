@@ -84,8 +84,9 @@ def fleet(
     with ExitStack() as undo:
         server = undo.enter_context(etcd.EtcdCluster())
         started = FleetOfProcesses(tmp_path_factory.mktemp("fleet"), server, seaweed_server)
-        with ThreadPoolExecutor(SIZE) as at_once:  # most of a start is loading libraries
-            list(at_once.map(lambda one: undo.enter_context(watched(one)), started.brokers))
+        # Most of a start is loading libraries. A child dies with the thread that has started it.
+        at_once = undo.enter_context(ThreadPoolExecutor(SIZE))
+        list(at_once.map(lambda one: undo.enter_context(watched(one)), started.brokers))
         yield started
 
 

@@ -1,0 +1,155 @@
+"""What clients are told by one broker of several."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.describe_cluster import DescribeClusterRequest
+from kafscale.wire.kafka.messages.describe_groups import DescribeGroupsRequest
+from kafscale.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
+from kafscale.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
+from kafscale.wire.kafka.messages.heartbeat import HeartbeatRequest
+from kafscale.wire.kafka.messages.list_groups import ListGroupsRequest
+from kafscale.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafscale.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafscale.wire.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from tests.unit.engine.squad import Mate, Squad, eventually
+from tests.unit.gateways.kafka.caller import Caller, make_batch
+
+PARTITIONS = 12
+
+
+@pytest.fixture
+async def squad() -> AsyncIterator[Squad]:
+    async with Squad() as opened:
+        mates = await opened.start_all(3)
+        await mates[0].engine.create_topic("t", PARTITIONS, {})
+        await eventually(lambda: all(mate.engine.topics.find("t") for mate in mates))
+        yield opened
+
+
+def metadata_request() -> MetadataRequest:
+    return MetadataRequest([MetadataRequestTopic(name="t")])
+
+
+def not_owner(squad: Squad, partition: int) -> Mate:
+    return next(mate for mate in squad.mates if mate is not squad.owner("t", partition))
+
+
+def stranger_to(squad: Squad, group: str) -> tuple[Mate, Mate]:
+    """A broker that does not coordinate the group, and the one that does."""
+    (ours,) = [mate for mate in squad.mates if mate.fleet.may_coordinate(group)]
+    return next(mate for mate in squad.mates if mate is not ours), ours
+
+
+async def test_every_broker_describes_the_same_cluster(squad: Squad) -> None:
+    said = []
+    for mate in squad.mates:
+        async with Caller(mate.broker.port) as caller:
+            answer = await caller.ask(metadata_request(), 12)
+            cluster = await caller.ask(DescribeClusterRequest(), 0)
+        nodes = [(row.node_id, row.host, row.port) for row in answer.brokers]
+        assert nodes == [(row.broker_id, row.host, row.port) for row in cluster.brokers]
+        assert answer.controller_id == cluster.controller_id
+        (topic,) = answer.topics
+        leaders = [(row.leader_id, row.leader_epoch) for row in topic.partitions]
+        said.append((nodes, answer.controller_id, leaders))
+    assert said[0] == said[1] == said[2]
+    nodes, controller, leaders = said[0]
+    assert nodes == [(n, "127.0.0.1", mate.broker.port) for n, mate in enumerate(squad.mates)]
+    assert controller in (0, 1, 2)
+    assert {leader for leader, _ in leaders} == {0, 1, 2}
+    assert {epoch for _, epoch in leaders} == {squad.mates[0].fleet.generation}
+
+
+async def test_partitions_of_others_are_refused_so_that_clients_look_for_their_leader(
+    squad: Squad,
+) -> None:
+    for partition in range(3):
+        async with Caller(not_owner(squad, partition).broker.port) as caller:
+            wrong = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            produced = await caller.produce("t", make_batch(b"x"), partition=partition)
+            assert produced.error_code == wrong
+            fetched = await caller.fetch("t", partition=partition, max_wait_ms=10)
+            assert fetched.error_code == wrong
+            assert (await caller.offset("t", -1, partition=partition)).error_code == wrong
+        async with Caller(squad.owner("t", partition).broker.port) as caller:
+            produced = await caller.produce("t", make_batch(b"x"), partition=partition)
+            assert (produced.error_code, produced.base_offset) == (0, 0)
+
+
+async def test_a_partition_whose_owner_is_gone_has_no_leader(squad: Squad) -> None:
+    mate = squad.mates[0]
+    gone = squad.mates[1].fleet.identity.broker_id
+    del mate.fleet.brokers[gone]  # its lease has ended; the next generation is not there yet
+    async with Caller(mate.broker.port) as caller:
+        (topic,) = (await caller.ask(metadata_request(), 12)).topics
+    orphans = [row for row in topic.partitions if row.leader_id == -1]
+    assert orphans
+    assert {row.error_code for row in orphans} == {ErrorCode.LEADER_NOT_AVAILABLE}
+    assert all(row.replica_nodes == [] for row in orphans)
+
+
+async def test_sizes_are_told_by_the_leader_alone(squad: Squad) -> None:
+    told = []
+    for mate in squad.mates:
+        async with Caller(mate.broker.port) as caller:
+            (directory,) = (await caller.ask(DescribeLogDirsRequest(None), 4)).results
+        told += [row.partition_index for topic in directory.topics for row in topic.partitions]
+    assert sorted(told) == list(range(PARTITIONS))
+
+
+async def test_groups_are_found_and_served_by_their_coordinator_alone(squad: Squad) -> None:
+    wrong = ErrorCode.NOT_COORDINATOR
+    topics = [OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 5)])]
+    commit = OffsetCommitRequest("g", topics=topics)
+    asked = [OffsetFetchRequestTopic("t", [0])]
+    stranger, coordinator = stranger_to(squad, "g")
+    async with Caller(stranger.broker.port) as caller:
+        found = await caller.ask(FindCoordinatorRequest("g"), 3)
+        assert (found.node_id, found.port) == (
+            coordinator.fleet.identity.broker_id,
+            coordinator.broker.port,
+        )
+        assert (await caller.ask(HeartbeatRequest("g", 1, "m"), 4)).error_code == wrong
+        refused = await caller.ask(commit, 8)
+        assert refused.topics[0].partitions[0].error_code == wrong
+        assert (await caller.ask(OffsetFetchRequest("g", asked), 7)).error_code == wrong
+        (row,) = (await caller.ask(DescribeGroupsRequest(["g"]), 5)).groups
+        assert row.error_code == wrong
+    async with Caller(coordinator.broker.port) as caller:
+        taken = await caller.ask(commit, 8)
+        assert taken.topics[0].partitions[0].error_code == 0
+        read = await caller.ask(OffsetFetchRequest("g", asked), 7)
+        assert read.topics[0].partitions[0].committed_offset == 5
+        listed = await caller.ask(ListGroupsRequest(), 4)
+        assert [row.group_id for row in listed.groups] == ["g"]
+    async with Caller(stranger.broker.port) as caller:
+        assert (await caller.ask(ListGroupsRequest(), 4)).groups == []
+
+
+async def test_without_members_there_is_no_coordinator(squad: Squad) -> None:
+    mate = squad.mates[0]
+    mate.fleet.brokers.clear()
+    names = (f"group-{number}" for number in range(100))
+    elsewhere = next(name for name in names if not mate.fleet.may_coordinate(name))
+    async with Caller(mate.broker.port) as caller:
+        found = await caller.ask(FindCoordinatorRequest(elsewhere), 3)
+    assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+
+async def test_topics_can_be_created_at_any_broker(squad: Squad) -> None:
+    for number, mate in enumerate(squad.mates):
+        async with Caller(mate.broker.port) as caller:
+            assert (await caller.create(f"made-{number}", 2)).error_code == 0
+    for mate in squad.mates:
+        async with Caller(mate.broker.port) as caller:
+            for number in range(3):
+                request = MetadataRequest([MetadataRequestTopic(name=f"made-{number}")])
+                (topic,) = (await caller.ask(request, 12)).topics
+                assert (topic.error_code, len(topic.partitions)) == (0, 2)
