@@ -15,6 +15,7 @@ from tests.support.etcd import Member
 from tests.support.process import wait_until_stopped
 
 LATE_S = 4.0
+STARTS = {"kill", "kill-all", "restart"}  # end with the start of brokers
 MANNERS = {
     "s3-down": Manners(down=True),
     "s3-hang": Manners(hang=True),
@@ -50,7 +51,7 @@ class Nemesis:
                 begun[step] = time.monotonic()
                 self._begin(step)
             # Wires and servers first: a broker may need them to start.
-            for step in sorted(together, key=lambda step: (step.name in AT_A_BROKER, step.ends_s)):
+            for step in sorted(together, key=lambda step: (step.name in STARTS, step.ends_s)):
                 time.sleep(max(0.0, begun[step] + step.lasts_s - time.monotonic()))
                 self._end(step)
         finally:
