@@ -128,7 +128,10 @@ class S3Proxy:
             return _reset(request)
         if manners.hang:
             await assured.wait()
-        body = await _body(request)
+        try:
+            body = await _body(request)
+        except ConnectionResetError:  # the client has given up meanwhile
+            return _reset(request)
         if pause_s := manners.slow_s + (manners.slow_put_s if request.method == "PUT" else 0.0):
             await asyncio.sleep(pause_s)
         if self._hits(manners.errors):
