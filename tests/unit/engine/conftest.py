@@ -5,9 +5,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.unit.engine.shop import Shop
+from tests.unit.engine.squad import Squad
 
 
 @pytest.fixture
 async def shop() -> AsyncIterator[Shop]:
     async with Shop() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def squad() -> AsyncIterator[Squad]:
+    async with Squad() as opened:
         yield opened

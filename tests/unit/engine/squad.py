@@ -75,6 +75,7 @@ class Mate:
     broker: InProcessBroker
     wire: Wire
     plan: Plan
+    fleet_id: int
 
     @property
     def engine(self) -> Engine:
@@ -140,7 +141,7 @@ class Squad:
             metadata=wire,
             is_shared=True,
         )
-        mate = Mate(await broker.start(), wire, plan)
+        mate = Mate(await broker.start(), wire, plan, broker_id)
         self.mates.append(mate)
         return mate
 
@@ -172,6 +173,14 @@ class Squad:
         folder = topic.folder(partition)
         (found,) = {mate.fleet.leader_of(folder) for mate in self.alive()}
         return next(mate for mate in self.alive() if mate.fleet.identity.broker_id == found)
+
+
+async def with_topic(squad: Squad, brokers: int, partitions: int) -> list[Mate]:
+    """Brokers that all know a topic "t"."""
+    mates = await squad.start_all(brokers)
+    await mates[0].engine.create_topic("t", partitions, {})
+    await eventually(lambda: all(mate.engine.topics.find("t") for mate in mates))
+    return mates
 
 
 async def eventually(is_so: Callable[[], bool]) -> None:

@@ -1,19 +1,12 @@
 """Several brokers share logs and groups, give them to each other, and lose them."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
-from kafscale.engine.offsets import Wish
 from kafscale.engine.reads import Wanted
-from kafscale.groups.events import Heartbeat, Join, Joined, Outcome, Refused, Sync, Synced
-from kafscale.metadata import keys
-from kafscale.metadata.store import Put, Remove
 from kafscale.model.errors import (
     FencedLeaderEpoch,
-    MetadataConflict,
-    NotTheCoordinator,
     NotTheOwner,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
@@ -21,21 +14,8 @@ from kafscale.model.errors import (
 from kafscale.records import batch
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.shop import values_of
-from tests.unit.engine.squad import LEASE_S, Mate, Squad, eventually
+from tests.unit.engine.squad import LEASE_S, Mate, Squad, eventually, with_topic
 from tests.unit.gateways.kafka.caller import make_batch
-
-
-@pytest.fixture
-async def squad() -> AsyncIterator[Squad]:
-    async with Squad() as opened:
-        yield opened
-
-
-async def with_topic(squad: Squad, brokers: int, partitions: int) -> list[Mate]:
-    mates = await squad.start_all(brokers)
-    await mates[0].engine.create_topic("t", partitions, {})
-    await eventually(lambda: all(mate.engine.topics.find("t") for mate in mates))
-    return mates
 
 
 def theirs(squad: Squad, mate: Mate, partitions: int) -> int:
@@ -307,176 +287,3 @@ async def test_a_restarted_broker_takes_its_predecessors_place_without_waiting(
     with pytest.raises(NotTheOwner):
         await dead.append("t", 0, b"zombie")
     await dead.broker.stop()
-
-
-# -- the controller --------------------------------------------------------------------------------
-
-
-async def test_when_the_controller_goes_another_one_is_elected(squad: Squad) -> None:
-    mates = await squad.start_all(3)
-    (old,) = [mate for mate in mates if mate.fleet.is_controller]
-    await old.broker.stop()
-    squad.mates.remove(old)
-    await squad.agree()
-    (new,) = [mate for mate in squad.mates if mate.fleet.is_controller]
-    assert {mate.fleet.controller_id() for mate in squad.mates} == {new.fleet.identity.broker_id}
-
-
-async def test_a_deposed_controller_cannot_write_members(squad: Squad) -> None:
-    mates = await squad.start_all(2)
-    (old,) = [mate for mate in mates if mate.fleet.is_controller]
-    (other,) = [mate for mate in mates if mate is not old]
-    guard = await old.fleet._controller._elected()
-    assert guard is not None
-    usurper = keys.Controller(
-        broker_id=other.fleet.identity.broker_id, incarnation=other.fleet.incarnation
-    )
-    await squad.metadata.commit([Put(keys.CONTROLLER, keys.encode(usurper))])
-    before = await squad.metadata.get(keys.MEMBERS)
-    stranger = keys.Broker(
-        broker_id=9, host="h", port=1, started_at="", version="", incarnation=1000, leaving=True
-    )
-    other.wire.is_cut = True  # the one that could is silent
-    await squad.metadata.commit([Put(keys.broker(9), keys.encode(stranger))])
-    stays = keys.Broker(broker_id=9, host="h", port=1, started_at="", version="", incarnation=1000)
-    await squad.metadata.commit([Put(keys.broker(9), keys.encode(stays))])
-    with pytest.raises(MetadataConflict):
-        await old.fleet._controller._govern(guard)
-    assert await squad.metadata.get(keys.MEMBERS) == before
-    await squad.metadata.commit([Remove(keys.broker(9)), Remove(keys.CONTROLLER)])
-
-
-async def test_generations_and_incarnations_are_numbers_of_one_rising_mark(squad: Squad) -> None:
-    mates = await squad.start_all(3)
-    incarnations = [mate.fleet.incarnation for mate in mates]
-    assert sorted(incarnations) == incarnations
-    entry = await squad.metadata.get(keys.EPOCHS)
-    assert entry is not None
-    assert keys.decode(keys.Mark, entry.value).next > mates[0].fleet.generation > incarnations[-1]
-
-
-async def test_a_registration_nobody_can_read_stops_nobody(squad: Squad) -> None:
-    mates = await squad.start_all(2)
-    await squad.metadata.commit([Put(keys.broker(5), b"{"), Put(f"{keys.BROKERS}x", b"{}")])
-    await mates[1].broker.stop()
-    squad.mates.remove(mates[1])
-    await squad.agree()
-
-
-async def test_a_broker_that_missed_a_generation_waits_before_it_goes_on(squad: Squad) -> None:
-    (mate,) = await with_topic(squad, 1, 2)
-    await mate.append("t", 0, b"x")
-    fleet = mate.fleet
-    members = keys.Members(
-        generation=fleet.generation + 10,
-        previous=fleet.generation + 5,  # which we have never seen
-        brokers=(keys.Member(0, fleet.incarnation),),
-    )
-    fleet._take_generation(members)
-    assert mate.engine.logs.count() == 0  # somebody may have had it in between
-    await eventually(lambda: fleet.is_settled)
-    assert await mate.append("t", 0, b"y") == 1
-
-
-# -- groups ----------------------------------------------------------------------------------------
-
-
-async def join(mate: Mate, group: str, member_id: str = "") -> Outcome:
-    await mate.engine.groups.load(group)
-    event = Join(
-        call=mate.engine.groups.new_call(),
-        member_id=member_id,
-        fresh_id=member_id or "m",
-        session_timeout_s=10.0,
-        rebalance_timeout_s=60.0,
-        protocol_type="consumer",
-        protocols={"range": b""},
-    )
-    waiting = mate.engine.groups.ask(group, event)
-    return await mate.engine.groups.settled(group, waiting, event)
-
-
-async def sync(mate: Mate, group: str, generation: int) -> Outcome:
-    event = Sync(
-        call=mate.engine.groups.new_call(),
-        generation=generation,
-        member_id="m",
-        assignments={"m": b"all"},
-    )
-    waiting = mate.engine.groups.ask(group, event)
-    return await mate.engine.groups.settled(group, waiting, event)
-
-
-def coordinated_by(mate: Mate) -> str:
-    names = (f"group-{number}" for number in range(100))
-    return next(name for name in names if mate.fleet.may_coordinate(name))
-
-
-async def test_a_group_goes_on_with_its_generation_at_the_next_coordinator(squad: Squad) -> None:
-    mates = await with_topic(squad, 2, 1)
-    leaving, staying = mates[1], mates[0]
-    group = coordinated_by(leaving)
-    node = staying.fleet.coordinator_of(group)
-    assert node is not None
-    assert node.broker_id == 1
-    with pytest.raises(NotTheCoordinator):
-        await staying.engine.groups.load(group)
-    joined = await join(leaving, group)
-    assert isinstance(joined, Joined)
-    assert isinstance(await sync(leaving, group, joined.generation), Synced)
-    assert await leaving.engine.offsets.commit(group, [Wish("t", 0, 7)]) == [None]
-    assert [row.group_id for row in await leaving.engine.groups.list()] == [group]
-    assert await staying.engine.groups.list() == []
-    await leaving.broker.stop()
-    squad.mates.remove(leaving)
-    await squad.agree()
-    await staying.engine.groups.load(group)
-    beat = Heartbeat(
-        call=staying.engine.groups.new_call(), generation=joined.generation, member_id="m"
-    )
-    outcome = await staying.engine.groups.ask(group, beat)
-    assert not isinstance(outcome, Refused)
-    committed = await staying.engine.offsets.committed(group)
-    assert [row.offset for row in committed.values()] == [7]
-    assert [row.group_id for row in await staying.engine.groups.list()] == [group]
-
-
-async def test_members_that_wait_for_a_rebalance_are_sent_to_the_next_coordinator(
-    squad: Squad,
-) -> None:
-    mates = await squad.start_all(2)
-    leaving = mates[1]
-    group = coordinated_by(leaving)
-    joined = await join(leaving, group)
-    assert isinstance(joined, Joined)
-    second = Join(
-        call=leaving.engine.groups.new_call(),
-        fresh_id="n",
-        session_timeout_s=10.0,
-        rebalance_timeout_s=60.0,
-        protocol_type="consumer",
-        protocols={"range": b""},
-    )
-    waiting = leaving.engine.groups.ask(group, second)  # waits for the first member to come again
-    await leaving.broker.stop()
-    squad.mates.remove(leaving)
-    outcome = await waiting
-    assert isinstance(outcome, Refused)
-    assert isinstance(outcome.problem, NotTheCoordinator)
-
-
-async def test_a_broker_without_lease_coordinates_nothing(squad: Squad) -> None:
-    mates = await with_topic(squad, 2, 1)
-    lost = mates[1]
-    group = coordinated_by(lost)
-    assert isinstance(await join(lost, group), Joined)
-    lost.wire.is_cut = True
-    (lease,) = [lease for lease in lost.wire.leases if lease.remaining_s() > 0]
-    await lease.revoke()
-    with pytest.raises(NotTheCoordinator):
-        await join(lost, group, "m")
-    await eventually(lambda: lost.engine.groups.in_memory(group) is None)
-    await squad.agree()
-    assert mates[0].fleet.may_coordinate(group)
-    lost.wire.is_cut = False
-    await eventually(lambda: lost.fleet.is_settled)

@@ -44,7 +44,7 @@ def test_groups_are_spread_over_the_same_members() -> None:
 members = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=8, unique=True)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30, deadline=None)
 @given(members, st.data())
 def test_when_a_broker_goes_only_what_it_had_moves(ids: list[int], data: st.DataObject) -> None:
     gone = data.draw(st.sampled_from(ids))
@@ -54,7 +54,7 @@ def test_when_a_broker_goes_only_what_it_had_moves(ids: list[int], data: st.Data
     assert moved == {name for name in NAMES if before[name] == gone}
 
 
-@settings(max_examples=50)
+@settings(max_examples=30, deadline=None)
 @given(members, st.integers(0, 2**31 - 1))
 def test_when_a_broker_comes_things_move_to_it_only(ids: list[int], comer: int) -> None:
     before = owners(placement(*ids))
@@ -62,7 +62,7 @@ def test_when_a_broker_comes_things_move_to_it_only(ids: list[int], comer: int) 
     assert all(after[name] in (before[name], comer) for name in NAMES)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30, deadline=None)
 @given(members, st.randoms(use_true_random=False))
 def test_the_order_of_members_and_their_incarnations_do_not_matter(
     ids: list[int], dice: "st.Random"
