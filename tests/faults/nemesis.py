@@ -64,10 +64,8 @@ class Nemesis:
         """Whatever was done, undone."""
         self._at_s3.clear()
         for member in self._cluster.etcd.members:
-            if member.running:
-                member.signal(signal.SIGCONT)
-            else:
-                self._cluster.etcd.start(member)
+            _resume_member(member)
+        self._start_etcd(self._cluster.etcd.members)
         for node in self._cluster.nodes:
             _heal_wires(node)
             if node.broker.running:
@@ -90,6 +88,8 @@ class Nemesis:
             case "kill-all":
                 cluster.kill_brokers()
             case "restart":
+                if node.broker.running:
+                    node.broker.send(signal.SIGCONT)  # a paused one would never hear of it
                 node.broker.stop()
             case "pause" | "pause-short":
                 if node.broker.running:
@@ -98,7 +98,8 @@ class Nemesis:
             case "etcd-kill":
                 cluster.etcd.kill()
             case "etcd-pause":
-                cluster.etcd.pause()
+                for one in cluster.etcd.members:
+                    _pause_member(one)
             case "etcd-kill-one":
                 member.kill()
             case "etcd-pause-one":
@@ -124,13 +125,14 @@ class Nemesis:
                 if node.broker.running:
                     node.broker.send(signal.SIGCONT)
             case "etcd-kill":
-                cluster.etcd.start()
+                self._start_etcd(cluster.etcd.members)
             case "etcd-pause":
-                cluster.etcd.resume()
+                for one in cluster.etcd.members:
+                    _resume_member(one)
             case "etcd-kill-one":
-                cluster.etcd.start(member)
+                self._start_etcd([member])
             case "etcd-pause-one":
-                member.signal(signal.SIGCONT)
+                _resume_member(member)
             case "cut-etcd":
                 for link in node.etcd:
                     link.heal()
@@ -139,6 +141,11 @@ class Nemesis:
             case _:
                 self._at_s3.discard(step)
                 self._change_manners()
+
+    def _start_etcd(self, members: Sequence[Member]) -> None:
+        """Those that do not run; another fault may have started them already."""
+        if dead := [member for member in members if not member.running]:
+            self._cluster.etcd.start(*dead)
 
     def _change_manners(self) -> None:
         """Every broker's door to the bucket, as all that goes on there together wants it."""
@@ -152,8 +159,14 @@ class Nemesis:
 
 
 def _pause_member(member: Member) -> None:
-    member.signal(signal.SIGSTOP)
-    member.wait_until_stopped()
+    if member.running:
+        member.signal(signal.SIGSTOP)
+        member.wait_until_stopped()
+
+
+def _resume_member(member: Member) -> None:
+    if member.running:
+        member.signal(signal.SIGCONT)
 
 
 def _heal_wires(node: Node) -> None:

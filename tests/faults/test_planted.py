@@ -1,6 +1,7 @@
 """The judge in the field: lies and damage, planted in a running system, are found."""
 
 import hashlib
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.faults.members import GROUP
 from tests.faults.s3_proxy import Manners, S3Proxy, direct_store
 from tests.faults.workers import QUIET, TOPIC, Follower, Writer
 from tests.support import etcd, seaweed
+from tests.support.process import wait_until_stopped
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +117,25 @@ def test_a_store_that_does_not_honour_create_if_absent_is_found(
     # The tag in a listing is what the judge compares with.
     winner = b"1" if ignores else b"0"
     assert row["e_tag"] == f'"{hashlib.md5(winner, usedforsecurity=False).hexdigest()}"'
+
+
+@pytest.mark.timeout(180)
+def test_a_zombie_on_a_store_without_create_if_absent_is_found(tmp_path: Path) -> None:
+    """What fences a paused writer is the store alone: without it, the same pause does damage."""
+    shape = run.Shape(brokers=2, etcd_members=1, members=0, idempotent_writers=1)
+    with run.field_of(shape, 1, tmp_path / "run") as running:
+        running.start()
+        running.wait_for_answers(200)
+        for node in running.cluster.nodes:
+            node.s3.behave(Manners(ignores_conditions=True))
+        for node in running.cluster.nodes:
+            node.broker.send(signal.SIGSTOP)
+            wait_until_stopped(node.broker.pid)
+            # Whoever was paused with work in hand had its place in the log taken meanwhile.
+            running.wait_for_answers(300)
+            node.broker.send(signal.SIGCONT)
+            time.sleep(2.0)
+        assert "overwritten" in {finding.kind for finding in check(running.history)}
 
 
 def put_new(door: S3Proxy, key: str, body: bytes) -> None:
