@@ -1,8 +1,8 @@
 """How long partitions are without a leader when a broker leaves or is killed.
 
-    python -m benchmarks.takeover [--partitions 1000] [--store files|s3] [--lease 3]
+    python -m benchmarks.takeover [--partitions 2000] [--store files|s3] [--lease 3]
 
-In this room: two brokers on a real etcd, one topic with records in every partition, the moment
+In this room: two brokers on a real etcd that share partitions with records in each, the moment
 when the survivor has opened all of them, and a producer with default settings.
 Next door: the same under load, with every promise checked (tests/e2e/test_fleet.py).
 """
@@ -24,13 +24,13 @@ from tests.support.broker import KafscaleProcess
 from tests.support.etcd import EtcdCluster
 from tests.support.seaweed import SeaweedServer
 
-TOPIC = "many"
+PER_TOPIC = 1000
 
 
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--partitions", type=int, default=1000)
+    parser.add_argument("--partitions", type=int, default=2000)
     parser.add_argument("--store", choices=("files", "s3"), default="s3")
     parser.add_argument("--lease", type=int, default=3, help="seconds")
     wanted = parser.parse_args()
@@ -65,13 +65,16 @@ def _measure(
 ) -> None:
     bootstrap = ",".join(broker.bootstrap for broker in brokers)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    if TOPIC not in admin.list_topics(timeout=30).topics:
-        admin.create_topics([NewTopic(TOPIC, partitions)])[TOPIC].result(60)
+    topics = [f"many-{number}" for number in range(-(-partitions // PER_TOPIC))]
+    for topic in topics:
+        if topic not in admin.list_topics(timeout=30).topics:
+            admin.create_topics([NewTopic(topic, PER_TOPIC)])[topic].result(60)
+    partitions = PER_TOPIC * len(topics)
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
-    _write_everywhere(producer, partitions)
-    rows = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.values()
-    had = sum(row.leader == 1 for row in rows)
-    calm_s = _write_everywhere(producer, partitions)
+    _write_everywhere(producer, topics)
+    found = admin.list_topics(timeout=30).topics
+    had = sum(row.leader == 1 for name in topics for row in found[name].partitions.values())
+    calm_s = _write_everywhere(producer, topics)
     began = time.monotonic()
     if way == "leaves":
         brokers[1].stop()
@@ -81,7 +84,7 @@ def _measure(
         gone_s = 0.0
     open_s = _until_open(brokers[0], partitions, began)
     began_s = time.monotonic() - began
-    written_s = _write_everywhere(producer, partitions)
+    written_s = _write_everywhere(producer, topics)
     beyond = f" ({open_s - lease_s:+.2f} s from the lease of {lease_s} s)" if not gone_s else ""
     print(
         f"{store}: a broker with {had} of {partitions} partitions {way}: all open elsewhere after "
@@ -100,16 +103,17 @@ def _until_open(broker: KafscaleProcess, count: int, began: float) -> float:
         time.sleep(0.02)
 
 
-def _write_everywhere(producer: Producer, partitions: int) -> float:
+def _write_everywhere(producer: Producer, topics: list[str]) -> float:
     began = time.monotonic()
     failed: list[str] = []
-    for number in range(partitions):
-        producer.produce(
-            TOPIC,
-            b"x",
-            partition=number,
-            on_delivery=lambda error, _: failed.append(str(error)) if error else None,
-        )
+
+    def delivered(error: object, _: object) -> None:
+        if error:
+            failed.append(str(error))
+
+    for topic in topics:
+        for number in range(PER_TOPIC):
+            producer.produce(topic, b"x", partition=number, on_delivery=delivered)
     assert producer.flush(120) == 0, "not all was written"
     assert not failed, failed[:3]
     return time.monotonic() - began

@@ -14,7 +14,7 @@ from kafscale.engine.appends import Appends
 from kafscale.engine.logs import Logs
 from kafscale.engine.reads import check_epoch
 from kafscale.engine.topics import Topic, Topics
-from kafscale.log import history
+from kafscale.log import catching_up, history
 from kafscale.log.producers import Snapshot
 from kafscale.log.tasks import Tasks
 from kafscale.model.errors import OffsetOutOfRange, OutcomeUnknown
@@ -95,6 +95,8 @@ class Administration:
         log, lane = await self._logs.open(topic, partition)
         log.require_open()
         start = lane.high if before == HIGH_WATERMARK else before
+        if start > lane.high:
+            await catching_up.catch_up(log)
         if not 0 <= start <= lane.high:
             raise OffsetOutOfRange(f"{start} is beyond the high watermark {lane.high}")
         for _ in range(_ATTEMPTS):

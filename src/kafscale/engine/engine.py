@@ -28,6 +28,7 @@ from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
 from kafscale.engine.reads import Reads, check_epoch
 from kafscale.engine.topics import Topic, Topics
+from kafscale.log import catching_up
 from kafscale.log.log import Log
 from kafscale.log.reader import Reader
 from kafscale.log.tasks import Tasks
@@ -243,7 +244,11 @@ class Engine:
     ) -> tuple[int, int] | None:
         """First (offset, timestamp) at or after a time."""
         log, lane = await self.logs.open(topic, partition)
-        return await self.reader.find_time(log, lane, timestamp_ms)
+        found = await self.reader.find_time(log, lane, timestamp_ms)
+        if found is None and self.fleet.is_shared and catching_up.is_due(log):
+            await catching_up.catch_up(log)
+            found = await self.reader.find_time(log, lane, timestamp_ms)
+        return found
 
     async def newest_by_time(self, topic: Topic, partition: int) -> tuple[int, int] | None:
         """The (offset, timestamp) with the greatest timestamp."""

@@ -24,6 +24,7 @@ logger = structlog.get_logger()
 
 _DELETE_AT_ONCE = 1000
 _ROLL_UP_LOOK_S = 0.5
+_REST_PASSES = 20  # of which logs nobody uses need one: every look is a request to be paid for
 
 
 class Housekeeping:
@@ -51,6 +52,7 @@ class Housekeeping:
         self._interval_s = interval_s
         self._grace_s = grace_s
         self._swept_s: dict[str, float] = {}
+        self._tidied_s: dict[str, float] = {}
         self._forgotten: set[str] = set()  # removals whose committed offsets have been removed
 
     async def roll_up_for_ever(self) -> None:
@@ -70,7 +72,11 @@ class Housekeeping:
     async def tidy(self) -> None:
         """One slow pass."""
         for topic, log in self._logs.each():
-            await self._carefully(self._tidy_log(topic, log), log, "tidy")
+            now_s = self._clock.elapsed_s()
+            rest_s = 0.0 if log.is_used else _REST_PASSES * self._interval_s
+            if now_s - self._tidied_s.get(log.folder, -1e9) >= rest_s:
+                self._tidied_s[log.folder] = now_s
+                await self._carefully(self._tidy_log(topic, log), log, "tidy")
         try:
             await self.remove_deleted_topics()
         except KafscaleError as problem:

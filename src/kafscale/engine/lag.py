@@ -77,7 +77,7 @@ class Lag:
             if topic is None or topic.topic_id != noted.topic_id or not self.is_ours(key[0]):
                 gone.append(key)
                 continue
-            found = self._logs.find(topic, noted.partition)
+            found = self._logs.peek(topic, noted.partition)
             if found is not None:
                 yield key, max(found[1].high - noted.offset, 0)
         for key in gone:

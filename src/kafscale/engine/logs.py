@@ -47,7 +47,16 @@ class Logs:
         """The partition's place if its log is open; UnknownTopic if there is no such partition."""
         number, lane = topic.place(partition)
         log = self._open.get((topic.topic_id, number))
-        return None if log is None or not self._fleet.holds() else (log, log.lane(lane))
+        if log is None or not self._fleet.holds():
+            return None
+        log.is_used = True
+        return log, log.lane(lane)
+
+    def peek(self, topic: Topic, partition: int) -> tuple[Log, Lane] | None:
+        """The same for those who only look at it: that makes no log a used one."""
+        number, lane = topic.place(partition)
+        log = self._open.get((topic.topic_id, number))
+        return None if log is None else (log, log.lane(lane))
 
     def why_closed(self, topic: Topic, partition: int) -> KafscaleError:
         """What a writer should be told when `find` gives nothing."""
@@ -56,7 +65,9 @@ class Logs:
             return NotWritten(f"the log cannot be opened now: {failed}")
         return failed or NotTheOwner(f"the log of {topic.name}-{partition} is not open")
 
-    async def open(self, topic: Topic, partition: int) -> tuple[Log, Lane]:
+    async def open(
+        self, topic: Topic, partition: int, *, is_wanted: bool = True
+    ) -> tuple[Log, Lane]:
         """The partition's place, opening its log if need be."""
         number, lane = topic.place(partition)
         place = (topic.topic_id, number)
@@ -70,6 +81,7 @@ class Logs:
                 task = asyncio.get_running_loop().create_task(self._do_open(place, topic))
                 self._opening[place] = task
             log = await asyncio.shield(task)
+        log.is_used = log.is_used or is_wanted
         return log, log.lane(lane)
 
     async def _do_open(self, place: Place, topic: Topic) -> Log:

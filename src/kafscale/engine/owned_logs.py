@@ -19,7 +19,7 @@ from kafscale.model.errors import KafscaleError, NotTheOwner, StoreError, Unknow
 
 logger = structlog.get_logger()
 
-_AT_ONCE: Final = 32  # a take-over: others wait for it
+_AT_ONCE: Final = 64  # a take-over: others wait for it, and a bucket is far away
 _CALM_S: Final = 10.0  # a start of a lone broker: clients come first
 _AGAIN_S: Final = 30.0  # after a store that could not be read
 
@@ -61,14 +61,14 @@ class OwnedLogs:
         for topic in self._topics.all():
             for partition in range(topic.partitions):
                 is_ours = self._fleet.may_open(topic.folder(partition))
-                if is_ours and self._logs.find(topic, partition) is None:
+                if is_ours and self._logs.peek(topic, partition) is None:
                     yield topic, partition
 
     async def _open_some(self, waiting: Iterator[tuple[Topic, int]]) -> bool:
         well = True
         for topic, partition in waiting:
             try:
-                await self._logs.open(topic, partition)
+                await self._logs.open(topic, partition, is_wanted=False)
             except (NotTheOwner, UnknownTopic):
                 pass  # it has gone to somebody else, or for ever
             except KafscaleError as problem:

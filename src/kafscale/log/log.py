@@ -12,10 +12,9 @@ from collections.abc import Callable, Coroutine, Sequence
 
 import structlog
 
-from kafscale.log import commits, flush, index, keys, manifest, opening
+from kafscale.log import commits, flush, hints, index, keys, manifest, opening
 from kafscale.log.flush import Flush, Outcome, Waiting, WaitingRoom
 from kafscale.log.lane import Chunk, Lane, TailMemory
-from kafscale.log.manifest import Entry
 from kafscale.log.segment import Built
 from kafscale.log.settings import Appended, LogSettings, Observer, State, Tail
 from kafscale.log.tasks import Tasks
@@ -26,7 +25,6 @@ from kafscale.model.errors import (
     LogStopped,
     NotTheOwner,
     OutcomeUnknown,
-    StoreError,
 )
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
@@ -65,8 +63,8 @@ class Log(View):
         self.dice = dice
         self.observer = observer or Observer()
         self._may_answer = may_answer
-        self.state = State.OPENING
-        self.stopped_because = ""
+        self.state, self.stopped_because = State.OPENING, ""
+        self.is_used = False  # nobody has wanted anything of it since it was opened
         self.swept: set[str] = set()
         self.busy_with_history = asyncio.Lock()
         self._closing = False
@@ -305,16 +303,9 @@ class Log(View):
             lane.wake()
         if entry.has_index:
             pieces = [[row.data for row in rows] for _, rows in by_lane]
-            self._tasks.spawn(self._write_index(entry, pieces), f"index {self.folder}")
-
-    async def _write_index(self, entry: Entry, pieces: Sequence[Sequence[memoryview]]) -> None:
-        """An index is a hint: nobody waits for it, and one that is missing is rebuilt."""
-        found = index.of_pieces(entry.spans(), pieces, self.settings.index_interval_bytes)
-        key = keys.index_of(f"{self.folder}/{entry.name}")
-        try:
-            await self.store.put_new(key, [index.encode(found)])
-        except StoreError as problem:
-            logger.info("index_not_written", key=key, error=str(problem))
+            interval_bytes = self.settings.index_interval_bytes
+            writing = hints.write(self.store, self.folder, entry, pieces, interval_bytes)
+            self._tasks.spawn(writing, f"index {self.folder}")
 
     # -- losing and finding the tail ---------------------------------------------------------
 

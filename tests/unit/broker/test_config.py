@@ -228,6 +228,10 @@ def test_endpoints_of_etcd_are_hosts_and_ports() -> None:
             "etcd.tls.enabled: expected true, since certificates are given",
         ),
         (
+            {"etcd.leaseTtl": "1s", "etcd.endpoints": "e:2379"},
+            "etcd.leaseTtl: expected 2s or longer, found 1s",
+        ),
+        (
             {"etcd.endpoints": "https://a,http://b"},
             "etcd.endpoints: expected https:// as TLS is on, found 'http://b'",
         ),

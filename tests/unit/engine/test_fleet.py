@@ -264,6 +264,7 @@ async def test_records_a_zombie_wrote_after_the_take_over_are_found_when_asked_f
     part = await mates[0].read("t", partition, offset=3)
     assert (part.error, part.high) == (None, 3)
     assert values_of(await mates[0].read("t", partition, offset=1)) == [b"1", b"2"]
+    assert await mates[0].engine.offset_at(topic, partition, 1 << 60) is None
     beyond = await mates[0].read("t", partition, offset=9)
     assert isinstance(beyond.error, OffsetOutOfRange)
 

@@ -1,0 +1,58 @@
+"""Logs are opened before anybody asks, and cost little until somebody does."""
+
+from kafscale.engine.owned_logs import OwnedLogs
+from kafscale.testing.faulty_store import Fault, Rule
+from tests.unit.engine.shop import Shop
+from tests.unit.gateways.kafka.caller import NOW_MS
+
+HOUR_MS = 3_600_000
+
+
+def opener(shop: Shop) -> OwnedLogs:
+    return OwnedLogs(shop.engine.topics, shop.engine.logs, shop.engine.fleet)
+
+
+async def test_all_logs_are_opened(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 5, {})
+    await shop.engine.create_topic("u", 2, {})
+    assert await opener(shop).open_all()
+    assert shop.engine.logs.count() == 7
+
+
+async def test_what_the_store_does_not_give_is_tried_again(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 3, {})
+    shop.plan.add(Rule(Fault.FAIL_BEFORE, "find", "*/t/1", times=1))
+    assert not await opener(shop).open_all()
+    assert shop.engine.logs.count() == 2
+    assert await opener(shop).open_all()
+    assert shop.engine.logs.count() == 3
+
+
+async def test_retention_reaches_logs_nobody_uses(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 1, {"retention.ms": "1000"})
+    await shop.append("t", b"old")
+    await shop.reopen()
+    shop.clock.advance_ms(HOUR_MS)
+    await opener(shop).open_all()
+    await shop.engine.housekeeping.tidy()
+    found = shop.engine.logs.peek(shop.engine.topics.get("t"), 0)
+    assert found is not None
+    assert (found[1].start, found[1].high) == (1, 1)
+
+
+async def test_logs_nobody_uses_are_visited_rarely(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 1, {})
+    await opener(shop).open_all()
+    topic = shop.engine.topics.get("t")
+
+    async def visits(passes: int) -> int:
+        before = len(shop.store.calls)
+        for _ in range(passes):
+            shop.clock.advance_ms(30_000)
+            await shop.engine.housekeeping.tidy()
+        calls = shop.store.calls[before:]
+        return sum(call == ("find", topic.folder(0)) for call in calls)
+
+    assert await visits(20) <= 4  # one visit may ask for more than one thing
+    await shop.append("t", b"x", timestamp_ms=NOW_MS)
+    assert await visits(20) >= 20
