@@ -65,7 +65,7 @@ class Nemesis:
         self._at_s3.clear()
         for member in self._cluster.etcd.members:
             _resume_member(member)
-        self._start_etcd(self._cluster.etcd.members)
+        self._start_etcd()
         for node in self._cluster.nodes:
             _heal_wires(node)
             if node.broker.running:
@@ -124,13 +124,11 @@ class Nemesis:
             case "pause" | "pause-short":
                 if node.broker.running:
                     node.broker.send(signal.SIGCONT)
-            case "etcd-kill":
-                self._start_etcd(cluster.etcd.members)
+            case "etcd-kill" | "etcd-kill-one":
+                self._start_etcd()
             case "etcd-pause":
                 for one in cluster.etcd.members:
                     _resume_member(one)
-            case "etcd-kill-one":
-                self._start_etcd([member])
             case "etcd-pause-one":
                 _resume_member(member)
             case "cut-etcd":
@@ -142,9 +140,9 @@ class Nemesis:
                 self._at_s3.discard(step)
                 self._change_manners()
 
-    def _start_etcd(self, members: Sequence[Member]) -> None:
-        """Those that do not run; another fault may have started them already."""
-        if dead := [member for member in members if not member.running]:
+    def _start_etcd(self) -> None:
+        """All members that do not run: one alone, of several that were killed, has no majority."""
+        if dead := [member for member in self._cluster.etcd.members if not member.running]:
             self._cluster.etcd.start(*dead)
 
     def _change_manners(self) -> None:

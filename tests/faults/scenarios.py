@@ -131,7 +131,7 @@ def zombie(seed: int, brokers: int, say: Say) -> Result:
             wait_until_stopped(node.broker.pid)
             paused_s = time.monotonic()
             if brokers > 1:
-                running.wait_for_answers(300)
+                running.wait_for_partitions()
                 resumed.append(time.monotonic() - paused_s)
             time.sleep(max(0.0, paused_s + lasts_s - time.monotonic()))
             node.broker.send(signal.SIGCONT)
