@@ -36,6 +36,13 @@ def test_a_long_plan_leaves_no_fault_out_and_has_some_at_once() -> None:
     assert len({step.begins_s for step in steps}) < len(steps)
 
 
+def test_etcd_suffers_one_fault_at_a_time() -> None:
+    for seed in range(20):
+        steps = schedule.plan(seed, 600, list(schedule.FAULTS), 3, 3)
+        at_etcd = [step.begins_s for step in steps if step.name.startswith("etcd-")]
+        assert len(set(at_etcd)) == len(at_etcd)
+
+
 def test_what_one_member_cannot_suffer_is_left_out() -> None:
     assert set(schedule.FAULTS) - set(schedule.possible(1)) == schedule.AT_A_MEMBER
 
