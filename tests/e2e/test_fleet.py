@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.skipif(AGAINST == "apache", reason="Apache Kafka has no etcd"),
 ]
 SIZE = 3
-PARTITIONS = 8
+PARTITIONS = 12
 LEASE_S = 3
 PATIENCE_S = 60.0
 
@@ -44,7 +44,7 @@ class FleetOfProcesses:
             "KAFSCALE_ETCD_ENDPOINTS": server.endpoints[0],
             "KAFSCALE_ETCD_LEASE_TTL": f"{LEASE_S}s",
             "KAFSCALE_FLUSH_INTERVAL_MS": "20",
-            **bucket.broker_environment(f"fleet-{server.members[0].port}"),
+            **bucket.broker_environment("fleet"),
         }
         self.brokers = [
             KafscaleProcess(

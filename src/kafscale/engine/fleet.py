@@ -272,13 +272,13 @@ class Fleet(View):
             generation = self.generation
             if self.is_settled or not self.is_member:
                 continue
-            behind = _behind(self.brokers.values(), generation, self.identity.broker_id)
+            behind = _behind(self.brokers.values(), generation)
             overdue = self._clock.elapsed_s() - self.learned_s > self._lease_s
             if behind and not overdue:
                 continue
             # The watch may be behind; whoever was a member before this generation is in here.
             rows = await self._persistently(lambda: self._metadata.find(keys.BROKERS))
-            behind = _behind(readable(keys.Broker, rows), generation, self.identity.broker_id)
+            behind = _behind(readable(keys.Broker, rows), generation)
             if behind and not overdue:
                 continue
             if behind:
@@ -300,8 +300,9 @@ async def _end_of(lease: Lease) -> None:
     raise MetadataUnavailable("the lease is lost")
 
 
-def _behind(rows: Iterable[keys.Broker], generation: int, ourselves: int) -> list[int]:
-    """The brokers that have not let go yet of what they lost by this generation."""
-    return [
-        row.broker_id for row in rows if row.broker_id != ourselves and row.generation < generation
-    ]
+def _behind(rows: Iterable[keys.Broker], generation: int) -> list[int]:
+    """The brokers that have not let go yet of what they lost by this generation.
+
+    We ourselves count, too: what was lost and comes back may still be flushed by its old log.
+    """
+    return [row.broker_id for row in rows if row.generation < generation]
