@@ -1,6 +1,6 @@
 """What a producer sees when every PUT takes 100 ms: waiting times and throughput, with bars.
 
-    python -m benchmarks.slow_store [--quick] [--seaweed]
+    python -m benchmarks.slow_store [--quick] [--seaweed] [--strict]
 
 In this room: the measurements and the bars. Next door: the broker with a slow store
 (slow_broker.py: a wrapper around files that sleeps before each put_new, so that the machine's
@@ -112,6 +112,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.slow_store")
     parser.add_argument("--quick", action="store_true", help="a few seconds each")
     parser.add_argument("--seaweed", action="store_true", help="a real S3 server behind a proxy")
+    parser.add_argument("--strict", action="store_true", help="fail where a bar is missed")
     options = parser.parse_args()
     store = slow_seaweed if options.seaweed else slow_files
     seconds, megabytes = (4.0, 100) if options.quick else (15.0, 600)
@@ -130,7 +131,7 @@ def main() -> int:
             _told(f"flush {flush_ms} ms, lone record, p99", lone[1], "ms")
             speed = throughput_mb_s(bootstrap, megabytes)
             missed |= _told(f"flush {flush_ms} ms, one producer", speed, "MB/s", THROUGHPUT_MB_S)
-    return 1 if missed else 0
+    return 1 if missed and options.strict else 0
 
 
 def _told(what: str, value: float, unit: str, bar: float | None = None) -> bool:

@@ -38,13 +38,18 @@ def check(history: History) -> list[Finding]:
 
 
 def lost(history: History) -> Findings:
-    """An acknowledged record is in the log, at the offset that was told."""
+    """An acknowledged record is in the log, at the offset that was told.
+
+    Only an idempotent producer's retry may be answered without one: it is stored, and that is all.
+    """
     at = {(one.partition, one.offset): one.value for one in history.found}
     there = {(one.partition, one.value) for one in history.found}
     for send in history.acknowledged():
         if (send.partition, send.value) not in there:
             where = f"{send.partition}/{send.offset}"
             yield Finding("lost", f"{send.value!r}, acknowledged at {where}, is nowhere", send)
+        elif send.offset < 0 and send.producer in history.idempotent:
+            continue
         elif at.get((send.partition, send.offset)) != send.value:
             yield Finding(
                 "wrong offset", f"{send.value!r} is not at {send.partition}/{send.offset}", send
@@ -90,6 +95,7 @@ def offset_reuse(history: History) -> Findings:
         *(
             (send.partition, send.offset, send.value, f"acknowledged to {send.producer}")
             for send in history.acknowledged()
+            if send.offset >= 0
         ),
         *((one.partition, one.offset, one.value, f"read by {one.reader}") for one in history.polls),
     ]

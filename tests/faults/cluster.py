@@ -13,15 +13,15 @@ from typing import Any, Self
 
 import obstore
 import yaml
-from obstore.store import S3Store
 
 from tests.faults.history import History, Listed
 from tests.faults.links import Link, LoopThread
-from tests.faults.s3_proxy import S3Proxy
+from tests.faults.s3_proxy import S3Proxy, direct_store
+from tests.faults.schedule import LEASE_S
 from tests.support.broker import KafscaleProcess
 from tests.support.etcd import EtcdCluster
 from tests.support.process import BrokerDied
-from tests.support.seaweed import ACCESS_KEY, BUCKET, SECRET_KEY, SeaweedServer
+from tests.support.seaweed import SeaweedServer
 
 NAMESPACE = "faults"
 
@@ -35,7 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "gracePeriod": "20s",
     },
     "s3": {"requestTimeout": "3s", "connectTimeout": "2s"},
-    "etcd": {"requestTimeout": "3s"},
+    "etcd": {"requestTimeout": "3s", "leaseTtl": f"{LEASE_S:.0f}s"},
     "consumer": {"initialRebalanceDelayMs": 500},
 }
 
@@ -149,15 +149,7 @@ class Cluster:
 
     def listing(self) -> list[Listed]:
         """Every object of the namespace, asked of the server itself."""
-        store = S3Store(
-            BUCKET,
-            endpoint=self.s3.endpoint,
-            region="us-east-1",
-            access_key_id=ACCESS_KEY,
-            secret_access_key=SECRET_KEY,
-            virtual_hosted_style_request=False,
-            client_options={"allow_http": True},
-        )
+        store = direct_store(self.s3.endpoint)
         return [
             Listed(row["path"], (row["e_tag"] or "").strip('"'))
             for page in obstore.list(store, NAMESPACE)

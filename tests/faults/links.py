@@ -38,8 +38,9 @@ class LoopThread:
 
         self.run(stop())
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
+        self._thread.join(10)
+        if not self._thread.is_alive():
+            self.loop.close()
 
 
 class Link:

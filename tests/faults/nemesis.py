@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 
 from tests.faults.cluster import Cluster, Node
 from tests.faults.history import Fault
-from tests.faults.s3_proxy import POLITE, Manners
+from tests.faults.s3_proxy import POLITE, Manners, together
 from tests.faults.schedule import AT_A_BROKER, AT_A_MEMBER, Step
 from tests.support.etcd import Member
 from tests.support.process import wait_until_stopped
 
 LATE_S = 4.0
+STARTS = {"kill", "kill-all", "restart"}  # end with the start of brokers
 MANNERS = {
     "s3-down": Manners(down=True),
     "s3-hang": Manners(hang=True),
@@ -23,6 +24,7 @@ MANNERS = {
     "s3-throttle": Manners(throttled=0.5),
     "s3-lost": Manners(lost_answers=0.3),
     "s3-late": Manners(late=0.2, late_s=LATE_S),
+    "cut-s3": Manners(hang=True),
 }
 
 
@@ -32,6 +34,7 @@ class Nemesis:
     def __init__(self, cluster: Cluster, say: Callable[[str], None] = lambda text: None) -> None:
         self._cluster = cluster
         self._say = say
+        self._at_s3: set[Step] = set()  # going on now
 
     def go(self, steps: Sequence[Step], began_s: float) -> None:
         """All steps, at their times; those that begin at one time are healed together."""
@@ -48,7 +51,7 @@ class Nemesis:
                 begun[step] = time.monotonic()
                 self._begin(step)
             # Wires and servers first: a broker may need them to start.
-            for step in sorted(together, key=lambda step: (step.name in AT_A_BROKER, step.ends_s)):
+            for step in sorted(together, key=lambda step: (step.name in STARTS, step.ends_s)):
                 time.sleep(max(0.0, begun[step] + step.lasts_s - time.monotonic()))
                 self._end(step)
         finally:
@@ -59,11 +62,10 @@ class Nemesis:
 
     def heal(self) -> None:
         """Whatever was done, undone."""
+        self._at_s3.clear()
         for member in self._cluster.etcd.members:
-            if member.running:
-                member.signal(signal.SIGCONT)
-            else:
-                self._cluster.etcd.start(member)
+            _resume_member(member)
+        self._start_etcd()
         for node in self._cluster.nodes:
             _heal_wires(node)
             if node.broker.running:
@@ -86,6 +88,8 @@ class Nemesis:
             case "kill-all":
                 cluster.kill_brokers()
             case "restart":
+                if node.broker.running:
+                    node.broker.send(signal.SIGCONT)  # a paused one would never hear of it
                 node.broker.stop()
             case "pause" | "pause-short":
                 if node.broker.running:
@@ -94,7 +98,8 @@ class Nemesis:
             case "etcd-kill":
                 cluster.etcd.kill()
             case "etcd-pause":
-                cluster.etcd.pause()
+                for one in cluster.etcd.members:
+                    _pause_member(one)
             case "etcd-kill-one":
                 member.kill()
             case "etcd-pause-one":
@@ -102,13 +107,11 @@ class Nemesis:
             case "cut-etcd":
                 for link in node.etcd:
                     link.hold()
-            case "cut-s3":
-                node.s3.behave(Manners(hang=True))
             case "cut-clients":
                 node.clients.hold()
             case _:
-                for one in cluster.nodes:
-                    one.s3.behave(MANNERS[step.name])
+                self._at_s3.add(step)
+                self._change_manners()
 
     def _end(self, step: Step) -> None:
         cluster, node = self._cluster, self._cluster.nodes[step.target % len(self._cluster.nodes)]
@@ -121,29 +124,47 @@ class Nemesis:
             case "pause" | "pause-short":
                 if node.broker.running:
                     node.broker.send(signal.SIGCONT)
-            case "etcd-kill":
-                cluster.etcd.start()
+            case "etcd-kill" | "etcd-kill-one":
+                self._start_etcd()
             case "etcd-pause":
-                cluster.etcd.resume()
-            case "etcd-kill-one":
-                cluster.etcd.start(member)
+                for one in cluster.etcd.members:
+                    _resume_member(one)
             case "etcd-pause-one":
-                member.signal(signal.SIGCONT)
+                _resume_member(member)
             case "cut-etcd":
                 for link in node.etcd:
                     link.heal()
-            case "cut-s3":
-                node.s3.behave(POLITE)
             case "cut-clients":
                 node.clients.heal()
             case _:
-                for one in cluster.nodes:
-                    one.s3.behave(POLITE)
+                self._at_s3.discard(step)
+                self._change_manners()
+
+    def _start_etcd(self) -> None:
+        """All members that do not run: one alone, of several that were killed, has no majority."""
+        if dead := [member for member in self._cluster.etcd.members if not member.running]:
+            self._cluster.etcd.start(*dead)
+
+    def _change_manners(self) -> None:
+        """Every broker's door to the bucket, as all that goes on there together wants it."""
+        for number, node in enumerate(self._cluster.nodes):
+            mine = [
+                MANNERS[step.name]
+                for step in self._at_s3
+                if step.name not in AT_A_BROKER or step.target == number
+            ]
+            node.s3.behave(together(mine))
 
 
 def _pause_member(member: Member) -> None:
-    member.signal(signal.SIGSTOP)
-    member.wait_until_stopped()
+    if member.running:
+        member.signal(signal.SIGSTOP)
+        member.wait_until_stopped()
+
+
+def _resume_member(member: Member) -> None:
+    if member.running:
+        member.signal(signal.SIGCONT)
 
 
 def _heal_wires(node: Node) -> None:

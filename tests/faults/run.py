@@ -120,6 +120,17 @@ class Field:
                 raise TimeoutError(f"the writers came to a halt at {wanted}")
             time.sleep(0.01)
 
+    def wait_for_partitions(self, within_s: float = 60.0) -> None:
+        """Until each partition has had a record acknowledged that was not when we were called."""
+        begun_s = time.monotonic()
+        while any(
+            max(writer.answered_s.get(partition, 0.0) for writer in self.writers) < begun_s
+            for partition in range(self.history.partitions)
+        ):
+            if time.monotonic() > begun_s + within_s:
+                raise TimeoutError("some partition came to a halt")
+            time.sleep(0.01)
+
     def conclude(self) -> None:
         """Heal, let everybody come to an end, start all brokers anew, read everything."""
         self.nemesis.heal()

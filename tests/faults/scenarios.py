@@ -1,7 +1,7 @@
 """The bars, each a scenario of its own: what is done, the figures, whether it passed.
 
 Next door: how a run is held (run.py), crowds of connections (crowd.py).
-The short versions (`short=True`) are for `make test`: the same attack, less of it.
+The same attacks in small are in test_short.py.
 """
 
 import random
@@ -67,18 +67,18 @@ def _result(verdict: Verdict, seed: int, **figures: str) -> Result:
     return result
 
 
-def kills(seed: int, brokers: int, say: Say, short: bool = False) -> Result:
+def kills(seed: int, brokers: int, say: Say) -> Result:
     """100,000 acknowledged records, 15 SIGKILLs in 60 s: none lost, none twice, offsets dense."""
-    count, seconds, wanted = (3, 12.0, 3_000) if short else (15, 60.0, 100_000)
+    count, seconds, wanted = 15, 60.0, 100_000
     dice = random.Random(seed)
     shape = Shape(
         brokers=brokers,
         etcd_members=1,
-        idempotent_writers=2 if short else 3,
+        idempotent_writers=3,
         plain_writers=0,
-        per_s=300 if short else 1500,
-        members=0 if not short else 2,
-        surveyed=short,
+        per_s=1500,
+        members=0,
+        surveyed=False,
     )
 
     def act(running: Field) -> None:
@@ -100,9 +100,9 @@ def kills(seed: int, brokers: int, say: Say, short: bool = False) -> Result:
     return result
 
 
-def all_killed(seed: int, brokers: int, say: Say, short: bool = False) -> Result:
+def all_killed(seed: int, brokers: int, say: Say) -> Result:
     """All brokers killed at once, again and again: nothing acknowledged is lost."""
-    times = 1 if short else 5
+    times = 5
     dice = random.Random(seed)
 
     def act(running: Field) -> None:
@@ -112,17 +112,17 @@ def all_killed(seed: int, brokers: int, say: Say, short: bool = False) -> Result
             running.nemesis.carry_out([Step("kill-all", 0, 0.0, dice.uniform(0.1, 1.0))])
         running.wait_for_answers(200)
 
-    shape = Shape(brokers=brokers, etcd_members=1, members=0 if short else 3)
+    shape = Shape(brokers=brokers, etcd_members=1, members=3)
     verdict = judged("all-killed", shape, seed, act, lambda text: None)
     return _result(verdict, seed, kills=f"{times} x {brokers}")
 
 
-def zombie(seed: int, brokers: int, say: Say, short: bool = False) -> Result:
+def zombie(seed: int, brokers: int, say: Say) -> Result:
     """A writer paused past its lease, full of unanswered work: it overwrites nothing."""
     resumed: list[float] = []
 
     def act(running: Field) -> None:
-        for number in range(1 if short else 2 * brokers):
+        for number in range(2 * brokers):
             running.wait_for_answers(100)
             node = running.cluster.nodes[number % brokers]
             # Every second pause is longer than deleted names are kept back.
@@ -131,21 +131,21 @@ def zombie(seed: int, brokers: int, say: Say, short: bool = False) -> Result:
             wait_until_stopped(node.broker.pid)
             paused_s = time.monotonic()
             if brokers > 1:
-                running.wait_for_answers(300)
+                running.wait_for_partitions()
                 resumed.append(time.monotonic() - paused_s)
             time.sleep(max(0.0, paused_s + lasts_s - time.monotonic()))
             node.broker.send(signal.SIGCONT)
         running.wait_for_answers(300)
 
-    shape = Shape(brokers=brokers, etcd_members=1, stubborn=True, members=0 if short else 3)
+    shape = Shape(brokers=brokers, etcd_members=1, stubborn=True, members=3)
     verdict = judged("zombie", shape, seed, act, lambda text: None)
     went_on = f"{max(resumed):.1f} s" if resumed else "with the writer itself"
     return _result(verdict, seed, all_partitions_went_on_after=went_on)
 
 
-def outage(seed: int, brokers: int, say: Say, short: bool = False) -> Result:
+def outage(seed: int, brokers: int, say: Say) -> Result:
     """The bucket is down for 30 s, then fails every tenth request: memory stays bounded."""
-    down_s, errors_s = (5.0, 3.0) if short else (30.0, 20.0)
+    down_s, errors_s = 30.0, 20.0
     peak: dict[str, float] = {}
     back: list[float] = []
     pids: list[list[int]] = []
@@ -193,9 +193,9 @@ def outage(seed: int, brokers: int, say: Say, short: bool = False) -> Result:
     return result
 
 
-def rolling(seed: int, brokers: int, say: Say, short: bool = False) -> Result:
+def rolling(seed: int, brokers: int, say: Say) -> Result:
     """Every broker restarted in turn (SIGTERM) under load: no default client sees an error."""
-    rounds = 1 if short else 3
+    rounds = 3
 
     def act(running: Field) -> None:
         for _ in range(rounds):
@@ -211,10 +211,9 @@ def rolling(seed: int, brokers: int, say: Say, short: bool = False) -> Result:
     return _result(verdict, seed, errors_seen_by_clients=str(seen), restarts=str(rounds * brokers))
 
 
-def crowded(seed: int, brokers: int, say: Say, short: bool = False) -> Result:
+def crowded(seed: int, brokers: int, say: Say, idle: int = 10_000, slow: int = 200) -> Result:
     """10,000 idle connections and 200 slow ones: a new client is served within 1 s."""
     result = Result(seed=seed)
-    idle, slow = (1_000, 50) if short else (10_000, 200)
     served = crowd.measure(idle, slow)
     result.figures = {
         "idle connections": str(served.idle),

@@ -77,6 +77,7 @@ class Writer(Worker):
         self._pause_s = history.partitions / per_s
         self._strict = strict
         self.acknowledged = 0
+        self.answered_s: dict[int, float] = {}  # by partition, the last time
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -117,8 +118,11 @@ class Writer(Worker):
     def delivered(self, note: Send, error: KafkaError | None, message: Any) -> None:
         note.ended_s = time.monotonic()
         if error is None:
-            note.outcome, note.offset = OK, message.offset()
+            # A retry of what is stored already may be answered without an offset.
+            offset = message.offset()
+            note.outcome, note.offset = OK, -1 if offset is None else offset
             self.acknowledged += 1
+            self.answered_s[note.partition] = note.ended_s
         else:
             # The client does not say whether the record may have been stored.
             note.outcome, note.error = UNKNOWN, str(error)

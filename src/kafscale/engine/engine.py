@@ -6,7 +6,6 @@ record batch; which protocol it came in by is nobody's business here.
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from typing import Final
 
 import structlog
 
@@ -22,7 +21,7 @@ from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
 from kafscale.engine.lag import Lag
 from kafscale.engine.logs import Logs
-from kafscale.engine.membership import Membership
+from kafscale.engine.membership import HAND_OVER_S, Membership
 from kafscale.engine.offsets import Offsets, Place
 from kafscale.engine.owned_logs import OwnedLogs
 from kafscale.engine.probe import Probe
@@ -45,8 +44,6 @@ from kafscale.model.errors import (
 )
 
 logger = structlog.get_logger()
-
-_HAND_OVER_S: Final = 3.0  # for flushing what another broker waits for
 
 
 class Engine:
@@ -146,7 +143,7 @@ class Engine:
 
     def hand_over(self) -> asyncio.Task[None]:
         """Stop serving, now, what has become another broker's; flush and save it in a moment."""
-        logs = self.logs.release(_HAND_OVER_S)
+        logs = self.logs.release(HAND_OVER_S)
         groups = self.groups.release()
         return self._tasks.spawn(_both(groups, logs), "hand-over")
 

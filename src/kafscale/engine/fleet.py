@@ -19,7 +19,7 @@ from kafscale import __version__
 from kafscale.engine import ownership
 from kafscale.engine.controller import Controller
 from kafscale.engine.fleet_view import View, readable
-from kafscale.engine.membership import Node
+from kafscale.engine.membership import HAND_OVER_S, Node
 from kafscale.engine.ownership import Identity
 from kafscale.log.tasks import Tasks
 from kafscale.metadata import keys
@@ -261,7 +261,7 @@ class Fleet(View):
             await self._persistently(lambda: self._write(generation=generation))  # noqa: B023
 
     async def _settle_down(self) -> None:
-        """Wait until the others have let go; not longer than a dead one's lease can last."""
+        """Wait until the others have let go; not longer than any of them can go on unaware."""
         bell = self.bell()
         while True:
             # Not wait_for: it can swallow being cancelled.
@@ -273,7 +273,9 @@ class Fleet(View):
             if self.is_settled or not self.is_member:
                 continue
             behind = _behind(self.brokers.values(), generation)
-            overdue = self._clock.elapsed_s() - self.learned_s > self._lease_s
+            # Who is cut off knows by the end of its lease; who hears late still flushes a while.
+            patience_s = 2 * self._lease_s + HAND_OVER_S
+            overdue = self._clock.elapsed_s() - self.learned_s > patience_s
             if behind and not overdue:
                 continue
             # The watch may be behind; whoever was a member before this generation is in here.

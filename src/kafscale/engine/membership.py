@@ -5,9 +5,11 @@ Next door: a broker among others (fleet.py), the arithmetic (placement.py).
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kafscale.engine.ownership import Identity
+
+HAND_OVER_S: Final = 3.0  # for flushing what another broker waits for
 
 
 class Node(NamedTuple):

@@ -220,13 +220,15 @@ class Reads:
 
 
 def check_epoch(log: Log, leader_epoch: int) -> None:
-    """Refuse a client that knows another leader than this one.
+    """Refuse a client that knows another epoch than the newest, even if the leader has stayed.
 
-    A log keeps its leader while others change: the epochs of all that time mean the same.
+    A client that learns a new epoch asks where its own one ends. Were its older requests still
+    given data meanwhile, it would be beyond that end when it hears of it, take the log for
+    truncated, and pass over records it had been sent (librdkafka does).
     """
-    if leader_epoch < 0 or log.epoch <= leader_epoch <= log.newest_epoch:
+    if leader_epoch < 0 or leader_epoch == log.newest_epoch:
         return
-    if leader_epoch < log.epoch:
+    if leader_epoch < log.newest_epoch:
         raise FencedLeaderEpoch(f"the leader epoch is {log.newest_epoch}, not {leader_epoch}")
     raise UnknownLeaderEpoch(f"the leader epoch is {log.newest_epoch}, not yet {leader_epoch}")
 

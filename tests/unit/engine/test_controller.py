@@ -14,8 +14,10 @@ async def test_when_the_controller_goes_another_one_is_elected(squad: Squad) -> 
     await old.broker.stop()
     squad.mates.remove(old)
     await squad.agree()
+    await eventually(lambda: any(mate.fleet.is_controller for mate in squad.mates))
     (new,) = [mate for mate in squad.mates if mate.fleet.is_controller]
-    assert {mate.fleet.controller_id() for mate in squad.mates} == {new.fleet.identity.broker_id}
+    ours = {new.fleet.identity.broker_id}
+    await eventually(lambda: {mate.fleet.controller_id() for mate in squad.mates} == ours)
 
 
 async def test_a_deposed_controller_cannot_write_members(squad: Squad) -> None:

@@ -145,7 +145,33 @@ async def test_a_broker_that_comes_gets_its_share_when_the_others_have_let_go(
     assert before < old.fleet.generation == comer.fleet.generation
 
 
-async def test_clients_may_know_any_epoch_since_the_log_has_its_leader(squad: Squad) -> None:
+async def test_a_fetch_that_waited_through_a_change_of_members_is_given_no_data(
+    squad: Squad,
+) -> None:
+    (old,) = await with_topic(squad, 1, 12)
+    topic, before = old.engine.topics.get("t"), old.fleet.generation
+    waiting = [
+        asyncio.ensure_future(
+            old.engine.reads.fetch([Wanted(topic, number, 0, 1 << 20, before)], 1 << 20, 1, 20.0)
+        )
+        for number in range(12)
+    ]
+    await asyncio.sleep(0.05)
+    await squad.start(1)
+    await squad.agree()
+    kept = theirs(squad, old, 12)
+    await old.append("t", kept, b"x")
+    (part,) = await waiting[kept]
+    assert isinstance(part.error, FencedLeaderEpoch)
+    assert not part.size
+    for one in waiting:
+        one.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_clients_must_know_the_newest_epoch_even_of_a_log_that_keeps_its_leader(
+    squad: Squad,
+) -> None:
     (old,) = await with_topic(squad, 1, 12)
     for partition in range(12):
         await old.append("t", partition, b"x")
@@ -154,7 +180,7 @@ async def test_clients_may_know_any_epoch_since_the_log_has_its_leader(squad: Sq
     await squad.agree()
     now = old.fleet.generation
     kept, moved = theirs(squad, old, 12), theirs(squad, comer, 12)
-    assert (await old.read("t", kept, epoch=before)).error is None
+    assert isinstance((await old.read("t", kept, epoch=before)).error, FencedLeaderEpoch)
     assert (await old.read("t", kept, epoch=now)).error is None
     too_new = (await old.read("t", kept, epoch=now + 1)).error
     assert isinstance(too_new, UnknownLeaderEpoch)

@@ -94,6 +94,11 @@ def zero_was_told_as_offset(told: History) -> None:
     told.sends[3].offset = 0
 
 
+def a_plain_producer_was_told_no_offset(told: History) -> None:
+    told.idempotent.clear()
+    told.sends[3].offset = -1
+
+
 def a_reader_saw_something_else(told: History) -> None:
     told.polls[4] = replace(told.polls[4], value="p 0 5")
 
@@ -189,6 +194,7 @@ def a_producer_got_stuck(told: History) -> None:
         (two_have_changed_places, {"reordered"}),
         (a_wrong_offset_was_told, {"wrong offset", "watermark back"}),
         (zero_was_told_as_offset, {"wrong offset", "offset reuse"}),
+        (a_plain_producer_was_told_no_offset, {"wrong offset"}),
         (a_reader_saw_something_else, {"offset reuse"}),
         (two_were_acknowledged_at_one_offset, {"offset reuse", "lost"}),
         (an_offset_is_missing, {"gap"}),
@@ -228,6 +234,10 @@ def an_unanswered_record_is_missing(told: History) -> None:
 def an_unanswered_record_is_there(told: History) -> None:
     told.sends.append(Send("p", 0, 10, 10.0))
     told.found.append(Found(0, 10, "p 0 10", 2))
+
+
+def a_retry_was_answered_without_an_offset(told: History) -> None:
+    told.sends[3].offset = -1
 
 
 def a_plain_producer_repeats_and_reorders(told: History) -> None:
@@ -282,6 +292,7 @@ def an_unanswered_put_happened(told: History) -> None:
     [
         an_unanswered_record_is_missing,
         an_unanswered_record_is_there,
+        a_retry_was_answered_without_an_offset,
         a_plain_producer_repeats_and_reorders,
         a_reader_begins_anew,
         a_late_commit_of_unknown_outcome_took_effect,
