@@ -67,12 +67,12 @@ fuzz: $(VENV)/.dev  ## throw bytes at the frame decoder until stopped
 
 simulate: $(VENV)/.dev  ## whole clusters on seeded time, network and stores, until stopped (SEEDS=n: so many)
 	@$(BIN)/python -m tests.simulation $(if $(SEEDS),-n $(SEEDS)) --first $(or $(FIRST),0)
+
 faults: $(VENV)/.dev  ## attack a fleet for minutes and judge it: ARGS="--minutes 5 --seed 1 --only kill"
 	@$(BIN)/python -m tests.faults $(ARGS)
 
-bench: $(VENV)/.dev  ## compare with Apache Kafka on this machine, as a table
-	@$(BIN)/python -m benchmarks.compare
-	@$(BIN)/python -m benchmarks.slow_store
+bench: $(VENV)/.dev  ## compare with Apache Kafka; a slow store, take-overs, partitions, scraping
+	@for part in compare slow_store takeover partitions scrape; do $(BIN)/python -m benchmarks.$$part || exit 1; done
 
 bench-spark: $(VENV)/.dev  ## measure the pipeline: kernels, source, export, jobs, sink (an hour)
 	@for part in kernels source export jobs sink; do $(BIN)/python -m benchmarks.spark_$$part || exit 1; done
