@@ -25,7 +25,6 @@ from tests.spark.hurried import HurriedBroker
 from tests.spark.kafka import Row, consume, create, produce
 from tests.support import seaweed
 from tests.support.broker import KafscaleProcess
-from tests.support.maven import Unavailable
 from tests.support.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.timeout(600)
@@ -33,16 +32,6 @@ pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]
 FIRST = 2000  # records there are before anybody reads
 PARTITIONS = 2
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[SparkCluster]:
-    try:
-        made = SparkCluster()
-    except Unavailable as reason:
-        pytest.skip(f"a Spark cluster: {reason}")
-    with made:
-        yield made
 
 
 class Place(NamedTuple):
