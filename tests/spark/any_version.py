@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kafscale.spark import export_topic, register_topics
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
-from kafscale.spark.jobs.compact import compact
+from kafscale.spark.jobs.audit import audit
 from kafscale.spark.lake.parquet import committed_files
 from kafscale.spark.session import open_session
 from kafscale.spark.sink import bulk
@@ -130,9 +130,8 @@ def main() -> None:
         found["export"] = sorted(
             list(row) for row in rows.select("_partition", "_offset", "value").collect()
         )
-        report = compact(Context(Bucket(store), (topic,), session=spark), tail_idle_s=0)
-        found["compacted"] = report.facts["objects_replaced"]
-        found["after"] = listed(whole)
+        report = audit(Context(Bucket(store), (topic,), session=spark))
+        found["audit"] = [report.facts["records"], report.facts["errors"]]
         print(json.dumps(found))
     finally:
         spark.stop()
