@@ -152,7 +152,8 @@ def best(work: Callable[[], None], runs: int, *, warm_up: bool) -> Spent:
 def many_objects(folder: Path, count: int, runs: int) -> None:
     """A topic of one-flush objects, read by Spark and as a broker reads, before and after."""
     began = time.perf_counter()
-    url = make_topic(folder / "cold", "orders", count * 850, object_bytes=1000, batch_records=4)
+    size = count * 632  # what one batch of four records takes
+    url = make_topic(folder / "cold", "orders", size, object_bytes=1000, batch_records=4)
     bucket = Bucket(url)
     [before] = bucket.snapshots(bucket.topic("orders"))
     size, rows = sum(piece.size for piece in before.pieces), before.end

@@ -2,10 +2,11 @@
 
 Prints "working" when a job begins and "done" when it has ended, so that whoever kills it can aim.
 With a folder for marks every unit of work leaves the number of its process there and takes its
-time, so that one can aim at the process that works on it. Without Spark the driver works on its
+time, so that one can aim at a process while it works on one. Without Spark the driver works on its
 units itself, which takes no time to start.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -42,10 +43,13 @@ def marked(folder: str, run: Callable[..., list[Any]]) -> Callable[..., list[Any
 
     def with_marks(spark: object, some: Sequence[Any], work: Work, **more: Any) -> list[Any]:
         def one(unit: Any) -> Any:
-            Path(folder, f"{os.getpid()}-{time.time_ns()}").touch()
+            mark = Path(folder, f"{time.time_ns()}-{os.getpid()}")
+            mark.touch()
             time.sleep(PAUSE_S)
             result = work(unit)
             time.sleep(PAUSE_S)
+            with contextlib.suppress(FileNotFoundError):  # taken by who aims
+                mark.rename(f"{mark}.over")
             return result
 
         return run(spark, some, one, **more)

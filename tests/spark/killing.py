@@ -63,15 +63,20 @@ class Jobs:
         )
 
     def next_mark(self, count: int = 1) -> int:
-        """Wait until so many units have begun since the last call; who works on the newest."""
+        """Wait until so many units have begun since the last call; who is at work on the newest."""
         deadline = time.monotonic() + WITHIN_S
-        while len(found := sorted(self._marks.iterdir(), key=_begun)) < count:
+        while True:
+            found = sorted(mark.name for mark in self._marks.iterdir())
+            at_work = [name for name in found if not name.endswith(".over")]
+            if at_work and len(found) >= count:
+                break
             assert self.process.poll() is None, self._log.read_text()[-3000:]
             assert time.monotonic() < deadline, "no unit of work has begun"
             time.sleep(0.01)
-        for mark in found:
-            mark.unlink()
-        return int(found[-1].name.partition("-")[0])
+        for name in found:
+            for mark in (self._marks / name, self._marks / f"{name}.over"):
+                mark.unlink(missing_ok=True)
+        return int(at_work[-1].partition("-")[2])
 
     def family(self) -> list[psutil.Process]:
         """The driver, the JVM and all workers."""
@@ -124,10 +129,6 @@ class Jobs:
     ) -> None:
         if self.process.poll() is None:
             self.kill()
-
-
-def _begun(mark: Path) -> int:
-    return int(mark.name.partition("-")[2])
 
 
 def is_worker(process: psutil.Process) -> bool:

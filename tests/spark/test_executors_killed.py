@@ -46,7 +46,7 @@ def test_jobs_whose_executors_are_killed_give_what_they_would_have_given(
     folder = tmp_path / "objects"
     bucket = Bucket(make_topic(folder, "killed", 2_000_000, object_bytes=5000, batch_records=10))
     written = rows(bucket)
-    tasks = [[numbered(at, 3000)] for at in range(0, 30_000, 3000)]
+    tasks = [[numbered(at, 3000)] for at in range(0, 15_000, 3000)]
     old = load(bucket, "old", 4, tasks, segment_bytes="100000")
     lake = Lake(tmp_path, "delta")
     jobs: list[tuple[str, dict[str, object]]] = [
