@@ -49,7 +49,7 @@ def follow(spark: SparkSession, store: str, topic: str, folder: Path) -> list[li
     reader = spark.readStream.format("kafscale").schema(COLUMNS).option("store", store)
     reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
     query = (
-        reader.option("maxOffsetsPerTrigger", 700)
+        reader.option("maxOffsetsPerTrigger", 1500)
         .load()
         .writeStream.format("parquet")
         .option("path", str(folder / "rows"))
