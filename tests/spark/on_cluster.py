@@ -1,4 +1,4 @@
-"""The source and the sink on a cluster, as a driver of its own: `python -m tests.spark.on_cluster`.
+"""Source, sink and compaction on a cluster, as a driver: `python -m tests.spark.on_cluster`.
 
 Takes its wishes as JSON and prints what it found as JSON; who started it knows what must come out.
 Its functions travel to the executors by value: they have kafscale there, and no tests.
@@ -14,6 +14,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.job import Context
+from kafscale.spark.jobs.compact import compact
 from kafscale.spark.session import open_session
 
 DEADLINE_S = 240
@@ -85,6 +88,8 @@ def main() -> None:
                 "batch": read(spark, store, topic),
                 "stream": follow(spark, store, topic, Path(given["scratch"]) / name),
             }
+        context = Context(Bucket(given["compact"]), ("clustered",), session=spark)
+        found["compact"] = compact(context, target=20_000).facts
         print(json.dumps(found))
     finally:
         spark.stop()

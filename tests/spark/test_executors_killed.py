@@ -1,6 +1,7 @@
 """Executors of a cluster killed while they work: the jobs get there all the same, row by row.
 
-Of every job a Python worker and an executor's JVM are killed, each in the middle of a unit of work.
+Of every job a Python worker or an executor's JVM is killed in the middle of a unit of work, by the
+seed; both and more of them with a higher KAFSCALE_TEST_ROUNDS.
 Next door: drivers that are killed (test_crashes.py, test_jobs_killed.py).
 """
 
@@ -22,6 +23,7 @@ from tests.unit.spark.jobs.test_export import Lake
 from tests.unit.spark.loaded import load, numbered, records_of
 
 SEED = int(os.environ.get("KAFSCALE_TEST_SEED", str(random.randrange(2**32))))
+ROUNDS = int(os.environ.get("KAFSCALE_TEST_ROUNDS", "1"))
 COUNT = 30_000
 
 
@@ -58,9 +60,10 @@ def test_jobs_whose_executors_are_killed_give_what_they_would_have_given(
     ]
     conf = cluster.conf(PYTHONPATH=cluster.installed())
     with Jobs(folder, jobs, marks=True, master=cluster.url, conf=conf) as run:
+        kinds = dice.sample(["worker", "executor"] * len(jobs) * ROUNDS, len(jobs) * ROUNDS)
         for job, _ in jobs:
             run.wait_for("working")
-            for what in dice.sample(("worker", "executor"), 2):
+            for what in (kinds.pop() for _ in range(ROUNDS)):
                 kill(run.next_mark(), what, cluster)
                 print(f"{job}: killed the {what}")
             run.wait_for("done")
