@@ -4,7 +4,8 @@ In this room: a topic of 200-byte records in segments of 64 MB on local files, r
 cores. CPU seconds are those of the JVM and all its Python workers together, since wall time means
 little on a shared machine; of several runs the best counts, after one that warms up. The ceiling is
 a source that sends one ready-made Arrow batch over and over: what remains when nothing is decoded.
-The consumer is confluent-kafka, one process, reading the same records from a broker.
+The consumer is confluent-kafka, one process, reading the same records from a broker. The connector
+is Spark's own, reading them through that broker, whose CPU seconds count as well.
 
 Bars: all columns >= 180 MB per CPU second, two columns >= 300, >= 0.9 of the ceiling, >= 4 times
 the rows per second of the consumer.
@@ -32,6 +33,8 @@ from kafscale.objects.files import FileObjectStore
 from kafscale.records.compression import Codec
 from kafscale.spark.session import open_session
 from tests.support.broker import KafscaleProcess
+from tests.support.maven import Unavailable
+from tests.support.spark_kafka import add_connector
 from tests.support.topics import Log, lay
 
 SEGMENT = 64_000_000
@@ -72,7 +75,7 @@ def main() -> None:
     parser.add_argument("--gb", type=float, default=1.0, help="raw gigabytes of the topic")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--codecs", default="none,lz4,zstd", help="of the topics, by comma")
-    parser.add_argument("--no-consumer", action="store_true", help="leave out confluent-kafka")
+    parser.add_argument("--no-consumer", action="store_true", help="leave out what uses a broker")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kafscale-spark-") as folder:
         spark = open_session("bench", "local[2]", {"spark.driver.memory": "1g"})
@@ -243,16 +246,39 @@ def against_consumer(folder: Path, gb: float, runs: int) -> None:
         spark = open_session("bench", "local[2]", {"spark.driver.memory": "1g"})
         try:
             frame = read(spark, f"file://{broker.data}", ALL)
-            name = "from a broker's objects"
-            costs = [query(name, count, count * 205, frame) for _ in range(runs + 1)]
-            ours = min(costs[1:], key=lambda cost: cost.wall_s)
+            ours = best_of(runs, "from a broker's objects", count, frame)
+            against_connector(spark, broker.bootstrap, count, runs, ours)
         finally:
             spark.stop()
-    print(ours)
     print(
         f"confluent-kafka consumer: {count / theirs[0] / 1e6:.2f} Mrows/s, "
         f"{count / theirs[1] / 1e6:.2f} per CPU-s; Spark {count / ours.wall_s / 1e6:.2f} and "
         f"{count / ours.cpu_s / 1e6:.2f}: {theirs[0] / ours.wall_s:.1f} times by the clock"
+    )
+
+
+def best_of(runs: int, name: str, count: int, frame: DataFrame) -> Cost:
+    costs = [query(name, count, count * 205, frame) for _ in range(runs + 1)]
+    return min(costs[1:], key=lambda cost: cost.cpu_s)
+
+
+def against_connector(
+    spark: SparkSession, bootstrap: str, count: int, runs: int, ours: Cost
+) -> None:
+    """The same rows through Spark's Kafka connector; the broker is a process below this one."""
+    print(ours)
+    try:
+        add_connector(spark)
+    except Unavailable as reason:
+        print(f"Spark's Kafka connector is left out: {reason}")
+        return
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    frame = reader.option("subscribe", "orders").option("minPartitions", 8).load()
+    theirs = best_of(runs, "Spark's Kafka connector, broker", count, frame)
+    print(theirs)
+    print(
+        f"the connector takes {theirs.cpu_s / ours.cpu_s:.1f} times the CPU of ours, broker "
+        f"included, and {theirs.wall_s / ours.wall_s:.1f} times as long"
     )
 
 

@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 
 from kafscale.spark.session import open_session
 from tests.support.broker import KafscaleProcess
+from tests.support.maven import Unavailable
+from tests.support.spark_cluster import SparkCluster
 
 HERE = Path(__file__).parent
 
@@ -30,6 +32,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session("tests", "local[2]", conf)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[SparkCluster]:
+    """A standalone cluster of two workers, for drivers in processes of their own."""
+    try:
+        made = SparkCluster()
+    except Unavailable as reason:
+        pytest.skip(f"a Spark cluster: {reason}")
+    with made:
+        yield made
 
 
 @pytest.fixture(scope="session")

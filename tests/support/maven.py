@@ -21,23 +21,33 @@ class Unavailable(Exception):
 
 def classpath(*coordinates: str) -> str:
     """The jars of `group:artifact:version` coordinates with their runtime dependencies."""
-    folder = CACHE / "maven" / hashlib.sha256(" ".join(coordinates).encode()).hexdigest()[:12]
+    return f"{_folder(coordinates, alone=False)}/*"
+
+
+def jars(*coordinates: str) -> list[str]:
+    """The jars of these coordinates and of nothing else."""
+    return sorted(str(path) for path in _folder(coordinates, alone=True).iterdir())
+
+
+def _folder(coordinates: tuple[str, ...], *, alone: bool) -> Path:
+    words = " ".join((*coordinates, *(["alone"] if alone else [])))
+    folder = CACHE / "maven" / hashlib.sha256(words.encode()).hexdigest()[:12]
     jars, done = folder / "jars", folder / "done.txt"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             shutil.rmtree(jars, ignore_errors=True)
-            _copy(coordinates, folder, jars)
+            _copy(_pom(coordinates, alone), coordinates, folder, jars)
             done.write_text("\n".join(coordinates) + "\n")
-    return f"{jars}/*"
+    return jars
 
 
-def _copy(coordinates: tuple[str, ...], folder: Path, jars: Path) -> None:
+def _copy(pom: str, coordinates: tuple[str, ...], folder: Path, jars: Path) -> None:
     mvn = shutil.which("mvn")
     if mvn is None:
         raise Unavailable("mvn is not installed")
-    (folder / "pom.xml").write_text(_pom(coordinates))
+    (folder / "pom.xml").write_text(pom)
     command = [mvn, "-B", "-q", "dependency:copy-dependencies"]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
     run = subprocess.run(
@@ -47,13 +57,19 @@ def _copy(coordinates: tuple[str, ...], folder: Path, jars: Path) -> None:
         raise Unavailable(f"mvn could not get {', '.join(coordinates)}:\n{run.stdout[-2000:]}")
 
 
-def _pom(coordinates: tuple[str, ...]) -> str:
+def _pom(coordinates: tuple[str, ...], alone: bool) -> str:
     wanted = ""
+    without = (
+        "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+        "</exclusions>"
+        if alone
+        else ""
+    )
     for coordinate in coordinates:
         group, artifact, version = map(escape, coordinate.split(":"))
         wanted += (
             f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-            f"<version>{version}</version></dependency>\n"
+            f"<version>{version}</version>{without}</dependency>\n"
         )
     return (
         "<project><modelVersion>4.0.0</modelVersion>\n"

@@ -72,7 +72,7 @@ def batch_writer(
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> "DataSourceStreamArrowWriter":
-    """The writer of a streaming query: through brokers, at least once; needs Spark 4.1."""
+    """The writer of a streaming query: through brokers, at least once."""
     given = _lower(options)
     check_schema(schema, has_topic="topic" in given)
     if overwrite:

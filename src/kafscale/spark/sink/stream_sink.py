@@ -1,16 +1,27 @@
-"""Writing streams to topics, through brokers; what Spark 4.0 does not know yet.
+"""Writing streams to topics, through brokers, on every Spark from 4.0 on.
 
 Next door: everything else about writing (sink.py).
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from kafscale.spark.sink import producing
 from kafscale.spark.sink.sink import Written, this_task
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    except ImportError:  # Spark 4.0
+        from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
+
+        class DataSourceStreamArrowWriter(DataSourceArrowWriter, DataSourceStreamWriter):
+            """A stream's writer; being the other as well, it is given Arrow batches, not rows."""
 
 
 class BrokerStreamWriter(DataSourceStreamArrowWriter):

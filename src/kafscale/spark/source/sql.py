@@ -66,14 +66,25 @@ def register_topics(
     `options` go to the source: valueFormat, startingOffsets, endingTimestamp and so on. Headers
     are there; a value that cannot be decoded is null, unless badRecords says otherwise.
     """
-    from kafscale.spark.source.source import KafscaleSource
-
-    spark.dataSource.register(KafscaleSource)
+    _make_known(spark)
     given = {name.lower() for name in options}
     defaults = {"includeHeaders": "true"} if "mode" in given else DEFAULTS
     found = Topics(spark, Bucket(store), {**defaults, **options})
     found.register(found.names if topics is None else topics)
     return found
+
+
+def _make_known(spark: SparkSession) -> None:
+    """Have the source in the session, also where Spark has not found it by itself."""
+    from pyspark.errors import AnalysisException
+
+    from kafscale.spark.source.source import KafscaleSource
+
+    try:
+        spark.dataSource.register(KafscaleSource)
+    except AnalysisException as refused:  # Spark 4.0, where it has found it
+        if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def quoted(query: str, names: Iterable[str]) -> tuple[str, list[str]]:

@@ -4,8 +4,8 @@ Here: what Spark asks of a stream. This object lives in one process beside the d
 query's start to its end; workers get a copy that only reads.
 Next door: the arithmetic (offsets.py), batch queries (source.py).
 
-Spark 4.0 has neither read limits nor Trigger.AvailableNow for Python sources; there the limits of
-the options are applied from the second trigger on.
+Spark 4.0 has neither read limits nor Trigger.AvailableNow for Python sources: there the limits of
+the options are kept here, and AvailableNow ends after one batch.
 """
 
 import re
