@@ -53,7 +53,8 @@ class Call:
 async def in_time(work: Awaitable[T], timeout_s: float) -> T:
     """Wait for something that changes topics, but not for ever: the store may be down."""
     try:
-        return await asyncio.wait_for(work, min(max(timeout_s, _LEAST_S), _MOST_S))
+        async with asyncio.timeout(min(max(timeout_s, _LEAST_S), _MOST_S)):
+            return await work
     except TimeoutError:
         raise OutcomeUnknown("the store has not answered in time; it may still happen") from None
 
