@@ -49,6 +49,10 @@ class Watchers:
         """Wait no more."""
         self._calls.pop(call, None)
 
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._calls)
+
     def __iter__(self) -> Iterator[Callable[[], None]]:
         """Everybody as of now."""
         return iter(tuple(self._calls))
