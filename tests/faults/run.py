@@ -121,20 +121,27 @@ class Field:
             time.sleep(0.01)
 
     def wait_for_partitions(self, within_s: float = 60.0) -> None:
-        """Until each partition has had a record acknowledged that was not when we were called."""
+        """Until each partition has acknowledged a record to somebody since we were called.
+
+        A default client waits a minute for a paused broker; the stubborn ones ask all brokers.
+        """
         begun_s = time.monotonic()
+        asking = [*self.writers, *self._stubborn()]
         while any(
-            max(writer.answered_s.get(partition, 0.0) for writer in self.writers) < begun_s
+            max(one.answered_s.get(partition, 0.0) for one in asking) < begun_s
             for partition in range(self.history.partitions)
         ):
             if time.monotonic() > begun_s + within_s:
                 raise TimeoutError("some partition came to a halt")
             time.sleep(0.01)
 
+    def _stubborn(self) -> list[raw.Stubborn]:
+        return [one for one in self.auditors if isinstance(one, raw.Stubborn)]
+
     def conclude(self) -> None:
         """Heal, let everybody come to an end, start all brokers anew, read everything."""
         self.nemesis.heal()
-        stubborn = [one for one in self.auditors if isinstance(one, raw.Stubborn)]
+        stubborn = self._stubborn()
         for worker in [*self.writers, *stubborn]:
             worker.stopping.set()
         for worker in [*self.writers, *stubborn]:
