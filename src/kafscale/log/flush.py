@@ -132,8 +132,9 @@ class WaitingRoom:
     """Flushes whose turn has not come, the oldest first; the youngest takes what arrives."""
 
     def __init__(self, *, full_bytes: int, full_records: int, most_bytes: int, longest_s: float):
-        """A flush is due when it is full or its first batch has waited `longest_s`.
+        """A flush is due when it is full, or `longest_s` after the one before it began.
 
+        So there is one in `longest_s` at most, and what comes after a pause need not wait at all.
         `full_records` 0 or less: no such limit. A flush grows beyond full while it must wait,
         to `most_bytes`.
         """
@@ -142,6 +143,7 @@ class WaitingRoom:
         self._most_bytes = most_bytes
         self._longest_s = longest_s
         self._flushes: deque[Flush] = deque()
+        self._last_s: float | None = None  # when a flush was let out; None: the first gathers, too
 
     def __iter__(self) -> Iterator[Flush]:
         """All that wait, the oldest first."""
@@ -166,11 +168,15 @@ class WaitingRoom:
             or oldest.size >= self._full_bytes
             or 0 < self._full_records <= oldest.records
         )
-        return 0.0 if full else max(0.0, oldest.since_s + self._longest_s - now_s)
+        began_s = oldest.since_s if self._last_s is None else self._last_s
+        return 0.0 if full else max(0.0, began_s + self._longest_s - now_s)
 
-    def take(self) -> Flush | None:
+    def take(self, now_s: float) -> Flush | None:
         """Let the oldest flush out."""
-        return self._flushes.popleft() if self._flushes else None
+        if not self._flushes:
+            return None
+        self._last_s = now_s
+        return self._flushes.popleft()
 
     def clear(self) -> None:
         """Send everyone away."""

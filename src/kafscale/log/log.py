@@ -217,7 +217,7 @@ class Log(View):
         self._cancel_timer()
         if self._in_flight is not None or self.state is not State.OPEN:
             return
-        self._in_flight = self._room.take()
+        self._in_flight = self._room.take(self.clock.elapsed_s())
         if self._in_flight is not None:
             self._tasks.spawn(self._write(self._in_flight), f"flush {self.folder}")
 

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ def room(**limits: float) -> WaitingRoom:
 
 async def test_an_empty_room_is_never_due() -> None:
     assert room().due_in_s(1e9) is None
-    assert room().take() is None
+    assert room().take(0.0) is None
 
 
 async def test_a_flush_is_due_when_its_first_batch_has_waited_long_enough() -> None:
@@ -60,7 +61,7 @@ async def test_a_batch_that_does_not_fit_opens_the_next_flush_and_makes_the_firs
     second = made.add(waiting(Lane(0), 1, b"x" * 300), 0.0)
     assert first is not second
     assert made.due_in_s(0.0) == 0.0
-    assert [made.take(), made.take(), made.take()] == [first, second, None]
+    assert [made.take(0.0), made.take(0.0), made.take(0.0)] == [first, second, None]
 
 
 async def test_a_batch_larger_than_any_flush_gets_one_of_its_own() -> None:
@@ -101,3 +102,17 @@ async def test_a_flush_is_sorted_by_lane_and_each_lane_keeps_its_order(numbers: 
         assert row.records == lanes[row.lane].end
         mine = [one.data for one in flush.batches if one.lane.number == row.lane]
         assert list(row.batches) == mine
+
+
+async def test_what_comes_after_a_pause_is_due_at_once_but_once_per_interval() -> (
+    None
+):
+    made = room()
+    made.add(waiting(Lane(0), 0, b"a"), 10.0)
+    assert made.due_in_s(10.0) == 0.5, "the first one gathers"
+    assert made.take(10.5) is not None
+    made.add(waiting(Lane(0), 0, b"a"), 10.6)
+    assert made.due_in_s(10.6) == pytest.approx(0.4)
+    assert made.take(11.0) is not None
+    made.add(waiting(Lane(0), 0, b"a"), 20.0)
+    assert made.due_in_s(20.0) == 0.0
