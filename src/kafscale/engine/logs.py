@@ -82,6 +82,8 @@ class Logs:
             task = self._opening.get(place)
             if task is None:
                 task = asyncio.get_running_loop().create_task(self._do_open(place, topic))
+                # Whoever asked may be gone when it fails; `why_closed` tells the others.
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 self._opening[place] = task
             log = await asyncio.shield(task)
         log.is_used = log.is_used or is_wanted
