@@ -1,6 +1,7 @@
 """What a broker under real traffic shows: metrics, dashboards, alarms, log lines, cost."""
 
 import http.client
+import itertools
 import json
 import re
 import socket
@@ -80,6 +81,7 @@ class Loaded:
     broker: KafscaleProcess
     text: str
     samples: dict[Series, float]
+    namespace: str
 
     def families(self) -> dict[str, tuple[str, set[str], tuple[float, ...]]]:
         """Kind, labels and buckets of every family that has samples."""
@@ -106,10 +108,14 @@ def scrape(broker: KafscaleProcess) -> str:
     return text
 
 
+_numbers = itertools.count()
+
+
 @pytest.fixture(scope="module")
 def loaded(seaweed_server: SeaweedServer) -> Iterator[Loaded]:
+    namespace = f"seen-{next(_numbers)}"  # test runners may come back to this fixture
     env = {
-        **seaweed_server.broker_environment("seen"),
+        **seaweed_server.broker_environment(namespace),
         "KAFSCALE_LOG_LEVEL": "debug",
         "KAFSCALE_LOG_FORMAT": "json",
         "KAFSCALE_FLUSH_INTERVAL_MS": "20",
@@ -118,7 +124,7 @@ def loaded(seaweed_server: SeaweedServer) -> Iterator[Loaded]:
         _use(broker)
         wait_for(broker, 200)
         text = scrape(broker)
-        yield Loaded(broker, text, parse(text.encode()))
+        yield Loaded(broker, text, parse(text.encode()), namespace)
 
 
 def _use(broker: KafscaleProcess) -> None:
@@ -364,10 +370,11 @@ def wait_for(broker: KafscaleProcess, status: int) -> dict[str, Any]:
 def run_cost(
     loaded: Loaded, seaweed_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch, *words: str
 ) -> None:
-    for name, value in seaweed_server.broker_environment("seen").items():
+    for name, value in seaweed_server.broker_environment(loaded.namespace).items():
         monkeypatch.setenv(name, value)
     url = f"127.0.0.1:{loaded.broker.metrics_port}"
-    assert main.main(["cost", "--metrics", url, "--store", "s3://kafscale/seen", *words]) == 0
+    store = f"s3://kafscale/{loaded.namespace}"
+    assert main.main(["cost", "--metrics", url, "--store", store, *words]) == 0
 
 
 def test_cost_adds_up_what_the_broker_counted(

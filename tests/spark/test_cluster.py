@@ -4,6 +4,7 @@ They have kafscale as an installed package, not this checkout, and the store's c
 their environment. Brokers write all the while.
 """
 
+import itertools
 import json
 import os
 import subprocess
@@ -78,12 +79,16 @@ def on_files() -> Iterator[Place]:
         yield Place(broker.store, broker, {})
 
 
+_numbers = itertools.count()
+
+
 @pytest.fixture(scope="module")
 def on_s3(seaweed_server: seaweed.SeaweedServer) -> Iterator[Place]:
-    env = seaweed_server.broker_environment("on/cluster")
+    namespace = f"on/cluster-{next(_numbers)}"  # test runners may come back to this fixture
+    env = seaweed_server.broker_environment(namespace)
     with KafscaleProcess(env=env) as broker:
         mine = {name: env[name] for name in env if name.endswith(("ENDPOINT", "_KEY"))}
-        yield Place(f"s3://{seaweed.BUCKET}/on/cluster", broker, mine)
+        yield Place(f"s3://{seaweed.BUCKET}/{namespace}", broker, mine)
 
 
 def begin(place: Place, topic: str) -> Writer:

@@ -18,7 +18,7 @@ from kafscale.log import catching_up, history
 from kafscale.log.producers import Snapshot
 from kafscale.log.tasks import Tasks
 from kafscale.model.errors import InvalidTopicConfig, OffsetOutOfRange, OutcomeUnknown
-from kafscale.model.topic_configs import FIXED_AT_CREATION
+from kafscale.model.topic_configs import FIXED_AT_CREATION, TOPIC_CONFIGS
 from kafscale.model.topics import TopicDescriptor, validate_configs
 
 HIGH_WATERMARK: Final = -1
@@ -143,6 +143,8 @@ class Administration:
 def _still_made_of(old: Mapping[str, str], wanted: dict[str, str]) -> dict[str, str]:
     """The wanted settings with those that are never changed; naming one as it is does no harm."""
     for name in FIXED_AT_CREATION:
-        if wanted.get(name, old.get(name)) != old.get(name):
+        is_now = old.get(name, TOPIC_CONFIGS[name].default)
+        if wanted.get(name, is_now) != is_now:
             raise InvalidTopicConfig(f"{name}: can be set when the topic is created only")
-    return wanted | {name: old[name] for name in FIXED_AT_CREATION if name in old}
+    kept = {name: value for name, value in wanted.items() if name not in FIXED_AT_CREATION}
+    return kept | {name: old[name] for name in FIXED_AT_CREATION if name in old}

@@ -55,6 +55,10 @@ async def test_what_a_topic_is_made_of_stays(shop: Shop) -> None:
     with pytest.raises(InvalidTopicConfig):
         await admin.change_configs("u", adding("physical.partitions", "2"))
     assert ordinary.logs == 4
+    # Tools send back everything they were shown.
+    await admin.change_configs("u", adding("physical.partitions", "-1"))
+    await admin.change_configs("t", adding("physical.partitions", "2"))
+    assert "physical.partitions" not in ordinary.descriptor.configs
 
 
 @pytest.mark.parametrize(

@@ -104,9 +104,7 @@ async def test_a_flush_is_sorted_by_lane_and_each_lane_keeps_its_order(numbers: 
         assert list(row.batches) == mine
 
 
-async def test_what_comes_after_a_pause_is_due_at_once_but_once_per_interval() -> (
-    None
-):
+async def test_what_comes_after_a_pause_is_due_at_once_but_once_per_interval() -> None:
     made = room()
     made.add(waiting(Lane(0), 0, b"a"), 10.0)
     assert made.due_in_s(10.0) == 0.5, "the first one gathers"
