@@ -9,8 +9,8 @@ from tests.simulation.planted import Planting
 from tests.simulation.runner import run
 
 ANY = range(20)
-MOVING = range(2, 202, 5)
-GROUPS = range(3, 78, 5)  # see scenario.draw
+MOVING = range(2, 402, 5)
+GROUPS = range(3, 153, 5)  # see scenario.draw
 SLEEPY = range(4, 154, 5)
 
 
