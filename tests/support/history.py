@@ -33,6 +33,7 @@ class History:
 
     producer: str
     exactly_once: bool
+    in_order: bool = True
     sent: set[Mark] = field(default_factory=set)
     acknowledged: dict[Mark, int] = field(default_factory=dict)
 
@@ -92,6 +93,8 @@ def _doubled(history: History, log: Log) -> Iterator[str]:
 
 def _reordered(history: History, log: Log) -> Iterator[str]:
     """First appearances rise; a repeat of something already seen is no matter of order."""
+    if not history.in_order:
+        return
     mine = {mark.to_value(): mark.number for mark in history.sent}
     for partition, records in sorted(log.items()):
         highest, seen = -1, set()
@@ -101,5 +104,6 @@ def _reordered(history: History, log: Log) -> Iterator[str]:
                 continue
             seen.add(number)
             if number < highest:
-                yield f"reordered: {partition}/{offset} holds {number} after {highest}"
+                where = f"{partition}/{offset} of {history.producer}"
+                yield f"reordered: {where} holds {number} after {highest}"
             highest = max(highest, number)
