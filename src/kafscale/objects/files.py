@@ -110,7 +110,12 @@ class FileObjectStore:
     async def now_ms(self) -> int:
         """Touch a file and look: the very clock that stamps objects, even over a network."""
         try:
-            os.utime(self._clock_file)
+            try:
+                os.utime(self._clock_file)
+            except FileNotFoundError:  # somebody has emptied the place; writing makes it anew, too
+                os.makedirs(self._temp, exist_ok=True)
+                open(self._clock_file, "ab").close()
+                os.utime(self._clock_file)
             return os.stat(self._clock_file).st_mtime_ns // 1_000_000
         except OSError as failed:
             raise StoreUnavailable(f"cannot touch {self._clock_file}: {failed}") from failed

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -248,4 +249,12 @@ async def test_a_process_killed_while_writing_leaves_whole_objects_only(tmp_path
     for number, row in enumerate(rows):
         assert row.key == f"ns/{number:06d}"
         assert bytes(await store.read(row.key)) == bytes([number % 251]) * 2_000_000
+    await store.aclose()
+
+
+async def test_a_place_that_was_emptied_still_has_a_clock(tmp_path: Path) -> None:
+    store = FileObjectStore(tmp_path / "place")
+    before = await store.now_ms()
+    shutil.rmtree(tmp_path / "place")
+    assert await store.now_ms() >= before
     await store.aclose()
