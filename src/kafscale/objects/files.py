@@ -68,11 +68,14 @@ class FileObjectStore:
         self._clock_file = f"{self._temp}/clock"
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="kafscale-files")
         try:
-            os.makedirs(self._temp, exist_ok=True)
-            os.close(os.open(self._clock_file, os.O_WRONLY | os.O_CREAT, 0o644))
+            self._make_clock()
             self._remove_leftovers()
         except OSError as failed:
             raise StoreRefused(f"cannot use {self._root} for objects: {failed}") from failed
+
+    def _make_clock(self) -> None:
+        os.makedirs(self._temp, exist_ok=True)
+        os.close(os.open(self._clock_file, os.O_WRONLY | os.O_CREAT, 0o644))
 
     async def put_new(self, key: str, body: Sequence[Buffer]) -> None:
         """Write beside, then link."""
@@ -112,10 +115,8 @@ class FileObjectStore:
         try:
             try:
                 os.utime(self._clock_file)
-            except FileNotFoundError:  # somebody has emptied the place; writing makes it anew, too
-                os.makedirs(self._temp, exist_ok=True)
-                open(self._clock_file, "ab").close()
-                os.utime(self._clock_file)
+            except FileNotFoundError:  # somebody has emptied the place
+                self._make_clock()
             return os.stat(self._clock_file).st_mtime_ns // 1_000_000
         except OSError as failed:
             raise StoreUnavailable(f"cannot touch {self._clock_file}: {failed}") from failed
