@@ -6,6 +6,8 @@
     {namespace}/{topic}/{log}/segment-{base:020d}-{generation}-{token}.kfs   rewritten history
     {namespace}/{topic}/{log}/manifest-{generation:020d}          the past, newest counts
     {namespace}/{topic}/{log}/pin-{generation}-{end}-{expires_ms}-{token}    holds back deletion
+    {namespace}/@shared/{log}/…                            logs whose lanes are many topics'
+    {namespace}/@shared/allotment-{version:020d}           lanes given out so far, newest counts
     {namespace}/@snapshots/{name}                          a namespace's logs at one moment
     {namespace}/@checkpoints/{number:020d}                 groups and marks, newest counts
     {namespace}/@checkpoints/{number:020d}-{token}-{part}  what did not fit into the one above
@@ -17,7 +19,7 @@ import re
 from typing import Final, NamedTuple
 
 _NAME: Final = re.compile(
-    r"(?:segment-(\d{20})(?:-(\d+)-([0-9a-f]{8}))?\.(kfs|index)|(manifest|descriptor)-(\d{20}))"
+    r"(?:segment-(\d{20})(?:-(\d+)-([0-9a-f]{8}))?\.(kfs|index)|(manifest|descriptor|allotment)-(\d{20}))"
 )
 
 
@@ -121,6 +123,21 @@ def snapshot(namespace: str, name: str) -> str:
     return f"{namespace}/@snapshots/{name}"
 
 
+def shared_folder(namespace: str) -> str:
+    """Below which the shared logs lie; '@' keeps them apart from topics."""
+    return f"{namespace}/@shared"
+
+
+def allotment(folder: str, version: int) -> str:
+    """Name a record of the lanes given out."""
+    return f"{folder}/allotment-{version:020d}"
+
+
+def allotments_before(folder: str) -> str:
+    """Upper bound of all such names."""
+    return f"{folder}/allotment."
+
+
 def checkpoint_folder(namespace: str) -> str:
     """Where checkpoints lie; '@' keeps them apart from topics."""
     return f"{namespace}/@checkpoints"
@@ -173,7 +190,7 @@ def is_rewritten(key: str) -> bool:
 
 
 def parse_generation(key: str) -> int | None:
-    """Read the number off a manifest or descriptor name; None for anything else."""
+    """Read the number off a manifest, descriptor or allotment name; None for anything else."""
     found = _NAME.fullmatch(key.rpartition("/")[2])
     return int(found[6]) if found and found[6] is not None else None
 

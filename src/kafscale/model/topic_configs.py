@@ -128,7 +128,7 @@ def magic_of(format_version: str) -> int | None:
 
 
 # What a topic is made of: changing it would move every record.
-FIXED_AT_CREATION: Final = ("physical.partitions", "offset.range")
+FIXED_AT_CREATION: Final = ("physical.partitions", "offset.range", "storage.placement")
 
 _REPLICA_LIST: Final = "nothing, * or partition:broker pairs such as 0:1,1:2"
 
@@ -183,6 +183,9 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
         _long("retention.ms", 604800000, "Age at which records go.", low=-1, honoured=True),
         _int("segment.bytes", 104857600, "Size that small objects are rolled up to.",
              low=14, honoured=True),
+        _text("storage.placement", "dedicated",
+              "dedicated: logs of its own; shared: lanes of logs that many topics share.",
+              one_of=("dedicated", "shared"), honoured=True),
         # What Kafka knows and a bucket has no use for.
         _int("compression.gzip.level", -1, "Inert: codecs use their usual level.", low=-1, high=9),
         _int("compression.lz4.level", 9, "Inert: codecs use their usual level.", low=1, high=17),

@@ -21,6 +21,21 @@ def iso_time(unix_ms: int) -> str:
     return stamp.replace("+00:00", "Z")
 
 
+Layout = Literal["ordinary", "virtual", "shared"]
+
+
+class LaneRange(msgspec.Struct, array_like=True, frozen=True):
+    """Neighbouring partitions of a topic that are lanes of shared logs.
+
+    Slot s of these logs is lane `s // logs` of log `s % logs`; no slot is ever given out twice.
+    """
+
+    folder: str  # below which the shared logs lie
+    first: int  # the slot of the range's first partition
+    count: int
+    logs: int
+
+
 class TopicDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     """What the bucket says about a topic, so that nothing but the bucket is needed to read it.
 
@@ -30,10 +45,11 @@ class TopicDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     topic_id: str  # 32 hex digits
     incarnation: int  # 1 for the first topic of this name, rising
-    folder: str  # prefix of its objects, without a slash at the end
+    folder: str  # prefix of its own logs, without a slash at the end
     partitions: int
-    logs: int
-    layout: Literal["ordinary", "virtual"] = "ordinary"  # one log per partition, or fewer logs
+    logs: int  # of its own: none if it shares logs with others
+    layout: Layout = "ordinary"  # one log per partition, fewer logs, or lanes of shared ones
+    shared: list[LaneRange] = []  # where the partitions lie that share logs, in their order
     configs: dict[str, str] = {}
     created_at: str  # ISO 8601, UTC
     deleted: bool = False
