@@ -9,8 +9,6 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kafscale.log.survey import Snapshot
-from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import by_key, logs
@@ -64,7 +62,7 @@ def compact(
     after = before
     for number in range(_ROUNDS):
         after = logs.look(context)
-        units = [unit for row in after for unit in merges(bucket, row.topic, row.found, target)]
+        units = [unit for row in after for unit in merges(bucket, row, target)]
         if not units:
             break
         progress = logs.in_bytes(context, f"merging, round {number + 1}")
@@ -77,16 +75,14 @@ def compact(
     return logs.finished("compact", _rows(before, after), tally, notes)
 
 
-def merges(
-    bucket: Bucket, topic: TopicDescriptor, found: Snapshot, target: int | None
-) -> list[Merge]:
+def merges(bucket: Bucket, row: LogFound, target: int | None) -> list[Merge]:
     """The groups of one log that are worth joining."""
-    past = found.manifest
+    past = row.found.manifest
     starts = {lane: mark.start for lane, mark in past.lanes.items()}
-    interval = logs.settings_of(topic).index_interval_bytes
+    interval = row.whose.settings.index_interval_bytes
     return [
-        Merge(bucket, found.folder, past.generation + 1, group, starts, interval)
-        for group in plan(past, logs.target_of(topic, target))
+        Merge(bucket, row.found.folder, past.generation + 1, group, starts, interval)
+        for group in plan(past, logs.target_of(row.whose, target))
     ]
 
 
@@ -94,8 +90,8 @@ def _rows(before: Sequence[LogFound], after: Sequence[LogFound]) -> list[dict[st
     now = {row.found.folder: row.found for row in after}
     return [
         {
-            "topic": row.topic.name,
-            "log": row.number,
+            "topic": row.whose.name,
+            "log": row.whose.number,
             "objects_before": len(row.found.pieces),
             "objects_after": len(now[row.found.folder].pieces),
             "bytes": sum(piece.size for piece in now[row.found.folder].pieces),
@@ -108,12 +104,11 @@ def _rows(before: Sequence[LogFound], after: Sequence[LogFound]) -> list[dict[st
 def _dry_run(bucket: Bucket, found: Sequence[LogFound], target: int | None) -> Report:
     rows: list[dict[str, Any]] = []
     for row in found:
-        planned = logs.as_if_rolled_up(row).found
-        units = merges(bucket, row.topic, planned, target)
+        units = merges(bucket, logs.as_if_rolled_up(row), target)
         rows.append(
             {
-                "topic": row.topic.name,
-                "log": row.number,
+                "topic": row.whose.name,
+                "log": row.whose.number,
                 "objects": len(row.found.pieces),
                 "tail_to_take_in": len(row.found.tail) if row.idle else 0,
                 "to_join": sum(len(unit.inputs) for unit in units),

@@ -7,7 +7,7 @@ Next door: when (retain.py).
 
 from typing import Final
 
-from kafscale.log import commits, keys, manifest, survey, sweeping
+from kafscale.log import commits, keys, manifest, places, survey, sweeping
 from kafscale.log.commits import LostRace
 from kafscale.log.manifest import Manifest
 from kafscale.model.errors import ObjectMissing
@@ -15,17 +15,14 @@ from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
+from kafscale.spark.jobs import logs
 
 _DELETE_AT_ONCE: Final = 1000
 
 
 def sweep_all(context: Context, grace_s: float) -> dict[str, int]:
     """Sweep every log of the chosen topics; gives the objects deleted."""
-    folders = [
-        keys.log_folder(topic.folder, log)
-        for topic in context.chosen()
-        for log in range(topic.logs)
-    ]
+    folders = [row.folder for row in logs.whose_logs(context)]
     bucket = context.bucket
     swept: dict[str, int] = {}
 
@@ -88,21 +85,54 @@ def count_sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
 
 
 def remove_deleted(context: Context, grace_s: float) -> dict[str, int]:
-    """Delete the objects of topics that were deleted a grace period ago; their descriptors stay.
+    """Delete the own logs of topics that were deleted a grace period ago; descriptors stay.
 
-    Only when no topic is named: what is gone has no name to choose it by.
+    Lanes of shared logs end instead (`ended_lanes`): nothing there goes by folder.
     """
-    if context.topics:
-        return {}
     bucket = context.bucket
     removed: dict[str, int] = {}
-    for topic, deleted_ms in bucket.run(lambda store: _deleted(store, bucket.namespace)):
-        now_ms = bucket.run(lambda store: store.now_ms())
-        if now_ms - deleted_ms >= grace_s * 1000:
-            count = bucket.run(lambda store, topic=topic: _remove(store, topic))  # type: ignore[misc]
-            if count:
-                removed[topic.folder] = count
+    for topic in deleted(context, grace_s):
+        count = bucket.run(lambda store, topic=topic: _remove(store, topic))  # type: ignore[misc]
+        if count:
+            removed[topic.folder] = count
     return removed
+
+
+def ended_lanes(context: Context, grace_s: float) -> dict[str, frozenset[int]]:
+    """Lanes of shared logs, by folder, whose topics were deleted a grace period ago.
+
+    The evidence is a tombstone in the bucket that names the lane, and nothing else: a lane that
+    nobody claims may be a topic's that is just being made. What a topic claims that there is now
+    has not ended, whatever else is written anywhere.
+    """
+    ended: dict[str, set[int]] = {}
+    for topic in deleted(context, grace_s):
+        if topic.layout == "shared":
+            for _, place in places.each_place(topic):
+                ended.setdefault(place.folder, set()).add(place.lane)
+    # Read after the tombstones: what was created meanwhile is seen here.
+    for topic in context.bucket.topics() if ended else ():
+        if topic.layout == "shared":
+            for _, place in places.each_place(topic):
+                ended.get(place.folder, set()).discard(place.lane)
+    return {folder: frozenset(lanes) for folder, lanes in ended.items() if lanes}
+
+
+def deleted(context: Context, grace_s: float) -> list[TopicDescriptor]:
+    """Every incarnation that was deleted a grace period ago.
+
+    None if topics are named: what is gone has no name to choose it by.
+    """
+    if context.topics:
+        return []
+    bucket = context.bucket
+
+    async def look(store: ObjectStore) -> list[TopicDescriptor]:
+        now_ms = await store.now_ms()
+        found = await _deleted(store, bucket.namespace)
+        return [topic for topic, at_ms in found if now_ms - at_ms >= grace_s * 1000]
+
+    return bucket.run(look)
 
 
 async def _deleted(store: ObjectStore, namespace: str) -> list[tuple[TopicDescriptor, int]]:
@@ -124,9 +154,11 @@ async def _deleted(store: ObjectStore, namespace: str) -> list[tuple[TopicDescri
 
 async def _remove(store: ObjectStore, topic: TopicDescriptor) -> int:
     """A folder is never used again (rule 11), so nothing of another topic can be met here."""
+    if topic.layout == "shared":
+        return 0
     count = 0
-    for log in range(topic.logs):
-        listed = await store.find(keys.log_folder(topic.folder, log))
+    for folder in places.own_folders(topic):
+        listed = await store.find(folder)
         await _delete(store, [row.key for row in listed])
         count += len(listed)
     return count
