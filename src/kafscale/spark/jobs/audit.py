@@ -96,7 +96,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
 
 
 def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[Finding]:
-    """A lane has one topic for ever; two that think they have it would read each other's records."""
+    """A lane has one topic for ever: two that claim it would read each other's records."""
     owners: dict[Place, str] = {}
     for topic in (topic for topic in topics if topic.layout == "shared"):
         for partition, place in places.each_place(topic):
