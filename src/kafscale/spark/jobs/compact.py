@@ -6,15 +6,16 @@ group (merge.py), how it becomes the log's past (rewriting.py), the newest recor
 """
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs import by_key, logs
+from kafscale.spark.jobs import by_key, logs, sorting_out
 from kafscale.spark.jobs.arguments import size_of
 from kafscale.spark.jobs.logs import LogFound
-from kafscale.spark.jobs.merge import Merge, merge, plan
+from kafscale.spark.jobs.merge import Merge, merge, plan, plan_by_lanes
 from kafscale.spark.jobs.rewriting import Tally, rewrite
 
 TAIL_IDLE_S: Final = 900.0
@@ -76,14 +77,36 @@ def compact(
 
 
 def merges(bucket: Bucket, row: LogFound, target: int | None) -> list[Merge]:
-    """The groups of one log that are worth joining."""
+    """The groups of one log that are worth joining; of a shared one, that each lane gains by."""
     past = row.found.manifest
     starts = {lane: mark.start for lane, mark in past.lanes.items()}
     interval = row.whose.settings.index_interval_bytes
+    size = logs.target_of(row.whose, target)
+    by_lanes = row.whose.topic is None
     return [
-        Merge(bucket, row.found.folder, past.generation + 1, group, starts, interval)
-        for group in plan(past, logs.target_of(row.whose, target))
+        Merge(
+            bucket,
+            row.found.folder,
+            past.generation + 1,
+            group,
+            starts,
+            interval,
+            lane_target=size if by_lanes else 0,
+        )
+        for group in (plan_by_lanes(past, size) if by_lanes else plan(past, size))
     ]
+
+
+def _outputs_of(unit: Merge) -> int:
+    """About how many objects a group becomes."""
+    if not unit.lane_target:
+        return 1
+    sizes: Counter[int] = Counter()
+    for entry in unit.inputs:
+        for span in entry.spans():
+            if span.last >= unit.starts.get(span.lane, 0):
+                sizes[span.lane] += span.length
+    return sorting_out.count(sizes, unit.lane_target)
 
 
 def _rows(before: Sequence[LogFound], after: Sequence[LogFound]) -> list[dict[str, Any]]:
@@ -112,7 +135,7 @@ def _dry_run(bucket: Bucket, found: Sequence[LogFound], target: int | None) -> R
                 "objects": len(row.found.pieces),
                 "tail_to_take_in": len(row.found.tail) if row.idle else 0,
                 "to_join": sum(len(unit.inputs) for unit in units),
-                "into": len(units),
+                "into": sum(map(_outputs_of, units)),
                 "bytes": sum(unit.size for unit in units),
             }
         )

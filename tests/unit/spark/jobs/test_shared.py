@@ -1,11 +1,14 @@
 """Jobs on logs that topics share: each topic's own rules, and nobody else's records."""
 
+import random
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from kafscale.log import commits, keys, manifest
 from kafscale.log.descriptors import Descriptors
+from kafscale.objects.store import ObjectStore
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import removal, retain, rewriting
 from kafscale.spark.jobs.audit import audit, claimed_twice
@@ -229,3 +232,111 @@ def test_by_key_only_the_lanes_of_topics_that_want_it(shared: SharedNamespace) -
     assert audit(context(shared)).exit_code == 0
     compact(context(shared), tail_idle_s=-1)
     assert shared.raw("plain") == before
+
+
+# -- compaction ------------------------------------------------------------------------------
+
+
+def lanes_of(shared: SharedNamespace, log: int) -> list[set[int]]:
+    return [{span.lane for span in entry.spans()} for entry in shared.manifest(log).segments]
+
+
+def test_compaction_gives_large_lanes_objects_of_their_own(shared: SharedNamespace) -> None:
+    shared.create("large", 4)
+    shared.create("small", 6)
+    shared.write(
+        [
+            {("large", n): [(b"k", b"%d" % turn + BIG)] for n in range(4)}
+            | {("small", n): [(b"k", b"%d" % turn)] for n in range(6)}
+            for turn in range(10)
+        ]
+    )
+    before = shared.raw("large"), shared.raw("small")
+    plan = compact(context(shared, dry_run=True), target=8000, tail_idle_s=-1)
+    report = compact(context(shared), target=8000, tail_idle_s=-1)
+    assert (shared.raw("large"), shared.raw("small")) == before
+    assert [lanes_of(shared, log) for log in range(2)] == [[{0}, {1}, {2, 3, 4}]] * 2
+    assert report.facts["objects_written"] == plan.facts["objects_to_write"] / 2 == 6
+    for log in range(2):
+        past = shared.manifest(log)
+        edges = [(entry.base, entry.end) for entry in past.segments]
+        assert [first for first, _ in edges] == [0, *(end for _, end in edges[:-1])]
+        assert edges[-1][1] == past.end == 50
+    assert audit(context(shared)).exit_code == 0
+    assert compact(context(shared), target=8000, tail_idle_s=-1).facts["objects_replaced"] == 0
+
+
+def test_what_comes_later_is_joined_lane_by_lane_until_there_is_enough(
+    shared: SharedNamespace,
+) -> None:
+    shared.create("t", 4)
+    written = 0
+    for turn in range(16):
+        shared.write([{("t", n): [(b"k", BIG)] for n in range(4)}] * 2)
+        report = compact(context(shared), target=4000, tail_idle_s=-1)
+        written += report.facts["bytes_written"]
+        assert [len(shared.pairs("t", n)) for n in range(4)] == [2 * turn + 2] * 4
+    stored = sum(entry.size for log in range(2) for entry in shared.manifest(log).segments)
+    assert written < 6 * stored, "a byte is copied a few times at most"
+    objects = [entry for log in range(2) for entry in shared.manifest(log).segments]
+    assert len(objects) < 24
+    assert audit(context(shared)).exit_code == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_jobs_do_every_topic_reads_what_was_written_to_it(
+    shared: SharedNamespace, seed: int
+) -> None:
+    dice = random.Random(seed)
+    names = ["a", "b", "c"]
+    for name in names:
+        shared.create(name, dice.randrange(1, 6))
+    for _ in range(12):
+        living = [topic for topic in shared.bucket.topics() if topic.name in names]
+        flushes = [
+            {
+                (topic.name, partition): [(b"k", b"v" * dice.choice([1, 40, 900]))]
+                for topic in living
+                for partition in range(topic.partitions)
+                if dice.random() < 0.6
+            }
+            for _ in range(dice.randrange(1, 5))
+        ]
+        shared.write(flushes, roll_up=dice.random() < 0.8, merge=dice.random() < 0.5)
+        match dice.randrange(5):
+            case 0:
+                compact(context(shared), target=dice.choice([700, 3000, 9000]), tail_idle_s=0)
+            case 1:
+                run(shared, dead_share=dice.choice([0.1, 0.5]), tail_idle_s=0)
+            case 2 if len(names) > 1:
+                name = names.pop()
+                shared.delete(name)
+                shared.written = {
+                    place: rows for place, rows in shared.written.items() if place[0] != name
+                }
+            case 3:
+                name = dice.choice(names)
+                compact(context(shared, name), target=3000, tail_idle_s=-1)
+            case _:
+                run(shared, dice.choice(names))
+        for (name, partition), rows in shared.written.items():
+            assert shared.pairs(name, partition) == rows
+    assert audit(context(shared)).exit_code == 0
+
+
+def test_a_lane_with_a_hole_is_not_joined_over_it(shared: SharedNamespace) -> None:
+    shared.create("t", 1)
+    shared.write([{("t", 0): [(b"k", BIG)]}] * 6)
+    folder = shared.folder(0)
+
+    async def lose_one(store: ObjectStore) -> None:
+        past = await commits.read_newest(store, folder)
+        holey = msgspec.structs.replace(
+            past, generation=past.generation + 1, segments=past.segments[:2] + past.segments[3:]
+        )
+        await store.put_new(keys.manifest(folder, holey.generation), [manifest.encode(holey)])
+
+    shared.bucket.run(lose_one)
+    report = compact(context(shared), tail_idle_s=-1)
+    assert report.exit_code == 1
+    assert "lane 0 goes on at 3, after 1" in report.notes[0]
