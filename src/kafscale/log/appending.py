@@ -3,19 +3,22 @@
 Here: a job as one more member of the chain, under the same rules as a broker: it creates only the
 segment that follows the last one it knows, asks for newer manifests before it believes in it
 (rules 3 and 4), and then makes it past (rule 12), so that brokers who have the log open take it up.
-Whatever comes between raises LostRace: open again and go on from what is there then.
+Whatever comes between raises LostRace: look again and go on from what is there then.
 Next door: a broker's own writing (log.py), the rules (docs/formats/log-protocol.md).
 """
 
 from collections.abc import Sequence
 
+import msgspec
+
 from kafscale.log import commits, index, keys, manifest, opening, segment
 from kafscale.log.commits import LostRace
 from kafscale.log.lane import Chunk, TailMemory
-from kafscale.log.manifest import Manifest
+from kafscale.log.manifest import LaneMark, Manifest
 from kafscale.log.segment import Built, LaneBatches
 from kafscale.log.view import View
 from kafscale.model.clock import Clock, Dice
+from kafscale.model.errors import ObjectMissing
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 
@@ -51,6 +54,31 @@ class Appender:
             "open",
         )
         self._view.load(opened)
+
+    async def follow(self) -> None:
+        """Take up what was added since, flush by flush; all anew if the past has changed.
+
+        Whoever looks at everything again after each lost race never comes before a busy owner.
+        """
+        view = self._view
+        while True:
+            found = await commits.persist(self._after_the_tail, "follow")
+            if found is None:
+                break
+            marks = {number: LaneMark(lane.start, lane.high) for number, lane in view.lanes.items()}
+            here = msgspec.structs.replace(
+                view.manifest, end=view.end, end_id=tuple(view.tail_id), lanes=marks
+            )
+            for row in opening.walk(self._folder, here, {view.end: found}, INDEX_FROM_BYTES):
+                view.take_up(row)
+        if await commits.persist(self._newest_generation, "manifests") != view.manifest.generation:
+            await self.open()
+
+    async def _after_the_tail(self) -> memoryview | None:
+        try:
+            return await self._store.read(keys.segment(self._folder, self._view.end))
+        except ObjectMissing:
+            return None
 
     def next(self, lane: int = 0) -> int:
         """The offset that a lane must go on with; a lane that has nothing yet begins anywhere."""

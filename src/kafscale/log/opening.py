@@ -63,7 +63,7 @@ async def _attempt(store: ObjectStore, folder: str, clock: Clock, index_from_byt
     ]
     bodies = await _read_all(store, [keys.segment(folder, base) for base in bases])
     found = dict(zip(bases, bodies, strict=True))
-    tail = _walk(folder, past, found, index_from_bytes)
+    tail = walk(folder, past, found, index_from_bytes)
     proof = moment(clock)
     if await commits.newest_generation(store, folder, generation) != generation:
         raise _Moved
@@ -80,7 +80,7 @@ async def _read_all(store: ObjectStore, names: list[str]) -> list[memoryview]:
     return await asyncio.gather(*map(one, names))
 
 
-def _walk(
+def walk(
     folder: str, past: Manifest, found: dict[int, memoryview], index_from_bytes: int
 ) -> list[TailSegment]:
     """Follow the chain from the manifest's end: each segment begins where the last one ended."""

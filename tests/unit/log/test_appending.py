@@ -157,3 +157,62 @@ async def test_a_manifest_that_appears_meanwhile_makes_the_job_look_again(shop: 
     with pytest.raises(LostRace):
         await late
     assert values_of(await shop.read("copy")) == [b"a", b"b"]
+
+
+# -- several lanes ---------------------------------------------------------------------------
+
+
+def lanes_of(*rows: tuple[int, int, int]) -> list[LaneBatches]:
+    """Lane, first offset, how many."""
+    return [
+        lane(first, *(b"%d/%d" % (number, first + at) for at in range(count)))._replace(lane=number)
+        for number, first, count in rows
+    ]
+
+
+async def test_a_segment_has_many_lanes_each_going_on_where_it_was(shop: Shop) -> None:
+    log = appender(shop)
+    await log.open()
+    assert log.is_new(7)
+    await log.append(lanes_of((0, 0, 2), (3, 500, 4), (7, 9, 1)))
+    assert [log.next(number) for number in (0, 3, 7)] == [2, 504, 10]
+    assert not log.is_new(7)
+    await log.append(lanes_of((3, 504, 1)))
+    again = appender(shop)
+    await again.open()
+    assert again.next(3) == 505
+    found = await survey.snapshot(shop.store, FOLDER)
+    assert found.lanes() == {0: (0, 2), 3: (500, 505), 7: (9, 10)}
+    assert found.end == 2 + 4 + 1 + 1
+    for wrong in (lanes_of((3, 900, 1)), lanes_of((7, 10, 1), (3, 505, 1)), lanes_of()):
+        with pytest.raises(ValueError, match="lane"):
+            await log.append(wrong)
+
+
+async def test_following_takes_up_what_others_added_without_reading_all_again(shop: Shop) -> None:
+    log = appender(shop)
+    await log.open()
+    await log.append(lanes_of((1, 0, 3)))
+    for number in range(3):
+        await shop.append("copy", b"%d" % number)  # lane 0, by its owner
+    with pytest.raises(LostRace):
+        await log.append(lanes_of((1, 3, 1)))
+    reads = shop.plan.add(Rule(Fault.STALL_BEFORE, "read", "*/segment-*0.kfs"))
+    await log.follow()
+    assert not reads.reached.is_set(), "what is known is not read again"
+    shop.plan.rules.clear()
+    assert (log.next(0), log.next(1)) == (3, 3)
+    await log.append(lanes_of((0, 3, 1), (1, 3, 2)))
+    found = await survey.snapshot(shop.store, FOLDER)
+    assert found.lanes() == {0: (0, 4), 1: (0, 5)}
+
+
+async def test_following_looks_anew_where_the_past_has_changed(shop: Shop) -> None:
+    one, other = appender(shop), appender(shop)
+    await one.open()
+    await other.open()
+    await one.append(lanes_of((1, 0, 3)))
+    await one.append(lanes_of((2, 40, 3)))
+    await other.follow()
+    assert (other.next(1), other.next(2)) == (3, 43)
+    await other.append(lanes_of((2, 43, 1)))

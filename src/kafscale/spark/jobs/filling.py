@@ -7,8 +7,6 @@ run after a crash or by another run at the same time.
 Next door: what the lanes get (convert.py), logs that are a topic's own (sink/bulk.py).
 """
 
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -31,7 +29,6 @@ from kafscale.spark.sink.sealing import LEADER_EPOCH
 STEP_BYTES: Final = 8 << 20
 LEAST_STEP: Final = 64 << 10  # of a log whose owner is always faster
 _INTERVAL: Final = 4096
-_LONGEST_PAUSE_S: Final = 0.2
 _AUTHOR: Final = "convert"
 
 
@@ -73,8 +70,7 @@ def fill(bucket: Bucket, folder: str, parts: Sequence[Part], make: Make) -> int:
             bucket.run(lambda _, lanes=lanes, log=log: log.append(lanes))  # type: ignore[misc]
         except LostRace:
             step = max(step // 2, LEAST_STEP)
-            time.sleep(random.uniform(0, _LONGEST_PAUSE_S))
-            log = bucket.run(opened)
+            bucket.run(lambda _, log=log: log.follow())  # type: ignore[misc]
             continue
         step = min(step * 2, STEP_BYTES)
         written += sum(len(one) for lane in lanes for one in lane.batches)
