@@ -26,6 +26,7 @@ from kafscale.engine.lag import Lag
 from kafscale.engine.logs import Logs
 from kafscale.engine.lone import Lone
 from kafscale.engine.membership import Membership
+from kafscale.engine.moves import Moves
 from kafscale.engine.offsets import Offsets
 from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
@@ -271,6 +272,8 @@ async def build(
         tasks,
         probe,
         clock,
+        dice,
+        Moves(topics, logs, fleet, watched, metadata),
         checkpoints=Checkpoints(
             metadata,
             watched,

@@ -14,6 +14,7 @@ from kafscale.log import index
 from kafscale.log.manifest import Entry, LaneMark
 from kafscale.log.producers import ProducerTable
 from kafscale.log.segment import Span
+from kafscale.records import batch
 
 
 class Chunk:
@@ -175,6 +176,8 @@ class Lane:
         room = max_bytes
         chunk = self.chunks[at]
         begin = bisect_right(chunk.firsts, offset) - 1
+        if batch.read_header(chunk.batches[begin]).last_offset < offset:
+            begin += 1  # between two batches that are no neighbours: nothing of the first is wanted
         while True:
             for one in chunk.batches[begin:]:
                 room -= len(one)

@@ -79,6 +79,8 @@ class View:
         parts = []
         for span in found.content.spans:
             lane = self.lane(span.lane)
+            if not lane.end:
+                lane.start = span.first  # that of a topic that has moved in is any offset
             firsts: list[int] = []
             batches: list[memoryview] = []
             for at, header in batch.walk(found.data, span.start, span.start + span.length):
