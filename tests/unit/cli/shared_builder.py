@@ -77,7 +77,7 @@ class SharedInMemory:
         entry = manifest.entry_of(name, 0, made.end, made.content_id, made.spans, has_index=False)
         told = Manifest(
             generation=1, commit_id="c", created_ms=NOW_MS, author="t", end=made.end,
-            end_id=tuple(made.content_id), segments=[entry],
+            end_id=(*made.content_id,), segments=[entry],
             lanes={
                 lane: LaneMark(starts.get(lane, 0), first + count)
                 for lane, (first, count) in lanes.items()

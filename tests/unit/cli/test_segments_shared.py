@@ -40,7 +40,7 @@ def run(
 def rows(run: Run, *words: str) -> list[tuple[str, int, int, str, int, int, int, int]]:
     names = ("log", "lane", "partition", "kind", "first", "last", "records", "bytes")
     lines = map(json.loads, run("list", *words, "--json")[1].splitlines())
-    return [tuple(line[name] for name in names) for line in lines]  # type: ignore[misc]
+    return [tuple(line[name] for name in names) for line in lines]
 
 
 def test_a_list_has_the_topics_lanes_and_nobody_elses(run: Run) -> None:
