@@ -22,7 +22,7 @@ import structlog
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import BrokerSection, EtcdSection, StorageSection
 from kafscale.broker.config_values import BrokerId, Seconds
-from kafscale.engine.topics import Topic
+from kafscale.engine.topic import Topic
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import Buffer

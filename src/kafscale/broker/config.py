@@ -95,6 +95,12 @@ class Config(Section, frozen=True):
         return (512 if self.store_kind == "s3" else 64) << 20
 
     @property
+    def placement(self) -> str:
+        """Where topics lie that do not say: by the namespace, else by the cluster."""
+        storage = self.storage
+        return storage.placement_by_namespace.get(storage.namespace, storage.placement)
+
+    @property
     def topic_defaults(self) -> TopicDefaults:
         """What topics get that do not say otherwise."""
         return TopicDefaults(
@@ -106,6 +112,7 @@ class Config(Section, frozen=True):
             compression_type=self.compression.type,
             acks1=self.storage.acks1,
             message_format_version=self.topics.message_format_version,
+            placement=self.placement,
         )
 
     @property

@@ -21,6 +21,8 @@ from kafscale.broker.config_values import (
     LogFormat,
     LogLevel,
     MappedTopics,
+    Placement,
+    Placements,
     PositiveSize,
     Seconds,
     Size,
@@ -152,6 +154,9 @@ class StorageSection(Section, frozen=True):
     namespace: str = "default"
     segment_bytes: PositiveSize = PositiveSize(100 * _MI)
     index_interval_bytes: PositiveSize = PositiveSize(4096)
+    placement: Placement = "dedicated"  # of topics that do not say
+    placement_by_namespace: Placements = Placements({})  # before the one above
+    shared_logs: Count = 0  # 0: one per broker
     flush_bytes: PositiveSize = PositiveSize(4 * _MI)
     flush_interval_ms: Milliseconds | None = None  # None: see Config.flush_interval_ms
     flush_messages: Count = 10000  # 0: records are not counted

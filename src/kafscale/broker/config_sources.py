@@ -135,7 +135,10 @@ def from_file(path: Path) -> Iterator[Given]:
     yield from _leaves(tree, "")
 
 
-_TREES: Final = {"mapping.topics"}  # settings whose keys are people's own words
+_TREES: Final = {
+    "mapping.topics",
+    "storage.placementByNamespace",
+}  # settings whose keys are people's own words
 
 
 def _leaves(tree: dict[object, object], prefix: str) -> Iterator[Given]:

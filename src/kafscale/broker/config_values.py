@@ -44,6 +44,10 @@ class MappedTopics(dict[str, Override]):
     """Topics, by name or by pattern, and what their layout has of its own."""
 
 
+class Placements(dict[str, str]):
+    """Namespaces, and where their topics lie that do not say."""
+
+
 class BrokerId(int):
     """A node id: 3, or a name that ends in one ("kafscale-3", as a StatefulSet calls its pods)."""
 
@@ -104,6 +108,8 @@ def _special(kind: type, raw: object) -> object:
         return kind(_ordinal(raw))
     if issubclass(kind, MappedTopics):
         return kind(_overrides(raw))
+    if issubclass(kind, Placements):
+        return kind(msgspec.convert(raw, dict[str, Placement]))
     if issubclass(kind, FormatVersion):
         if magic_of(str(raw).strip()) is None:
             raise ValueError("not a release")
@@ -161,6 +167,7 @@ _NAMED_KINDS: Final[dict[type, str]] = {
     Limit: '-1 for no limit or a size such as 4096 or "512Mi"',
     Seconds: 'a duration above zero such as "500ms", "30s" or "10m"',
     MappedTopics: "topics with virtual_partitions, physical_partitions or offset_range each",
+    Placements: "namespaces with dedicated or shared each",
     FormatVersion: "a release such as 0.10.2, or a format: 0, 1, 2",
     BrokerId: 'a number up to 2147483647 or a name that ends in one, such as "kafscale-3"',
 }
@@ -204,6 +211,7 @@ def _integer(low: int | None, high: int | None) -> str:
 LogLevel = Literal["debug", "info", "warn", "error"]
 LogFormat = Literal["json", "text"]
 Encryption = Literal["AES256", "aws:kms"]
+Placement = Literal["dedicated", "shared"]
 Acks1 = Literal["durable", "buffered"]
 Validation = Literal["records", "batches"]
 SqliteSynchronous = Literal["OFF", "NORMAL", "FULL", "EXTRA"]

@@ -5,28 +5,25 @@ Here: settings in, plain data out. Next door: who gets them (wiring.py).
 
 from kafscale.broker.config import Config
 from kafscale.engine.expiry import ExpiryRules
-from kafscale.engine.topics import Topic
+from kafscale.engine.topic import Topic
 from kafscale.gateways.listener import ListenerLimits
 from kafscale.groups.states import GroupRules
 from kafscale.log.log import LogSettings
 
 
-def log_settings(config: Config, topic: Topic) -> LogSettings:
-    """How a topic's logs flush and how long they wait."""
+def log_settings(config: Config, topic: Topic | None) -> LogSettings:
+    """How a topic's logs flush and how long they wait; None: those that many topics share."""
     storage = config.storage
+    own = topic.settings if topic is not None else storage
     return LogSettings(
         flush_bytes=storage.flush_bytes,
         flush_messages=storage.flush_messages,
         flush_interval_s=config.flush_interval_ms / 1000,
         largest_flush_bytes=max(4 * storage.flush_bytes, 16 << 20),
-        segment_bytes=topic.settings.segment_bytes,
-        index_interval_bytes=topic.settings.index_interval_bytes,
+        segment_bytes=own.segment_bytes,
+        index_interval_bytes=own.index_interval_bytes,
         rollup_objects=storage.rollup_objects,
         grace_s=config.grace_period_s,
-        wake_on_append=topic.settings.fetch_buffered,
-        # Producers of a topic that was deleted and created again go on counting.
-        strangers_go_on=topic.descriptor.incarnation > 1,
-        offset_range=topic.settings.offset_range,
     )
 
 

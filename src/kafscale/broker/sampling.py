@@ -4,12 +4,13 @@ Next door: the series' names (engine/probe.py), who is connected with whom (wiri
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import structlog
 
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.probe import Probe
-from kafscale.engine.topics import Topic
+from kafscale.engine.topic import Topic
 from kafscale.log.log import Observer
 from kafscale.model.meters import Source
 from kafscale.objects.health import Health
@@ -17,6 +18,8 @@ from kafscale.objects.health import Health
 logger = structlog.get_logger()
 
 Tell = Callable[..., object]
+
+SHARED: Final = "@shared"  # in the place of a topic's name, where a log is no topic's own
 
 
 def teller(flush_interval_ms: int) -> Tell:
@@ -35,14 +38,15 @@ def tell_received(topic: str, partition: int, size: int) -> None:
 
 def observer_of(
     probe: Probe,
-    topic: Topic,
+    topic: Topic | None,
     folder: str,
     buffered: Callable[[int], None],
     tell: Tell,
 ) -> Observer:
-    """Who is told what a log of `topic` does."""
-    flushes = probe.flushes.labels(topic.name)
-    flush_bytes = probe.flush_bytes.labels(topic.name)
+    """Who is told what a log of `topic` does; None: one that many share."""
+    name = SHARED if topic is None else topic.name
+    flushes = probe.flushes.labels(name)
+    flush_bytes = probe.flush_bytes.labels(name)
     partition = int(folder.rpartition("/")[2])
 
     def flushed(base: int, size: int, records: int, seconds: float) -> None:
@@ -50,7 +54,7 @@ def observer_of(
         flush_bytes.inc(size)
         tell(
             "segment_flushed",
-            topic=topic.name,
+            topic=name,
             partition=partition,
             base_offset=base,
             size_bytes=size,
@@ -61,7 +65,6 @@ def observer_of(
         flushed=flushed,
         rolled_up=lambda _objects: probe.rollups.inc(),
         buffered=buffered,
-        used_up=probe.offset_range_exhausted.labels(topic.name).inc,
     )
 
 

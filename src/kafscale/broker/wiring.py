@@ -31,8 +31,9 @@ from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
 from kafscale.engine.reads import Reads
 from kafscale.engine.recovery import require_whole
+from kafscale.engine.topic import Topic
 from kafscale.engine.topic_rules import TopicRules
-from kafscale.engine.topics import Topic, Topics
+from kafscale.engine.topics import Topics
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.call import Context
@@ -194,7 +195,7 @@ async def build(
     if config.logging.level == "debug":
         probe.tell_received = sampling.tell_received
 
-    def make_log(topic: Topic, folder: str) -> Log:
+    def make_log(topic: Topic | None, folder: str) -> Log:
         return Log(
             watched,
             folder,
@@ -223,8 +224,10 @@ async def build(
         config.topics.max_partitions,
         config.topics.max_virtual_partitions,
         config.layout_rules,
+        config.storage.shared_logs,
     )
     topics = Topics(watched, metadata, rules, clock, dice)
+    topics.broker_count = lambda: max(1, len(fleet.nodes()))
     probe.is_topic = lambda name: topics.find(name) is not None
     claims = Claims(metadata, identity, clock)
     offsets = Offsets(metadata, topics, claims, clock)
@@ -233,17 +236,19 @@ async def build(
     lag.is_ours = fleet.may_coordinate
     offsets.on_noted = lag.note
     groups.on_rebalanced = probe.group_rebalances.inc
+    appends = Appends(
+        logs,
+        clock,
+        health,
+        largest_opened_bytes=_LARGEST_OPENED_BYTES,
+        walk_records=config.storage.validation == "records",
+    )
+    appends.on_used_up = lambda topic: probe.offset_range_exhausted.labels(topic).inc()
     engine = Engine(
         fleet,
         topics,
         logs,
-        Appends(
-            logs,
-            clock,
-            health,
-            largest_opened_bytes=_LARGEST_OPENED_BYTES,
-            walk_records=config.storage.validation == "records",
-        ),
+        appends,
         Reads(logs, reader, clock),
         reader,
         ProducerIds(metadata),
@@ -252,6 +257,7 @@ async def build(
         Expiry(metadata, groups, offsets, rules_of.expiry_rules(config), clock, fleet),
         lag,
         Housekeeping(
+            topics,
             logs,
             offsets,
             watched,
@@ -294,7 +300,7 @@ async def build(
         buffered_bytes=lambda: buffered.size,
         refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
     )
-    _sample(probe, clock.now_ms() / 1000, health, logs, listener, memory, reader)
+    _sample(probe, clock.now_ms() / 1000, health, topics, logs, listener, memory, reader)
     _sample_groups(probe, groups, lag)
     probe.sample_fleet(
         is_controller=lambda: fleet.is_controller,
@@ -313,6 +319,7 @@ def _sample(
     probe: Probe,
     started_s: float,
     health: StoreHealth,
+    topics: Topics,
     logs: Logs,
     listener: Listener,
     memory: TailMemory,
@@ -322,8 +329,16 @@ def _sample(
 
     def buffers() -> Iterator[tuple[Sequence[str], float]]:
         for topic, log in logs.each():
-            partition = log.folder.rpartition("/")[2]
-            yield (topic.name, partition), float(sum(log.waiting_bytes().values()))
+            waiting = log.waiting_bytes()
+            if topic is not None:
+                partition = log.folder.rpartition("/")[2]
+                yield (topic.name, partition), float(sum(waiting.values()))
+                continue
+            residents = topics.residents(log.folder)
+            for lane, size in waiting.items():
+                if lane in residents:
+                    owner, number = residents[lane]
+                    yield (owner.name, str(number)), float(size)
 
     probe.sample_buffers(buffers)
     probe.sample_store_health(sampling.states_of(health))

@@ -13,7 +13,8 @@ import msgspec
 from kafscale.engine.appends import Appends
 from kafscale.engine.logs import Logs
 from kafscale.engine.reads import check_epoch
-from kafscale.engine.topics import Topic, Topics
+from kafscale.engine.topic import Topic
+from kafscale.engine.topics import Topics
 from kafscale.log import catching_up, history
 from kafscale.log.producers import Snapshot
 from kafscale.log.tasks import Tasks
@@ -57,15 +58,23 @@ class Administration:
 
     async def create_partitions(self, name: str, count: int, *, only_check: bool = False) -> None:
         """Give a topic more partitions."""
-        self._topics.check_partitions(self._topics.get(name), count)
+        topic = self._topics.get(name)
+        self._topics.check_partitions(topic, count)
+        if only_check:
+            return
+        fresh = await self._topics.allot(count - topic.partitions) if topic.is_shared else None
 
         def changed(old: TopicDescriptor) -> TopicDescriptor:
             grown = max(count, old.partitions)  # more: an earlier wish that was cut short
             logs = grown if old.layout == "ordinary" else old.logs
-            return msgspec.structs.replace(old, partitions=grown, logs=logs)
+            shared = old.shared
+            if fresh is not None and grown > old.partitions:
+                more = min(fresh.count, grown - old.partitions)
+                grown = old.partitions + more
+                shared = [*shared, msgspec.structs.replace(fresh, count=more)]
+            return msgspec.structs.replace(old, partitions=grown, logs=logs, shared=shared)
 
-        if not only_check:
-            await self._change(name, changed)
+        await self._change(name, changed)
 
     async def _change(
         self, name: str, changed: Callable[[TopicDescriptor], TopicDescriptor]

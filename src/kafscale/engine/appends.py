@@ -4,11 +4,12 @@ Here: validation by the topic's rules, the topic's own compression and timestamp
 while the store is sick. No waiting: the log's future tells when a batch is committed.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.logs import Logs
-from kafscale.engine.topics import Topic
+from kafscale.engine.topic import Topic
 from kafscale.log.log import Appended
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
@@ -16,6 +17,7 @@ from kafscale.model.errors import (
     InvalidRequest,
     InvalidTimestamp,
     NotWritten,
+    OffsetRangeExhausted,
     OutOfOrderSequence,
     UnknownProducer,
 )
@@ -57,6 +59,7 @@ class Appends:
         self._largest_opened = largest_opened_bytes
         self._walk_records = walk_records
         self._limits: dict[tuple[bytes, bool], Limits] = {}
+        self.on_used_up: Callable[[str], None] = lambda topic: None  # a partition has no offsets
 
     def append(
         self,
@@ -101,6 +104,9 @@ class Appends:
             appended = log.append(lane.number, header, records, acknowledged=acknowledged)
         except (OutOfOrderSequence, UnknownProducer) as problem:
             raise self._logs.second_thoughts(log, problem) from problem
+        except OffsetRangeExhausted:
+            self.on_used_up(topic.name)
+            raise
         return Stored(appended.first, append_time_ms, lane.start, appended)
 
     def limits_of(self, topic: Topic, allow_zstd: bool = True) -> Limits:

@@ -25,6 +25,7 @@ def record_of(
         folder=descriptor.folder,
         version=version,
         logs=descriptor.logs if descriptor.layout == "virtual" else 0,
+        shared=descriptor.shared,
     )
 
 
@@ -36,8 +37,9 @@ def descriptor_of(row: metadata_keys.Topic) -> TopicDescriptor:
         incarnation=row.incarnation,
         folder=row.folder,
         partitions=row.partitions,
-        logs=row.logs or row.partitions,
-        layout="virtual" if row.logs else "ordinary",
+        logs=0 if row.shared else row.logs or row.partitions,
+        layout="shared" if row.shared else "virtual" if row.logs else "ordinary",
+        shared=row.shared,
         configs=row.config,
         created_at=row.created_at,
     )

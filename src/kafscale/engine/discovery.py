@@ -14,7 +14,8 @@ from typing import Final
 import structlog
 
 from kafscale.engine.membership import Membership
-from kafscale.engine.topics import Topic, Topics
+from kafscale.engine.topic import Topic
+from kafscale.engine.topics import Topics
 from kafscale.log.tasks import Tasks
 from kafscale.model.clock import Clock
 from kafscale.model.errors import InvalidTopicName, KafscaleError

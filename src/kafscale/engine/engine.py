@@ -27,7 +27,8 @@ from kafscale.engine.owned_logs import OwnedLogs
 from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
 from kafscale.engine.reads import Reads, check_epoch
-from kafscale.engine.topics import Topic, Topics
+from kafscale.engine.topic import Topic
+from kafscale.engine.topics import Topics
 from kafscale.log import catching_up
 from kafscale.log.log import Log
 from kafscale.log.reader import Reader

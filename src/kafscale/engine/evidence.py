@@ -6,11 +6,11 @@ Next door: what is made of it (recovery.py), single logs (log/highest.py).
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafscale.log import checkpoints, highest, keys
+from kafscale.log import checkpoints, highest, keys, places
 from kafscale.log.checkpoints import Checkpoint
 from kafscale.log.descriptors import Descriptors
 from kafscale.metadata.keys import Removal
@@ -98,7 +98,8 @@ async def _look_at_deleted(
         if not gone.deleted:
             continue
         is_late = now_ms - row.modified_ms < _LATE_MS
-        if is_late or any(map(str.isdecimal, await store.folders(gone.folder))):
+        left = gone.shared or any(map(str.isdecimal, await store.folders(gone.folder)))
+        if is_late or left:
             found.removals.append(
                 Removal(
                     folder=gone.folder,
@@ -106,6 +107,7 @@ async def _look_at_deleted(
                     deleted_ms=clock.now_ms(),
                     name=gone.name,
                     topic_id=gone.topic_id,
+                    shared=gone.shared,
                 )
             )
 
@@ -113,8 +115,7 @@ async def _look_at_deleted(
 async def _look_at_logs(store: ObjectStore, found: Evidence, progress: Progress) -> None:
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(descriptor: TopicDescriptor, number: int) -> None:
-        folder = keys.log_folder(descriptor.folder, number)
+    async def one(folder: str, topics: Sequence[TopicDescriptor]) -> None:
         async with gate:
             try:
                 seen = await highest.look(store, folder)
@@ -127,12 +128,13 @@ async def _look_at_logs(store: ObjectStore, found: Evidence, progress: Progress)
         found.producer_id = max(found.producer_id, seen.producer_id)
         found.epoch = max(found.epoch, seen.epoch)
         found.problems += seen.problems
-        for lane, bounds in seen.lanes.items():
-            found.bounds[descriptor.name, lane * descriptor.logs + number] = bounds
+        for topic in topics:
+            for lane, partition in places.lanes_in(topic, folder).items():
+                if lane in seen.lanes:
+                    found.bounds[topic.name, partition] = seen.lanes[lane]
 
-    await asyncio.gather(*(one(*log) for log in _logs(found.topics)))
-
-
-def _logs(topics: Iterable[tuple[int, TopicDescriptor]]) -> Iterable[tuple[TopicDescriptor, int]]:
-    for _, descriptor in topics:
-        yield from ((descriptor, number) for number in range(descriptor.logs))
+    logs: dict[str, list[TopicDescriptor]] = {}
+    for _, topic in found.topics:
+        for folder in places.log_folders(topic):
+            logs.setdefault(folder, []).append(topic)
+    await asyncio.gather(*(one(*log) for log in logs.items()))

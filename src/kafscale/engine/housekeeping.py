@@ -11,8 +11,9 @@ import structlog
 from kafscale.engine.logs import Logs
 from kafscale.engine.membership import Membership
 from kafscale.engine.offsets import Offsets
-from kafscale.engine.topics import Topic
-from kafscale.log import history
+from kafscale.engine.topic import Topic
+from kafscale.engine.topics import Topics
+from kafscale.log import history, places, reclaiming, survey
 from kafscale.log.log import Log
 from kafscale.metadata import keys as metadata_keys
 from kafscale.metadata.store import MetadataStore, Remove
@@ -24,6 +25,9 @@ logger = structlog.get_logger()
 
 _DELETE_AT_ONCE = 1000
 _ROLL_UP_LOOK_S = 0.5
+_LOOK_EVERY_S = 600.0
+RECLAIMED_AT_ONCE = 64 << 20  # bytes of a shared log, in one pass
+OVERDUE_MS = 86_400_000  # by then no object has anything left of a deleted topic, whoever runs jobs
 _REST_PASSES = 20  # of which logs nobody uses need one: every look is a request to be paid for
 
 
@@ -32,6 +36,7 @@ class Housekeeping:
 
     def __init__(
         self,
+        topics: Topics,
         logs: Logs,
         offsets: Offsets,
         store: ObjectStore,
@@ -43,6 +48,7 @@ class Housekeeping:
         grace_s: float,
     ) -> None:
         """Look after `logs` every `interval_s`."""
+        self._topics = topics
         self._logs = logs
         self._offsets = offsets
         self._store = store
@@ -53,6 +59,8 @@ class Housekeeping:
         self._grace_s = grace_s
         self._swept_s: dict[str, float] = {}
         self._tidied_s: dict[str, float] = {}
+        self._removals: list[metadata_keys.Removal] = []  # as of the last pass
+        self._looked_s: dict[str, float] = {}  # when shared logs were last searched for the dead
         self._forgotten: set[str] = set()  # removals whose committed offsets have been removed
 
     async def roll_up_for_ever(self) -> None:
@@ -71,24 +79,26 @@ class Housekeeping:
 
     async def tidy(self) -> None:
         """One slow pass."""
+        try:
+            await self._look_for_removals()
+        except KafscaleError as problem:
+            logger.warning("removal_postponed", error=str(problem))
         for topic, log in self._logs.each():
             now_s = self._clock.elapsed_s()
             rest_s = 0.0 if log.is_used else _REST_PASSES * self._interval_s
             if now_s - self._tidied_s.get(log.folder, -1e9) >= rest_s:
                 self._tidied_s[log.folder] = now_s
                 await self._carefully(self._tidy_log(topic, log), log, "tidy")
-        try:
-            await self.remove_deleted_topics()
-        except KafscaleError as problem:
-            logger.warning("removal_postponed", error=str(problem))
+        await self._remove_carefully()
 
-    async def _tidy_log(self, topic: Topic, log: Log) -> None:
+    async def _tidy_log(self, topic: Topic | None, log: Log) -> None:
         await log.adopt_foreign()
-        settings = topic.settings
-        if settings.deletes:
-            await history.retain(
-                log, self._clock.now_ms(), settings.retention_ms, settings.retention_bytes
-            )
+        now_ms = self._clock.now_ms()
+        if topic is None:
+            await self._tidy_lanes(log, now_ms)
+        elif topic.settings.deletes:
+            settings = topic.settings
+            await history.retain(log, now_ms, settings.retention_ms, settings.retention_bytes)
         now_s = self._clock.elapsed_s()
         if now_s - self._swept_s.get(log.folder, -1e9) >= self._grace_s / 4:
             self._swept_s[log.folder] = now_s
@@ -107,10 +117,52 @@ class Housekeeping:
             # A mistake in one log's housekeeping must not end that of all others.
             logger.exception("housekeeping_failed", what=what, folder=log.folder)
 
+    async def _tidy_lanes(self, log: Log, now_ms: int) -> None:
+        """A log that many topics share: each lane by the settings of its own topic."""
+        residents = self._topics.residents(log.folder)
+        ended: set[int] = set()
+        overdue: set[int] = set()
+        for removal in self._removals:
+            lanes = {
+                row.lane for row in places.lanes_of(removal.shared) if row.folder == log.folder
+            }
+            ended |= lanes
+            if now_ms - removal.deleted_ms >= OVERDUE_MS:
+                overdue |= lanes
+        starts = {}
+        for number, lane in log.lanes.items():
+            start = lane.high if number in ended else lane.start
+            if number in residents and residents[number].topic.settings.deletes:
+                settings = residents[number].topic.settings
+                start = history.expired_start(
+                    [span for span, _ in lane.spans],
+                    lane.start,
+                    now_ms,
+                    settings.retention_ms,
+                    settings.retention_bytes,
+                )
+            if start > lane.start:
+                starts[number] = start
+        if starts:
+            await history.raise_starts(log, starts)
+        await reclaiming.reclaim(log, overdue, RECLAIMED_AT_ONCE)
+
+    # -- deleted topics ------------------------------------------------------------------------
+
+    async def _look_for_removals(self) -> None:
+        rows = await self._metadata.find(metadata_keys.REMOVALS)
+        self._removals = [metadata_keys.decode(metadata_keys.Removal, row.value) for row in rows]
+
+    async def _remove_carefully(self) -> None:
+        try:
+            await self.remove_deleted_topics()
+        except KafscaleError as problem:
+            logger.warning("removal_postponed", error=str(problem))
+
     async def remove_deleted_topics(self) -> None:
         """Delete what deleted topics leave behind; look again until nothing late appears.
 
-        One broker is enough for that.
+        One broker is enough for that. Logs shared with other topics are their owners' matter.
         """
         if not self._fleet.is_controller:
             return
@@ -128,8 +180,26 @@ class Housekeeping:
                     await self._store.delete(doomed[at : at + _DELETE_AT_ONCE])
             if found:
                 logger.info("topic_objects_deleted", folder=removal.folder, objects=found)
-            elif self._clock.now_ms() - removal.deleted_ms > self._grace_s * 1000:
+            elif await self._is_over(removal):
                 # A commit that was under way when the topic ended may have come late.
                 await self._offsets.forget(removal.name, removal.topic_id)
                 await self._metadata.commit([Remove(entry.key)])
                 self._forgotten.discard(entry.key)
+                self._looked_s.pop(removal.folder, None)
+
+    async def _is_over(self, removal: metadata_keys.Removal) -> bool:
+        """Whether nothing of a deleted topic can be left, or come late."""
+        if self._clock.now_ms() - removal.deleted_ms <= self._grace_s * 1000:
+            return False
+        lanes: dict[str, set[int]] = {}
+        for folder, lane in places.lanes_of(removal.shared):
+            lanes.setdefault(folder, set()).add(lane)
+        now_s = self._clock.elapsed_s()
+        if lanes and now_s - self._looked_s.get(removal.folder, -1e9) < _LOOK_EVERY_S:
+            return False
+        self._looked_s[removal.folder] = now_s
+        for folder, ended in lanes.items():
+            found = await survey.snapshot(self._store, folder)
+            if any(span.lane in ended for piece in found.pieces for span in piece.spans):
+                return False
+        return True

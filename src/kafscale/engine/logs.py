@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 import structlog
 
 from kafscale.engine.membership import Membership
-from kafscale.engine.topics import Topic
-from kafscale.log import catching_up, keys
+from kafscale.engine.topic import Topic
+from kafscale.log import catching_up, places
 from kafscale.log.lane import Lane
 from kafscale.log.log import Log, State
 from kafscale.log.tasks import Tasks
@@ -27,93 +27,102 @@ from kafscale.model.errors import (
 
 logger = structlog.get_logger()
 
-Place = tuple[bytes, int]  # topic id, log number
-
 
 class Logs:
-    """The logs this broker writes."""
+    """The logs this broker writes, by the folders they lie in."""
 
-    def __init__(self, make: Callable[[Topic, str], Log], fleet: Membership) -> None:
-        """Open logs with `make`, which gets the topic and the log's folder, if they are ours."""
+    def __init__(self, make: Callable[[Topic | None, str], Log], fleet: Membership) -> None:
+        """Open logs with `make`, if they are ours.
+
+        It gets the topic and the log's folder; no topic where many share the log.
+        """
         self._make = make
         self._fleet = fleet
         self._tasks = Tasks()
         self.handed_over = 0
-        self._open: dict[Place, Log] = {}
-        self._opening: dict[Place, asyncio.Task[Log]] = {}
-        self._topic_of: dict[Place, Topic] = {}
-        self._failed: dict[Place, KafscaleError] = {}
+        self._open: dict[str, Log] = {}
+        self._opening: dict[str, asyncio.Task[Log]] = {}
+        self._topic_of: dict[str, Topic] = {}  # of logs that are one topic's own
+        self._failed: dict[str, KafscaleError] = {}
         self._looking: set[str] = set()  # folders of logs that are being looked at once more
         self._ended: set[bytes] = set()  # ids of deleted topics; ids are never used again
 
     def find(self, topic: Topic, partition: int) -> tuple[Log, Lane] | None:
         """The partition's place if its log is open; UnknownTopic if there is no such partition."""
-        number, lane = topic.place(partition)
-        log = self._open.get((topic.topic_id, number))
-        if log is None or not self._fleet.holds():
+        folder, number = topic.place(partition)
+        log = self._open.get(folder)
+        if log is None or not self._fleet.holds() or topic.topic_id in self._ended:
             return None
         log.is_used = True
-        return log, log.lane(lane)
+        return log, _lane(log, number, topic)
 
     def peek(self, topic: Topic, partition: int) -> tuple[Log, Lane] | None:
         """The same for those who only look at it: that makes no log a used one."""
-        number, lane = topic.place(partition)
-        log = self._open.get((topic.topic_id, number))
-        return None if log is None else (log, log.lane(lane))
+        folder, number = topic.place(partition)
+        log = self._open.get(folder)
+        return None if log is None else (log, log.lane(number))
+
+    def is_open(self, folder: str) -> bool:
+        """Whether the log that lies there is open."""
+        return folder in self._open
 
     def why_closed(self, topic: Topic, partition: int) -> KafscaleError:
         """What a writer should be told when `find` gives nothing."""
-        failed = self._failed.get((topic.topic_id, topic.place(partition)[0]))
+        failed = self._failed.get(topic.folder(partition))
         if isinstance(failed, StoreError):
             return NotWritten(f"the log cannot be opened now: {failed}")
         return failed or NotTheOwner(f"the log of {topic.name}-{partition} is not open")
 
-    async def open(
-        self, topic: Topic, partition: int, *, is_wanted: bool = True
-    ) -> tuple[Log, Lane]:
+    async def open(self, topic: Topic, partition: int) -> tuple[Log, Lane]:
         """The partition's place, opening its log if need be."""
-        number, lane = topic.place(partition)
-        place = (topic.topic_id, number)
-        log = self._open.get(place)
+        self._require_alive(topic)
+        folder, number = topic.place(partition)
+        log = await self.open_log(folder, None if topic.is_shared else topic)
+        log.is_used = True
+        return log, _lane(log, number, topic)
+
+    async def open_log(self, folder: str, topic: Topic | None) -> Log:
+        """The log that lies there, opened if need be. `topic`: whose own it is."""
+        log = self._open.get(folder)
         if log is None or not self._fleet.holds():
-            await self._fleet.require_log(topic.folder(partition))
-            log = self._open.get(place)
+            await self._fleet.require_log(folder)
+            log = self._open.get(folder)
         if log is None:
-            task = self._opening.get(place)
+            task = self._opening.get(folder)
             if task is None:
-                task = asyncio.get_running_loop().create_task(self._do_open(place, topic))
+                task = asyncio.get_running_loop().create_task(self._do_open(folder, topic))
                 # Whoever asked may be gone when it fails; `why_closed` tells the others.
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
-                self._opening[place] = task
+                self._opening[folder] = task
             log = await asyncio.shield(task)
-        log.is_used = log.is_used or is_wanted
-        return log, log.lane(lane)
+        return log
 
-    async def _do_open(self, place: Place, topic: Topic) -> Log:
-        log = self._make(topic, keys.log_folder(topic.descriptor.folder, place[1]))
+    async def _do_open(self, folder: str, topic: Topic | None) -> Log:
+        log = self._make(topic, folder)
         try:
             self._require_alive(topic)
             await log.open()
             self._require_alive(topic)  # it may have been deleted meanwhile
-            if not self._fleet.may_open(log.folder):
+            if not self._fleet.may_open(folder):
                 raise NotTheOwner("the log has become another broker's")
             log.newest_epoch = self._fleet.generation
         except KafscaleError as problem:
-            self._failed[place] = problem
+            self._failed[folder] = problem
             await log.abandon()
             raise
         finally:
-            self._opening.pop(place, None)
-        self._failed.pop(place, None)
-        self._open[place] = log
-        self._topic_of[place] = topic
-        _adjust(log, topic)  # its settings may have changed meanwhile
-        logger.debug("log_opened", folder=log.folder, end=log.end, tail=len(log.tail))
+            self._opening.pop(folder, None)
+        self._failed.pop(folder, None)
+        self._open[folder] = log
+        if topic is not None:
+            self._topic_of[folder] = topic
+            _adjust(log, topic)  # its settings may have changed meanwhile
+        logger.debug("log_opened", folder=folder, end=log.end, tail=len(log.tail))
         return log
 
-    def _require_alive(self, topic: Topic) -> None:
+    def _require_alive(self, topic: Topic | None) -> None:
         """Somebody may still hold on to a topic that is gone: its log must not come back."""
-        if topic.topic_id in self._ended:
+        if topic is not None and topic.topic_id in self._ended:
             raise UnknownTopic(f"topic {topic.name!r} has been deleted")
 
     def second_thoughts(self, log: Log, problem: BadSequence) -> KafscaleError:
@@ -141,17 +150,19 @@ class Logs:
         finally:
             self._looking.discard(log.folder)
 
-    def each(self) -> Iterator[tuple[Topic, Log]]:
-        """All open logs with their topics."""
-        for place, log in list(self._open.items()):
+    def each(self) -> Iterator[tuple[Topic | None, Log]]:
+        """All open logs with their topics; None for those that many share."""
+        for folder, log in list(self._open.items()):
             if log.state is State.OPEN:
-                yield self._topic_of[place], log
+                yield self._topic_of.get(folder), log
 
     def adjust(self, topic: Topic) -> None:
         """Let the topic's open logs go by its settings as they are now."""
-        for place, log in self._open.items():
-            if place[0] == topic.topic_id:
-                _adjust(log, topic)
+        for folder in self._own(topic):
+            _adjust(self._open[folder], topic)
+
+    def _own(self, topic: Topic) -> list[str]:
+        return [folder for folder, one in self._topic_of.items() if one.topic_id == topic.topic_id]
 
     def count(self) -> int:
         """How many logs are open."""
@@ -159,8 +170,8 @@ class Logs:
 
     def release(self, deadline_s: float) -> Coroutine[None, None, None]:
         """Stop serving what is no longer ours, now; what is given back commits what waits there."""
-        lost = [place for place, log in self._open.items() if not self._fleet.may_open(log.folder)]
-        logs = [self._take_out(place) for place in lost]
+        lost = [folder for folder in self._open if not self._fleet.may_open(folder)]
+        logs = [self._take_out(folder) for folder in lost]
         for log in logs:
             log.close_to_new()
         self.handed_over += len(logs)
@@ -170,22 +181,31 @@ class Logs:
 
     def drop(self) -> None:
         """Let go of everything at once: nothing may be promised any more."""
-        logs = [self._take_out(place) for place in list(self._open)]
+        logs = [self._take_out(folder) for folder in list(self._open)]
         for log in logs:
             log.close_to_new()
             self._tasks.spawn(log.abandon(), f"dropping {log.folder}")
 
-    def _take_out(self, place: Place) -> Log:
-        self._topic_of.pop(place)
-        return self._open.pop(place)
+    def _take_out(self, folder: str) -> Log:
+        self._topic_of.pop(folder, None)
+        return self._open.pop(folder)
 
     async def close_topic(self, topic: Topic) -> None:
         """Let go of a deleted topic's logs without writing anything more."""
         self._ended.add(topic.topic_id)
-        for place in [place for place in self._failed if place[0] == topic.topic_id]:
-            del self._failed[place]
-        for place in [place for place in self._open if place[0] == topic.topic_id]:
-            await self._take_out(place).abandon()
+        for folder in places.own_folders(topic.descriptor):
+            self._failed.pop(folder, None)
+        for folder in self._own(topic):
+            await self._take_out(folder).abandon()
+        if topic.is_shared:
+            self._wake(topic)
+
+    def _wake(self, topic: Topic) -> None:
+        """Let whoever waits for a topic's records look again."""
+        for _, (folder, number) in places.each_place(topic.descriptor):
+            log = self._open.get(folder)
+            if log is not None and number in log.lanes:
+                log.lanes[number].wake()
 
     async def aclose(self, deadline_s: float) -> None:
         """Commit what waits in every log, then let go; give up after the deadline."""
@@ -195,6 +215,12 @@ class Logs:
         self._open.clear()
         await _close_all(logs, deadline_s)
         await self._tasks.aclose()
+
+
+def _lane(log: Log, number: int, topic: Topic) -> Lane:
+    lane = log.lane(number)
+    lane.rules = topic.lane_rules  # as they are now: settings change while a log is open
+    return lane
 
 
 async def _close_all(logs: Sequence[Log], deadline_s: float) -> None:
@@ -217,5 +243,4 @@ def _adjust(log: Log, topic: Topic) -> None:
         log.settings,
         segment_bytes=settings.segment_bytes,
         index_interval_bytes=settings.index_interval_bytes,
-        wake_on_append=settings.fetch_buffered,
     )

@@ -14,7 +14,8 @@ import structlog
 
 from kafscale.engine.logs import Logs
 from kafscale.engine.membership import Membership
-from kafscale.engine.topics import Topic, Topics
+from kafscale.engine.topic import Topic
+from kafscale.engine.topics import Topics
 from kafscale.model.errors import KafscaleError, NotTheOwner, StoreError, UnknownTopic
 
 logger = structlog.get_logger()
@@ -57,24 +58,20 @@ class OwnedLogs:
         results = await asyncio.gather(*(self._open_some(waiting) for _ in range(workers)))
         return all(results)
 
-    def _closed(self) -> Iterator[tuple[Topic, int]]:
-        for topic in self._topics.all():
-            for partition in range(topic.partitions):
-                is_ours = self._fleet.may_open(topic.folder(partition))
-                if is_ours and self._logs.peek(topic, partition) is None:
-                    yield topic, partition
+    def _closed(self) -> Iterator[tuple[str, Topic | None]]:
+        for folder, topic in self._topics.log_folders():
+            if self._fleet.may_open(folder) and not self._logs.is_open(folder):
+                yield folder, topic
 
-    async def _open_some(self, waiting: Iterator[tuple[Topic, int]]) -> bool:
+    async def _open_some(self, waiting: Iterator[tuple[str, Topic | None]]) -> bool:
         well = True
-        for topic, partition in waiting:
+        for folder, topic in waiting:
             try:
-                await self._logs.open(topic, partition, is_wanted=False)
+                await self._logs.open_log(folder, topic)
             except (NotTheOwner, UnknownTopic):
                 pass  # it has gone to somebody else, or for ever
             except KafscaleError as problem:
                 well = well and not isinstance(problem, StoreError)
-                logger.warning(
-                    "log_not_opened", topic=topic.name, partition=partition, error=str(problem)
-                )
+                logger.warning("log_not_opened", folder=folder, error=str(problem))
             await asyncio.sleep(0)
         return well

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafscale.engine.logs import Logs
-from kafscale.engine.topics import Topic
+from kafscale.engine.topic import Topic
 from kafscale.log import catching_up
 from kafscale.log.lane import Lane
 from kafscale.log.log import Log

@@ -21,12 +21,16 @@ class TopicRules:
     max_partitions: int  # where each has its own log; else the most logs
     max_virtual_partitions: int
     layouts: LayoutRules = field(default_factory=LayoutRules)
+    shared_logs: int = 0  # how many there are to be; 0: one per broker
 
     def check(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> None:
         """Raise what is wrong with the numbers and settings of a new topic."""
         validate_configs(configs)
         logs = self._logs_of(name, partitions, configs)
-        self.check_count(partitions, is_virtual=logs is not None)
+        is_shared = self._is_shared(name, configs)
+        if is_shared and int(configs.get("physical.partitions") or -1) != -1:
+            raise InvalidTopicConfig("physical.partitions: a topic in shared logs has none")
+        self.check_count(partitions, is_virtual=logs is not None or is_shared)
         if logs is not None and logs > min(partitions, self.max_partitions):
             raise InvalidTopicConfig(
                 f"physical.partitions: {logs} logs are more than {partitions} partitions "
@@ -50,13 +54,27 @@ class TopicRules:
 
         A topic says itself what it is made of: its settings are completed.
         """
+        if self._is_shared(name, configs):
+            configs["storage.placement"] = "shared"
+            return None
         logs = self._logs_of(name, partitions, configs)
         if logs is not None:
             configs["physical.partitions"] = str(logs)
             configs.setdefault("offset.range", str(self.layouts.layout_of(name).offset_range))
         return logs
 
+    def _is_shared(self, name: str, configs: Mapping[str, str | None]) -> bool:
+        """What the topic says itself, else whether it is to be virtual, else the default."""
+        said = configs.get("storage.placement")
+        if said is not None:
+            return said == "shared"
+        has_own_logs = int(configs.get("physical.partitions") or -1) != -1
+        planned = self.layouts.layout_of(name).physical_partitions is not None
+        return self.defaults.placement == "shared" and not has_own_logs and not planned
+
     def _logs_of(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> int | None:
+        if self._is_shared(name, configs):
+            return None
         asked = int(configs.get("physical.partitions") or -1)
         if asked != -1:
             return asked

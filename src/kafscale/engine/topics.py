@@ -8,15 +8,17 @@ Next door: opening a topic's logs (logs.py), removing its objects (housekeeping.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import structlog
 
 from kafscale.engine.descriptors import descriptor_of, record_of
+from kafscale.engine.topic import Resident, Topic
 from kafscale.engine.topic_rules import TopicRules
-from kafscale.log import keys
+from kafscale.log import places
 from kafscale.log.descriptors import Descriptors, Wish
+from kafscale.log.shared import SharedLogs
 from kafscale.metadata import keys as metadata_keys
 from kafscale.metadata.store import Compare, Entry, MetadataStore, Put, Remove
 from kafscale.model.clock import Clock, Dice
@@ -31,53 +33,20 @@ from kafscale.model.errors import (
     UnknownTopicId,
 )
 from kafscale.model.names import (
-    TopicId,
     check_topic_name,
     collides,
     fresh_topic_id,
-    topic_id_from_hex,
 )
 from kafscale.model.topics import (
-    TopicDefaults,
+    LaneRange,
     TopicDescriptor,
-    TopicSettings,
     iso_time,
 )
 from kafscale.objects.store import ObjectStore
-from kafscale.virtual.arithmetic import place_of
 
 logger = structlog.get_logger()
 
 Change = Callable[[TopicDescriptor], TopicDescriptor]
-
-
-class Topic:
-    """A topic as this broker knows it."""
-
-    __slots__ = ("descriptor", "logs", "name", "partitions", "settings", "topic_id")
-
-    def __init__(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
-        """Read a descriptor once, for the many who ask."""
-        self.name = descriptor.name
-        self.topic_id: TopicId = topic_id_from_hex(descriptor.topic_id)
-        self.become(descriptor, defaults)
-
-    def become(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
-        """Take up a newer descriptor of the same topic; whoever holds the topic sees it at once."""
-        self.descriptor = descriptor
-        self.partitions = descriptor.partitions
-        self.logs = descriptor.logs
-        self.settings = TopicSettings.of(descriptor.configs, defaults)
-
-    def place(self, partition: int) -> tuple[int, int]:
-        """Log and lane of a partition."""
-        if not 0 <= partition < self.partitions:
-            raise UnknownTopic(f"{self.name} has no partition {partition}")
-        return place_of(partition, self.logs)
-
-    def folder(self, partition: int) -> str:
-        """Where a partition's log lies."""
-        return keys.log_folder(self.descriptor.folder, self.place(partition)[0])
 
 
 class Topics:
@@ -93,6 +62,9 @@ class Topics:
     ) -> None:
         """Know none yet; `load` reads them."""
         self._descriptors = Descriptors(store, rules.namespace)
+        self._shared = SharedLogs(store, rules.namespace)
+        self._residents: dict[str, dict[int, Resident]] = {}
+        self._residents_of = -1  # the revision they were found in
         self.metadata = metadata
         self._rules = rules
         self._clock = clock
@@ -102,6 +74,7 @@ class Topics:
         self._changing = asyncio.Lock()
         self.revision = 0  # rises with every change: answers built from topics can be cached
         self._seen: dict[str, int] = {}  # the metadata store's version that each name is known by
+        self.broker_count: Callable[[], int] = lambda: 1
         self.on_changed: Callable[[Topic], None] = lambda topic: None
         self.on_gone: Callable[[Topic], None] = lambda topic: None
 
@@ -151,6 +124,28 @@ class Topics:
         """Every topic, by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
 
+    def log_folders(self) -> Iterator[tuple[str, Topic | None]]:
+        """Every log there is, with the topic it belongs to; None if it is shared by many."""
+        for topic in self.all():
+            if not topic.is_shared:
+                yield from ((folder, topic) for folder in places.own_folders(topic.descriptor))
+        yield from ((folder, None) for folder in self._lanes())
+
+    def residents(self, folder: str) -> Mapping[int, Resident]:
+        """The partitions that have lanes of a shared log, by lane."""
+        return self._lanes().get(folder, {})
+
+    def _lanes(self) -> dict[str, dict[int, Resident]]:
+        if self._residents_of != self.revision:
+            self._residents = {}
+            for topic in self.all():
+                if topic.is_shared:
+                    for partition, (folder, lane) in places.each_place(topic.descriptor):
+                        lanes = self._residents.setdefault(folder, {})
+                        lanes[lane] = Resident(topic, partition)
+            self._residents_of = self.revision
+        return self._residents
+
     # -- creating ----------------------------------------------------------------------------
 
     def check(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> None:
@@ -176,9 +171,12 @@ class Topics:
         self.check(name, partitions, configs)
         given = {key: value for key, value in configs.items() if value is not None}
         logs = self._rules.lay_out(name, partitions, given)
+        shared: tuple[LaneRange, ...] = ()
+        if given.get("storage.placement") == "shared":
+            shared = (await self.allot(partitions),)
         fresh_id = fresh_topic_id(self._dice).hex()
         created_at = iso_time(self._clock.now_ms())
-        wish = Wish(name, fresh_id, partitions, given, created_at, logs=logs)
+        wish = Wish(name, fresh_id, partitions, given, created_at, logs=logs, shared=shared)
         # An unfinished creation found in the bucket is taken up.
         version, descriptor = await self._descriptors.create(wish)
         seen = await self._register(descriptor, version)
@@ -188,6 +186,10 @@ class Topics:
         if (descriptor.partitions, descriptor.configs) != (partitions, given):
             raise TopicExists(f"topic {name!r} exists already in the bucket")
         return topic
+
+    async def allot(self, count: int) -> LaneRange:
+        """Lanes of shared logs that nobody has ever had."""
+        return await self._shared.allot(count, self._rules.shared_logs or self.broker_count())
 
     async def _register(self, descriptor: TopicDescriptor, version: int) -> int:
         """Enter a topic; gives the entry's version."""
@@ -272,7 +274,7 @@ class Topics:
             raise InvalidPartitionCount(
                 f"{topic.name} has {topic.partitions} partitions already, and they never get fewer"
             )
-        self._rules.check_count(count, is_virtual=topic.descriptor.layout == "virtual")
+        self._rules.check_count(count, is_virtual=topic.descriptor.layout != "ordinary")
 
     async def change(self, name: str, change: Change) -> Topic:
         """Give a topic another descriptor: in the bucket, here, then in the metadata store.
@@ -311,7 +313,9 @@ class Topics:
         found = await self.metadata.get(metadata_keys.topic_config(name))
         row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
         if newest is not None and row is not None and row.topic_id == newest.topic_id:
-            await self._forget(newest, newest.logs)  # a deletion that did not reach the store
+            await self._forget(
+                newest, newest.logs, newest.shared
+            )  # a deletion that did not reach the store
         await self.metadata.commit([Remove(metadata_keys.change(name))])
 
     async def _take_up(self, descriptor: TopicDescriptor, version: int) -> int:
@@ -343,19 +347,20 @@ class Topics:
     async def delete(self, name: str) -> Topic:
         """End a topic: from here on nobody can find it. Its objects go in the background."""
         topic = self.get(name)
-        logs = topic.descriptor.logs
+        logs, shared = topic.descriptor.logs, topic.descriptor.shared
         while True:
             version, newest = await self._descriptors.newest(name)
             if newest is None or not _is_alive(newest, topic.descriptor.topic_id):
                 break
-            logs = max(logs, newest.logs)  # a change cut short may have added some
+            # A change cut short may have added some.
+            logs, shared = max(logs, newest.logs), newest.shared
             tombstone = msgspec.structs.replace(newest, deleted=True)
             if await self._descriptors.put(tombstone, version + 1):
                 break
-        self._lose(topic, await self._forget(topic.descriptor, logs))
+        self._lose(topic, await self._forget(topic.descriptor, logs, shared))
         return topic
 
-    async def _forget(self, descriptor: TopicDescriptor, logs: int) -> int:
+    async def _forget(self, descriptor: TopicDescriptor, logs: int, shared: list[LaneRange]) -> int:
         """Take a topic out of the metadata store and note that its objects must go."""
         removal = metadata_keys.Removal(
             folder=descriptor.folder,
@@ -363,6 +368,7 @@ class Topics:
             deleted_ms=self._clock.now_ms(),
             name=descriptor.name,
             topic_id=descriptor.topic_id,
+            shared=shared,
         )
         return await self.metadata.commit(
             [

@@ -7,11 +7,11 @@ Next door: the names (keys.py), what a descriptor says (model/topics.py).
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kafscale.log import commits, keys
-from kafscale.model.topics import TopicDescriptor
+from kafscale.model.topics import LaneRange, TopicDescriptor
 from kafscale.objects.store import ObjectStore
 
 _READS_AT_ONCE = 32
@@ -28,6 +28,7 @@ class Wish(NamedTuple):
     own_folder: bool = False
     origin: str = ""
     logs: int | None = None  # None: one per partition
+    shared: Sequence[LaneRange] = ()  # where the partitions lie in logs of others
 
 
 class Descriptors:
@@ -83,8 +84,9 @@ class Descriptors:
                 incarnation=newest.incarnation + 1 if newest is not None else 1,
                 folder=keys.topic_folder(self._namespace, wish.name, wish.topic_id if own else ""),
                 partitions=wish.partitions,
-                logs=wish.logs or wish.partitions,
-                layout="virtual" if wish.logs else "ordinary",
+                logs=0 if wish.shared else wish.logs or wish.partitions,
+                layout="shared" if wish.shared else "virtual" if wish.logs else "ordinary",
+                shared=list(wish.shared),
                 configs=dict(wish.configs),
                 created_at=wish.created_at,
                 origin=wish.origin,

@@ -70,7 +70,7 @@ async def roll_up(log: Log, *, merge: bool = True) -> None:
         def is_in(newer: Manifest) -> bool:
             return newer.end >= end and set(outputs) <= newer.names()
 
-        if await _commit(log, change, is_in, outputs):
+        if await commit(log, change, is_in, outputs):
             log.observer.rolled_up(len(covered))
             logger.debug("rolled_up", folder=log.folder, objects=len(covered), end=end)
 
@@ -110,26 +110,28 @@ async def _merge(log: Log, run: Sequence[Tail]) -> Entry:
         )
         for number, rows in sorted(pieces.items())
     ]
-    first, last = run[0].entry, run[-1].entry
+    return await write_anew(log, run[0].entry.base, run[-1].entry.end, lanes)
+
+
+async def write_anew(log: Log, base: int, end: int, lanes: Sequence[LaneBatches]) -> Entry:
+    """Write what is to stand for the positions from `base` to before `end`, with its index."""
     token = int.from_bytes(log.dice.token(4), "big")
     built = segment.build(
-        first.base,
-        last.end,
+        base,
+        end,
         lanes,
         created_ms=log.clock.now_ms(),
         token=token,
         predecessor=segment.NOTHING_BEFORE,
     )
-    name = keys.rewritten_name(first.base, log.manifest.generation + 1, token)
+    name = keys.rewritten_name(base, log.manifest.generation + 1, token)
     key = f"{log.folder}/{name}"
     # The name is ours alone (random token), so "taken" can only mean: by our own attempt.
-    await commits.put_same(log.store, key, built.body, "roll-up")
+    await commits.put_same(log.store, key, built.body, "rewriting")
     runs = [lane.batches for lane in lanes]
     found = index.of_pieces(built.spans, runs, log.settings.index_interval_bytes)
     await commits.put_same(log.store, keys.index_of(key), [index.encode(found)], "index")
-    return manifest.entry_of(
-        name, first.base, last.end, built.content_id, built.spans, has_index=True
-    )
+    return manifest.entry_of(name, base, end, built.content_id, built.spans, has_index=True)
 
 
 async def _batches_of(log: Log, row: Tail) -> list[tuple[Span, list[memoryview]]]:
@@ -146,7 +148,7 @@ async def _batches_of(log: Log, row: Tail) -> list[tuple[Span, list[memoryview]]
     return [(span, [data[span.start : span.start + span.length]]) for span in spans]
 
 
-async def _commit(
+async def commit(
     log: Log,
     change: Callable[[Manifest], Manifest],
     is_in: Callable[[Manifest], bool],
@@ -246,7 +248,7 @@ async def raise_starts(log: Log, starts: dict[int, int]) -> bool:
 
         if is_in(log.manifest):
             return False
-        if not await _commit(log, change, is_in):
+        if not await commit(log, change, is_in):
             return False
         # Lanes as text: a line of the log may be JSON, whose keys are nothing else.
         moved = {str(lane): start for lane, start in starts.items()}
@@ -273,5 +275,5 @@ async def sweep(log: Log) -> int:
         log.swept = plan.gone
         log.sweep_due = plan.unfinished
         if plan.orphans and newest.generation == log.manifest.generation:
-            await _commit(log, *sweeping.condemning(plan.orphans))
+            await commit(log, *sweeping.condemning(plan.orphans))
         return len(plan.delete)

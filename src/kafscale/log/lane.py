@@ -7,7 +7,10 @@ in memory. Next door: the log that writes it (log.py), reading what has left mem
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
 
+from kafscale.log import index
 from kafscale.log.manifest import Entry, LaneMark
 from kafscale.log.producers import ProducerTable
 from kafscale.log.segment import Span
@@ -58,8 +61,20 @@ class Watchers:
         return iter(tuple(self._calls))
 
 
+@dataclass(frozen=True, slots=True)
+class LaneRules:
+    """What a partition's topic says about it."""
+
+    offset_range: int = index.RANGE  # what would reach it is refused
+    strangers_go_on: bool = False  # unknown producers may begin at any sequence
+    wake_on_append: bool = False  # readers may see what is not committed yet
+
+
+_NO_RULES: Final = LaneRules()
+
+
 class Lane:
-    """Live state of one lane. Only its log changes it."""
+    """Live state of one lane. Only its log changes it, but for its rules."""
 
     __slots__ = (
         "chunk_firsts",
@@ -70,6 +85,7 @@ class Lane:
         "high",
         "number",
         "producers",
+        "rules",
         "span_lasts",
         "spans",
         "start",
@@ -79,6 +95,7 @@ class Lane:
     def __init__(self, number: int) -> None:
         """Begin empty."""
         self.number = number
+        self.rules = _NO_RULES
         self.watchers = Watchers()
         self.reset()
 

@@ -166,16 +166,15 @@ class Log(View):
         self, lane: Lane, header: BatchHeader, data: memoryview, *, acknowledged: bool
     ) -> Appended:
         if header.producer_id >= 0:
-            earlier = lane.producers.find_duplicate(header, self.settings.strangers_go_on)
+            earlier = lane.producers.find_duplicate(header, lane.rules.strangers_go_on)
             if earlier is not None:
                 return Appended(earlier, self._commit_of(lane, earlier), is_duplicate=True)
         first = lane.end
         following = first + header.last_offset_delta + 1
-        if following > self.settings.offset_range:
-            self.observer.used_up()
+        if following > lane.rules.offset_range:
+            most = lane.rules.offset_range
             raise OffsetRangeExhausted(
-                f"lane {lane.number} of {self.folder} has {self.settings.offset_range - first} "
-                f"of its {self.settings.offset_range} offsets left"
+                f"lane {lane.number} of {self.folder} has {most - first} of its {most} offsets left"
             )
         batch.stamp(data, first, self.epoch)
         lane.end = following
@@ -185,7 +184,7 @@ class Log(View):
         joined = self._room.add(waiting, self.clock.elapsed_s())
         self.observer.buffered(len(data))
         self._flush_when_due()
-        if self.settings.wake_on_append:
+        if lane.rules.wake_on_append:
             lane.wake()
         return Appended(first, joined.done, is_duplicate=False)
 

@@ -6,7 +6,7 @@ share the logs of their namespace. Only the first two kinds may ever be treated 
 Next door: names (keys.py), who deals out the lanes of shared logs (shared.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kafscale.log import keys
@@ -41,11 +41,14 @@ def each_place(topic: TopicDescriptor) -> Iterator[tuple[int, Place]]:
         for partition in range(topic.partitions):
             yield partition, place(topic, partition)
         return
-    partition = 0
-    for held in topic.shared:
+    yield from enumerate(lanes_of(topic.shared))
+
+
+def lanes_of(ranges: Iterable[LaneRange]) -> Iterator[Place]:
+    """All lanes of these ranges, in the order of their partitions."""
+    for held in ranges:
         for at in range(held.count):
-            yield partition, _slot(held, at)
-            partition += 1
+            yield _slot(held, at)
 
 
 def log_folders(topic: TopicDescriptor) -> list[str]:
@@ -62,6 +65,11 @@ def own_folders(topic: TopicDescriptor) -> list[str]:
 
 def lanes_in(topic: TopicDescriptor, folder: str) -> dict[int, int]:
     """The topic's partitions in one log, by lane."""
+    if topic.layout != "shared":
+        if folder.rpartition("/")[0] != topic.folder:
+            return {}
+        log = number_of(folder)
+        return {row // topic.logs: row for row in range(log, topic.partitions, topic.logs)}
     return {
         found.lane: partition for partition, found in each_place(topic) if found.folder == folder
     }

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafscale.log import index
 from kafscale.log.flush import Outcome
 from kafscale.log.lane import Chunk
 from kafscale.log.manifest import Entry
@@ -29,9 +28,6 @@ class LogSettings:
     rollup_objects: int = 500
     grace_s: float = 600.0
     producer_expiry_ms: int = 86_400_000
-    wake_on_append: bool = False  # readers may see what is not committed yet
-    strangers_go_on: bool = False  # unknown producers may begin at any sequence
-    offset_range: int = index.RANGE  # offsets of a lane: what would reach it is refused
 
 
 @dataclass(slots=True)
@@ -42,7 +38,6 @@ class Observer:
     flushed: Callable[[int, int, int, float], None] = lambda _base, _size, _records, _seconds: None
     rolled_up: Callable[[int], None] = lambda _objects: None
     buffered: Callable[[int], None] = lambda _delta: None
-    used_up: Callable[[], None] = lambda: None  # a batch did not fit into its lane's range
 
 
 class State(enum.Enum):

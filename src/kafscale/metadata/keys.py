@@ -27,6 +27,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from kafscale.model.errors import CorruptObject
+from kafscale.model.topics import LaneRange
 
 ROOT: Final = "/kafscale"
 CLUSTER: Final = f"{ROOT}/cluster"
@@ -195,6 +196,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     version: int = 0  # of the descriptor this was read from
     logs: int = 0  # on which the partitions lie; 0: one each
+    shared: list[LaneRange] = []  # where they lie if they share logs with others
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,6 +213,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     deleted_ms: int
     name: str = ""
     topic_id: str = ""
+    shared: list[LaneRange] = []  # lanes that end in logs that stay
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):

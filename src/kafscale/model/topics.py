@@ -82,6 +82,7 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
     compression_type: str = "producer"
     acks1: str = "durable"
     message_format_version: str = TOPIC_CONFIGS["message.format.version"].default
+    placement: str = "dedicated"
 
     def configs(self) -> dict[str, str]:
         """Give the value of every setting of a topic that has none of its own."""

@@ -40,10 +40,11 @@ async def test_a_change_is_a_new_descriptor_and_survives_a_restart(shop: Shop) -
 async def test_open_logs_go_by_the_new_settings(shop: Shop) -> None:
     topic = await shop.engine.create_topic("t", 1, {})
     await shop.append("t", b"a")
-    log, _ = await shop.engine.logs.open(topic, 0)
+    log, lane = await shop.engine.logs.open(topic, 0)
     await shop.engine.admin.change_configs("t", adding("segment.bytes", "777"))
     await shop.engine.admin.change_configs("t", adding("kafscale.fetch.buffered", "true"))
-    assert (log.settings.segment_bytes, log.settings.wake_on_append) == (777, True)
+    await shop.engine.logs.open(topic, 0)
+    assert (log.settings.segment_bytes, lane.rules.wake_on_append) == (777, True)
 
 
 async def test_retention_goes_by_the_new_settings(shop: Shop) -> None:

@@ -17,7 +17,8 @@ ON_TWO = {"physical.partitions": "2"}
 
 async def test_partitions_lie_on_few_logs_with_offsets_of_their_own(shop: Shop) -> None:
     topic = await shop.engine.create_topic("t", 5, ON_TWO)
-    assert [topic.place(p) for p in range(5)] == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
+    lanes = [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
+    assert [topic.place(p) for p in range(5)] == [(f"default/t/{log}", lane) for log, lane in lanes]
     for partition in range(5):
         for turn in range(2):
             await shop.append("t", b"%d-%d" % (partition, turn), partition=partition)
@@ -34,10 +35,10 @@ async def test_more_partitions_are_more_lanes_of_the_same_logs(shop: Shop) -> No
     topic = await shop.engine.create_topic("t", 2, ON_TWO)
     await shop.append("t", b"old")
     await shop.engine.admin.create_partitions("t", 7)
-    assert (topic.partitions, topic.logs, topic.place(6)) == (7, 2, (0, 3))
+    assert (topic.partitions, topic.place(6)) == (7, ("default/t/0", 3))
     await shop.append("t", b"new", partition=6)
     await shop.reopen()
-    assert shop.engine.topics.get("t").logs == 2
+    assert shop.engine.topics.get("t").descriptor.logs == 2
     assert values_of(await shop.read("t", partition=6)) == [b"new"]
     assert values_of(await shop.read("t")) == [b"old"]
 
@@ -54,7 +55,7 @@ async def test_what_a_topic_is_made_of_stays(shop: Shop) -> None:
     ordinary = await shop.engine.create_topic("u", 4, {})
     with pytest.raises(InvalidTopicConfig):
         await admin.change_configs("u", adding("physical.partitions", "2"))
-    assert ordinary.logs == 4
+    assert ordinary.descriptor.logs == 4
     # Tools send back everything they were shown.
     await admin.change_configs("u", adding("physical.partitions", "-1"))
     await admin.change_configs("t", adding("physical.partitions", "2"))
@@ -83,13 +84,13 @@ async def test_a_virtual_topic_may_have_more_partitions_than_logs_are_allowed(sh
     topic = await shop.engine.create_topic("t", 5000, ON_TWO)
     await shop.append("t", b"far", partition=4999)
     assert values_of(await shop.read("t", partition=4999)) == [b"far"]
-    assert topic.place(4999) == (1, 2499)
+    assert topic.place(4999) == ("default/t/1", 2499)
 
 
 async def test_offsets_that_are_used_up_are_refused_and_counted(shop: Shop) -> None:
     small = 1 << 20
     topic = await shop.engine.create_topic("t", 2, {**ON_TWO, "offset.range": str(small)})
-    log, lane = await shop.engine.logs.open(topic, 0)
+    _, lane = await shop.engine.logs.open(topic, 0)
     lane.end = lane.high = small - 1
     await shop.append("t", b"last")
     with pytest.raises(OffsetRangeExhausted):
@@ -97,7 +98,7 @@ async def test_offsets_that_are_used_up_are_refused_and_counted(shop: Shop) -> N
     await shop.append("t", b"a neighbour", partition=1)
     used_up = shop.engine.probe.offset_range_exhausted.labels("t")
     assert used_up.value == 1
-    assert log.settings.offset_range == small
+    assert lane.rules.offset_range == small
 
 
 async def test_retention_goes_by_lane(shop: Shop) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from kafscale.log import commits, history, index, keys
+from kafscale.log.lane import LaneRules
 from kafscale.log.log import Observer, State
 from kafscale.log.segment import ContentId
 from kafscale.model.errors import (
@@ -146,8 +147,9 @@ async def test_what_waits_is_told_by_lane(bench: Bench) -> None:
 
 
 async def test_what_waits_can_be_read_by_those_who_ask_for_it(bench: Bench) -> None:
-    log = await bench.open(wake_on_append=True)
+    log = await bench.open()
     lane = log.lane(1)
+    lane.rules = LaneRules(wake_on_append=True)
     woken = []
     lane.watchers.add(lambda: woken.append(lane.end))
     stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))

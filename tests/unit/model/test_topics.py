@@ -43,7 +43,7 @@ def test_what_is_no_descriptor_is_corrupt(raw: bytes) -> None:
 
 def test_a_layout_this_version_does_not_know_is_not_guessed_at() -> None:
     with pytest.raises(CorruptObject, match="layout"):
-        TopicDescriptor.decode(DESCRIPTOR.encode().replace(b'"ordinary"', b'"shared"'))
+        TopicDescriptor.decode(DESCRIPTOR.encode().replace(b'"ordinary"', b'"scattered"'))
 
 
 def test_every_default_is_legal() -> None:

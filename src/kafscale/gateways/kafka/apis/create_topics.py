@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from kafscale.engine.topics import Topic
+from kafscale.engine.topic import Topic
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call, in_time
 from kafscale.gateways.kafka.errors import code_of

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from kafscale.engine.topics import Topic
+from kafscale.engine.topic import Topic
 from kafscale.gateways.kafka import resources
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.model.broker_configs import BROKER_NAME_OF, BrokerConfig

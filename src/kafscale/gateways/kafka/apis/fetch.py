@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from kafscale.engine.reads import Part, Wanted
-from kafscale.engine.topics import Topic
+from kafscale.engine.topic import Topic
 from kafscale.gateways.kafka import blame, conversion
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import code_of

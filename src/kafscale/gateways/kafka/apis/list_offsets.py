@@ -7,7 +7,7 @@ By timestamp the answer is exact: the first record at or after that time.
 
 from typing import Final
 
-from kafscale.engine.topics import Topic
+from kafscale.engine.topic import Topic
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import code_of

@@ -1,0 +1,69 @@
+"""A topic as this broker knows it: its descriptor, read once for the many who ask.
+
+Next door: a topic's life (topics.py), what layouts mean (log/places.py).
+"""
+
+from typing import NamedTuple
+
+from kafscale.log import places
+from kafscale.log.lane import LaneRules
+from kafscale.log.places import Place
+from kafscale.model.errors import UnknownTopic
+from kafscale.model.names import TopicId, topic_id_from_hex
+from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings
+from kafscale.virtual.arithmetic import place_of
+
+
+class Topic:
+    """A topic as this broker knows it."""
+
+    __slots__ = (
+        "_folders",
+        "descriptor",
+        "is_shared",
+        "lane_rules",
+        "name",
+        "partitions",
+        "settings",
+        "topic_id",
+    )
+
+    def __init__(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
+        """Read a descriptor once, for the many who ask."""
+        self.name = descriptor.name
+        self.topic_id: TopicId = topic_id_from_hex(descriptor.topic_id)
+        self.become(descriptor, defaults)
+
+    def become(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
+        """Take up a newer descriptor of the same topic; whoever holds the topic sees it at once."""
+        self.descriptor = descriptor
+        self.partitions = descriptor.partitions
+        self.is_shared = descriptor.layout == "shared"
+        self._folders = places.own_folders(descriptor)
+        self.settings = TopicSettings.of(descriptor.configs, defaults)
+        self.lane_rules = LaneRules(
+            offset_range=self.settings.offset_range,
+            # Producers of a topic that was deleted and created again go on counting.
+            strangers_go_on=descriptor.incarnation > 1,
+            wake_on_append=self.settings.fetch_buffered,
+        )
+
+    def place(self, partition: int) -> Place:
+        """Log and lane of a partition."""
+        if not 0 <= partition < self.partitions:
+            raise UnknownTopic(f"{self.name} has no partition {partition}")
+        if self.is_shared:
+            return places.place(self.descriptor, partition)
+        log, lane = place_of(partition, len(self._folders))
+        return Place(self._folders[log], lane)
+
+    def folder(self, partition: int) -> str:
+        """Where a partition's log lies."""
+        return self.place(partition).folder
+
+
+class Resident(NamedTuple):
+    """Whose a lane of a shared log is."""
+
+    topic: Topic
+    partition: int
