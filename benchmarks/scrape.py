@@ -16,7 +16,7 @@ from prometheus_client.exposition import generate_latest
 
 from kafscale.engine.census import MOST_LOGS, MOST_PARTITIONS, Census
 from kafscale.engine.probe import REQUEST_SECONDS, Probe
-from kafscale.engine.topics import Topic
+from kafscale.engine.topic import Topic
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings
 from kafscale.model.meters import Registry

@@ -10,7 +10,7 @@ A log that is not open on this broker has no row: its owner shows it.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from kafscale.engine.topics import Topic
+from kafscale.engine.topic import Topic
 from kafscale.log import places
 from kafscale.log.lane import Lane
 from kafscale.log.log import Log

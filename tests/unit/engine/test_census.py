@@ -6,7 +6,7 @@ import pytest
 
 from kafscale.engine.census import Census
 from kafscale.engine.probe import Probe
-from kafscale.engine.topics import Topic
+from kafscale.engine.topic import Topic
 from kafscale.log import history
 from kafscale.log.log import Log
 from kafscale.model.meters import Registry
