@@ -45,6 +45,8 @@ def observer_of(
     name = SHARED if topic is None else topic.name
     flushes = probe.flushes.labels(name)
     flush_bytes = probe.flush_bytes.labels(name)
+    if topic is not None:
+        probe.offset_range_exhausted.labels(name)  # zero from the start, or a rise goes unseen
     partition = int(folder.rpartition("/")[2])
 
     def flushed(base: int, size: int, records: int, seconds: float) -> None:

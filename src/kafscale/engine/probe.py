@@ -218,6 +218,7 @@ class Probe:
             self.fetch_requests,
             self.flushes,
             self.flush_bytes,
+            self.offset_range_exhausted,
             self.log_puts,
             self.s3_requests,
             self.s3_bytes,
