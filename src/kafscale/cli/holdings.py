@@ -57,7 +57,7 @@ def look(
         if is_named:
             raise
         reason = " ".join(str(bad).split())
-    return {}, f"{reason} (--config with the broker's file tells which bucket it uses)"
+    return {}, f"{reason}; --config with the broker's file says which bucket it uses"
 
 
 def told_by(configs: Mapping[str, str], partition: int, partitions: int) -> Holding:

@@ -80,7 +80,8 @@ async def _list(args: argparse.Namespace, config: Config) -> int:
     leftovers = [row for view in views for row in view.leftovers]
     if leftovers and not args.json:
         size = human_bytes(sum(row.size for row in leftovers))
-        print(f"and {len(leftovers)} replaced objects ({size}) that wait to be deleted")
+        whose = " of its shared logs" if descriptor.layout == "shared" else ""
+        print(f"and {len(leftovers)} replaced objects{whose} ({size}) that wait to be deleted")
     return 0
 
 
@@ -119,7 +120,7 @@ def _extent(piece: Piece, first: int, last: int, records: int, size: int) -> dic
 
 async def _verify(args: argparse.Namespace, config: Config) -> int:
     async with bucket.opened(config) as store:
-        _, views = await _views(args, config, store)
+        descriptor, views = await _views(args, config, store)
         pieces = [(view, piece) for view in views for piece in view.pieces]
         problems = [text for view in views for text in verify.check_joints(view)]
         records = size = 0
@@ -143,9 +144,10 @@ async def _verify(args: argparse.Namespace, config: Config) -> int:
     else:
         for text in problems:
             print(text)
+        kind = "shared " if descriptor.layout == "shared" else ""
         verdict = f"{len(problems)} problems" if problems else "all sound"
         print(
-            f"{args.topic}: {len(views)} logs, {len(pieces)} segments, {records} records, "
+            f"{args.topic}: {len(views)} {kind}logs, {len(pieces)} segments, {records} records, "
             f"{human_bytes(size)}: {verdict}"
         )
     return 1 if problems else 0
