@@ -152,6 +152,8 @@ class Lane:
     def forget_spans_before(self, start: int) -> int:
         """Let go of segments that lie wholly below the log start; gives their bytes."""
         keep = bisect_left(self.span_lasts, start)
+        if not keep:
+            return 0
         gone = sum(span.length for span, _ in self.spans[:keep])
         self.held_bytes -= gone
         del self.spans[:keep]
