@@ -17,7 +17,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
     TopicDescription,
 )
 
-from kafscale.cli import holdings
 from kafscale.cli.errors import UsageError
 from kafscale.cli.kafka import (
     ANSWER_WITHIN_S,
@@ -167,6 +166,8 @@ _COLUMNS: Final = (
 
 
 def _facts(admin: AdminClient, args: argparse.Namespace, name: str) -> dict[str, Any]:
+    from kafscale.cli import holdings  # what reads a bucket is for this command alone
+
     topic = describe_topic(admin, name)
     topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_")  # as Kafka's tools do
     numbers = [partition.id for partition in topic.partitions]
