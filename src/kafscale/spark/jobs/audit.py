@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafscale.log import index, keys, places, survey
+from kafscale.log import index, keys, survey
 from kafscale.log.places import Place
 from kafscale.log.survey import LogView
 from kafscale.model.errors import CorruptObject, ObjectMissing
@@ -21,6 +21,7 @@ from kafscale.spark.jobs import checks, joints, logs, transfer
 from kafscale.spark.jobs.checks import Checked, Target
 from kafscale.spark.jobs.contents import Finding
 from kafscale.spark.jobs.logs import Whose
+from kafscale.spark.jobs.removal import lanes_of
 from kafscale.spark.jobs.rewriting import in_waves
 from kafscale.spark.kernels.positions import Engine, engine
 
@@ -98,11 +99,11 @@ def audit(context: Context, *, repair: bool = False) -> Report:
 def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[Finding]:
     """A lane has one topic for ever: two that claim it would read each other's records."""
     owners: dict[Place, str] = {}
-    for topic in (topic for topic in topics if topic.layout == "shared"):
-        for partition, place in places.each_place(topic):
+    for topic in topics:
+        for place in sorted({*lanes_of(topic), *lanes_of(topic.after_move())}):
             other = owners.setdefault(place, topic.name)
             if other != topic.name:
-                text = f"lane {place.lane} is {topic.name}'s, partition {partition}, and {other}'s"
+                text = f"lane {place.lane} is {topic.name}'s and {other}'s"
                 yield Finding(place.folder, "lanes", "error", text)
 
 

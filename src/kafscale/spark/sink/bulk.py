@@ -25,6 +25,7 @@ from kafscale.log.places import Place
 from kafscale.log.shared import SharedLogs
 from kafscale.model.errors import InvalidPartitionCount, InvalidTopicName, TopicExists
 from kafscale.model.names import check_topic_name, collides, fresh_topic_id
+from kafscale.model.topic_configs import WHERE_IT_LIES
 from kafscale.model.topics import (
     LaneRange,
     Layout,
@@ -44,7 +45,6 @@ from kafscale.spark.sink.sealing import LEADER_EPOCH, Seal, Sealed
 from kafscale.spark.sink.staging import Section, Target, stage
 
 MOST_PARTITIONS: Final = 100_000
-_OF_LAYOUT: Final = frozenset({"physical.partitions", "storage.placement"})
 _STAGED: Final = "task int, sections binary"
 
 Progress = Callable[[str, int, int], None]  # what, how many are done, of how many
@@ -130,7 +130,7 @@ async def _allotted(store: ObjectStore, namespace: str, count: int, logs: int) -
 
 def laid_out(configs: Mapping[str, str], layout: Layout, logs: int) -> dict[str, str]:
     """The settings of a topic, with what they say of its layout made true."""
-    found = {name: value for name, value in configs.items() if name not in _OF_LAYOUT}
+    found = {name: value for name, value in configs.items() if name not in WHERE_IT_LIES}
     if layout == "virtual":
         found["physical.partitions"] = str(logs)
     elif layout == "shared":

@@ -8,6 +8,7 @@ import pytest
 
 from kafscale.log import commits, keys, manifest
 from kafscale.log.descriptors import Descriptors
+from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import removal, retain, rewriting
@@ -151,6 +152,70 @@ def test_a_tombstone_with_own_logs_never_points_into_shared_ones(shared: SharedN
     assert shared.raw(ALIVE) == before
 
 
+def test_what_a_topic_leaves_when_it_moves_goes_and_where_it_goes_stays(
+    shared: SharedNamespace,
+) -> None:
+    filled(shared)
+    old = shared.bucket.topic(GONE)
+    held = shared.create("spare", 2).shared
+    shared.write([{("spare", n): [(b"copy", BIG)] for n in range(2)}])
+    place = shared.bucket.topic("spare")
+    shared.bucket.run(lambda store: store.delete([f"default/spare/descriptor-{1:020d}"]))
+    move = Move(move_id="1", layout="shared", folder="default/gone@1", logs=0, shared=held)
+
+    def put(version: int, topic: TopicDescriptor) -> None:
+        assert shared.bucket.run(lambda store: Descriptors(store, "default").put(topic, version))
+
+    moving = msgspec.structs.replace(old, moving=move)
+    put(2, moving)
+    before = shared.raw(ALIVE), shared.raw(GONE)
+    run(shared)
+    assert (shared.raw(ALIVE), shared.raw(GONE)) == before
+    put(3, moving.after_move())
+    copied = shared.raw(GONE)
+    assert copied != before[1]
+    run(shared, grace_s=600)
+    assert removal.ended_lanes(context(shared), 600) == {}
+    run(shared)
+    run(shared)
+    assert (shared.raw(ALIVE), shared.raw(GONE)) == (before[0], copied)
+    for log in range(2):
+        lanes = {span.lane for e in shared.manifest(log).segments for span in e.spans()}
+        assert 0 not in lanes, "the old lane is gone"
+        assert lanes_of_place(place, shared.folder(log)) <= lanes
+    put(4, msgspec.structs.replace(moving.after_move(), deleted=True))
+    run(shared)
+    run(shared)
+    assert shared.raw(ALIVE) == before[0]
+    for log in range(2):
+        lanes = {span.lane for e in shared.manifest(log).segments for span in e.spans()}
+        assert not lanes_of_place(place, shared.folder(log)) & lanes
+
+
+def lanes_of_place(topic: TopicDescriptor, folder: str) -> set[int]:
+    return {place.lane for place in removal.lanes_of(topic) if place.folder == folder}
+
+
+def test_homes_that_topics_have_left() -> None:
+    def at(folder: str, *, to: str = "", deleted: bool = False) -> TopicDescriptor:
+        move = Move(move_id="1", layout="virtual", folder=to, logs=1) if to else None
+        return TopicDescriptor(
+            name="t", topic_id="1", incarnation=1, folder=folder, partitions=1, logs=1,
+            created_at="", moving=move, deleted=deleted,
+        )  # fmt: skip
+
+    def left(*versions: TopicDescriptor) -> dict[str, int]:
+        rows = [(topic, 10 * number) for number, topic in enumerate(versions, 1)]
+        return {home.folder: since for home, since in removal.old_homes(rows)}
+
+    assert left(at("a"), at("a")) == {}
+    assert left(at("a"), at("a", deleted=True), at("b")) == {"a": 20}
+    assert left(at("a"), at("a", to="b"), at("a", to="b")) == {}
+    assert left(at("a"), at("a", to="b"), at("b"), at("b")) == {"a": 30}
+    assert left(at("a"), at("a", to="b"), at("a")) == {"b": 30}, "the move was given up"
+    assert left(at("a"), at("a", to="b", deleted=True)) == {"a": 20, "b": 20}
+
+
 def test_a_shared_log_without_any_living_topic_is_looked_after(shared: SharedNamespace) -> None:
     filled(shared)
     shared.delete(GONE)
@@ -204,7 +269,7 @@ def test_two_topics_in_one_lane_are_found(shared: SharedNamespace) -> None:
     filled(shared)
     one = shared.bucket.topic(GONE)
     [first, *_] = claimed_twice([one, msgspec.structs.replace(one, name="other")])
-    assert "other's, partition 0, and gone's" in first.text
+    assert first.text == "lane 0 is other's and gone's"
 
 
 def test_statistics_share_the_cost_of_objects_among_topics(shared: SharedNamespace) -> None:
