@@ -142,6 +142,8 @@ def _describe(args: argparse.Namespace) -> None:
         print(f"topic {facts['name']}  id {facts['id']}")
         for key, value in facts["configs"].items():
             print(f"  {key}={value}")
+        if "moving_to" in facts:
+            print(f"  is on its way to the {facts['moving_to']} layout")
         _print_partitions(facts)
 
 
@@ -173,18 +175,19 @@ def _facts(admin: AdminClient, args: argparse.Namespace, name: str) -> dict[str,
     numbers = [partition.id for partition in topic.partitions]
     ranges = offset_ranges(admin, name, numbers)
     configs = _own_configs(admin, name)
-    places: dict[int, holdings.Holding] = {}
-    reason = "--no-objects"
+    found = holdings.Found({}, unknown="--no-objects")
     if not args.no_objects:
         given = parse_pairs("--set", args.set)
-        places, reason = holdings.look(args.config, given, name, topic_id)
+        found = holdings.look(args.config, given, name, topic_id)
+    places = found.partitions
     for number in numbers:
         places.setdefault(number, holdings.told_by(configs, number, len(numbers)))
     return {
         "name": name,
         "id": topic_id,
         "configs": configs,
-        **({"unknown": reason} if reason else {}),
+        **({"unknown": found.unknown} if found.unknown else {}),
+        **({"moving_to": found.moving_to} if found.moving_to else {}),
         "partitions": [
             {
                 "partition": partition.id,
