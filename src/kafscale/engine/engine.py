@@ -100,6 +100,7 @@ class Engine:
         self._opening = OwnedLogs(topics, logs, fleet)
         fleet.on_ready = self._opening.look
         checkpoints.responsible = lambda: fleet.is_controller
+        probe.sample_checkpoint_age(checkpoints.age_s)
         topics.on_changed = self._topic_changed
         topics.on_gone = self._topic_gone
         self._creating: dict[str, asyncio.Task[Topic]] = {}
