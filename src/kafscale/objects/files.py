@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
-from operator import itemgetter
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
@@ -178,25 +177,23 @@ class FileObjectStore:
             raise StoreRefused(f"cannot create folder {folder}: {failed}") from failed
 
     def _find(self, prefix: str, after: str, before: str, limit: int) -> list[StoredObject]:
-        names: list[tuple[str, os.DirEntry[str]]] = []
+        names: list[str] = []
         self._scan(prefix, after, before, names)
-        names.sort(key=itemgetter(0))
+        names.sort()
         found: list[StoredObject] = []
-        for key, entry in names:
+        for key in names:
             if limit and len(found) == limit:
                 break
             try:
-                facts = entry.stat(follow_symlinks=False)
+                facts = os.lstat(f"{self._root}/{key}")
             except (FileNotFoundError, NotADirectoryError):  # deleted while we looked
                 continue
             except OSError as failed:
-                _fail("list", entry.path, failed)
+                _fail("list", f"{self._root}/{key}", failed)
             found.append(StoredObject(key, facts.st_size, facts.st_mtime_ns // 1_000_000))
         return found
 
-    def _scan(
-        self, prefix: str, after: str, before: str, found: list[tuple[str, os.DirEntry[str]]]
-    ) -> None:
+    def _scan(self, prefix: str, after: str, before: str, found: list[str]) -> None:
         try:
             with os.scandir(f"{self._root}/{prefix}") as entries:
                 for entry in entries:
@@ -205,7 +202,7 @@ class FileObjectStore:
                         if _may_hold(key + "/", after, before) and not key.startswith("."):
                             self._scan(key + "/", after, before, found)
                     elif key > after and (not before or key < before):
-                        found.append((key, entry))
+                        found.append(key)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as failed:
