@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget them
     AdminClient,
     ConfigResource,
@@ -25,6 +25,7 @@ from kafscale.cli.kafka import (
     refusal,
     wait,
 )
+from kafscale.cli.leaders import list_offsets
 from kafscale.cli.output import print_columns, print_json
 
 
@@ -215,14 +216,13 @@ def offset_ranges(
     """Ask for the first offset of each partition and the one the next record will get."""
     bounds: list[dict[int, int]] = []
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
-        wanted = {TopicPartition(name, number): spec for number in partitions}
-        answers = admin.list_offsets(wanted, request_timeout=ANSWER_WITHIN_S)
-        bounds.append(
-            {
-                place.partition: wait(f"{name}/{place.partition}", answer).offset
-                for place, answer in answers.items()
-            }
-        )
+        found: dict[int, int] = {}
+        answers = list_offsets(admin, {(name, number): spec for number in partitions})
+        for (_, number), answer in answers.items():
+            if isinstance(answer, KafkaException):
+                raise refusal(f"{name}/{number}", answer) from answer
+            found[number] = answer
+        bounds.append(found)
     return {number: (bounds[0][number], bounds[1][number]) for number in bounds[0]}
 
 
