@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import gc
 from collections.abc import Iterator
 
 import hypothesis
@@ -12,6 +13,16 @@ hypothesis.settings.register_profile(
     "kafscale", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("kafscale")
+# For `make check`: pytest --hypothesis-profile=quick
+hypothesis.settings.register_profile(
+    "quick", parent=hypothesis.settings.get_profile("kafscale"), max_examples=20
+)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests live until the end: the garbage collector need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

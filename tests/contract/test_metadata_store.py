@@ -31,6 +31,7 @@ from kafscale.metadata.store import (
 from kafscale.model.errors import MetadataConflict
 from kafscale.system import SystemClock
 from kafscale.testing.simulated.metadata import SimulatedEtcd, SimulatedMetadataStore
+from tests.support.examples import examples
 
 _folders = count()
 
@@ -316,7 +317,7 @@ OPERATIONS = st.lists(
 
 
 @given(commits=OPERATIONS)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_row_of_commits_leaves_what_a_dictionary_would(
     store: MetadataStore, commits: list[list[tuple[str, bytes | None]]]
 ) -> None:
