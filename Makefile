@@ -43,7 +43,7 @@ lint: $(VENV)/.dev
 	@$(BIN)/lint-imports --no-logo > .cache/imports.txt 2>&1 || { cat .cache/imports.txt; exit 1; }
 
 check: lint  ## format, lint, types, import walls, unit tests (about a minute)
-	@$(BIN)/pytest tests/unit tests/contract tests/model -m "not slow and not deep" --hypothesis-profile quick -n 2
+	@$(BIN)/pytest tests/unit tests/contract tests/model -m "not slow and not deep" --hypothesis-profile quick -n 3
 
 format: $(VENV)/.dev  ## rewrite the code the way `make check` wants it
 	@$(BIN)/ruff check --quiet --fix-only src tests benchmarks

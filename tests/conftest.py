@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -17,6 +18,18 @@ hypothesis.settings.load_profile("kafscale")
 hypothesis.settings.register_profile(
     "quick", parent=hypothesis.settings.get_profile("kafscale"), max_examples=20
 )
+
+TESTS = Path(__file__).parent
+# What starts programs may take long where other programs run as well.
+PATIENT = {"bad_input", "compat", "e2e", "faults", "simulation", "spark"}
+PATIENCE_S = 1200
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        room = item.path.relative_to(TESTS).parts[0]
+        if room in PATIENT and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(PATIENCE_S))
 
 
 def pytest_collection_finish() -> None:

@@ -134,7 +134,7 @@ def _use(broker: KafscaleProcess) -> None:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": acks})
         for number in range(20):
             producer.produce(TOPIC, b"x" * 1000, partition=number % 2)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -154,7 +154,7 @@ def _use(broker: KafscaleProcess) -> None:
     for acks in ("all", "1"):
         producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": acks})
         producer.produce(TOPIC, b"y", partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     consumer.close()
     again = Consumer(
         {
@@ -347,7 +347,7 @@ def test_a_broker_without_etcd_says_that_it_is_not_ready() -> None:
 
 def wait_for(broker: KafscaleProcess, status: int) -> dict[str, Any]:
     """Ask whether it is ready until the answer is this one."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         asking = http.client.HTTPConnection("127.0.0.1", broker.metrics_port, timeout=10)
         try:
@@ -356,7 +356,7 @@ def wait_for(broker: KafscaleProcess, status: int) -> dict[str, Any]:
             if answer.status == status:
                 said: dict[str, Any] = json.loads(answer.read())
                 return said
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, TimeoutError):
             pass  # the page opens a moment after the door
         finally:
             asking.close()

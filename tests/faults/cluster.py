@@ -129,7 +129,7 @@ class Cluster:
         self.s3.close()
         self.wires.close()
 
-    def start_broker(self, node: Node, within_s: float = 60.0) -> None:
+    def start_broker(self, node: Node, within_s: float = 120.0) -> None:
         """Start it, again if what it needs is not there yet."""
         deadline = time.monotonic() + within_s
         while not node.broker.running:

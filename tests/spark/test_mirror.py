@@ -121,12 +121,11 @@ def test_a_mirror_has_the_same_records_at_the_same_offsets_and_goes_on(
     assert run(context, source).facts["records"] == 100
     assert run(context, source).facts["records"] == 0
     high = bounds(source.bootstrap, "orders")[0][1]
-    for _ in range(100):  # the broker has the log open and looks for foreign manifests each second
-        if bounds(target.bootstrap, "orders")[0][1] == high:
-            break
+    # The broker has the log open and looks for foreign manifests each second.
+    deadline = time.monotonic() + TIMEOUT_S
+    while bounds(target.bootstrap, "orders")[0][1] != high:
+        assert time.monotonic() < deadline, f"what was added is not taken up: {target.tail()}"
         time.sleep(0.3)
-    else:
-        pytest.fail(f"the broker did not take up what was added: {target.tail()}")
     same(source, target, "orders")
 
     produce(target.bootstrap, "orders", [(0, b"moved", b"here")])

@@ -16,7 +16,6 @@ class KafscaleProcess(BrokerProcess):
     """`kafscale serve` on free ports of loopback, its data in a temporary folder."""
 
     label = "kafscale"
-    start_deadline_s = 30.0
 
     def __init__(self, folder: Path | None = None, env: Mapping[str, str] | None = None) -> None:
         super().__init__(folder, env)

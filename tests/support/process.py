@@ -28,8 +28,8 @@ class BrokerProcess:
     """One broker on loopback, in its own temporary folder unless told otherwise."""
 
     label = "broker"
-    start_deadline_s = 60.0
-    stop_deadline_s = 30.0
+    start_deadline_s = 120.0
+    stop_deadline_s = 90.0
 
     def __init__(self, folder: Path | None = None, env: Mapping[str, str] | None = None) -> None:
         self._owns_folder = folder is None
