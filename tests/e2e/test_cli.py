@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import KafscaleProcess
-from tests.support.process import dying_with_us
+from tests.support.program import dying_with_us
 from tests.support.seaweed import SeaweedServer
 
 WITHIN_S = 120

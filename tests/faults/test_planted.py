@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from tests.faults.s3_proxy import Manners, S3Proxy, direct_store
 from tests.faults.schedule import LEASE_S
 from tests.faults.workers import QUIET, TOPIC, Follower, Writer
 from tests.support import etcd, seaweed
-from tests.support.process import wait_until_stopped
 
 pytestmark = pytest.mark.slow
 
@@ -131,11 +129,10 @@ def test_a_zombie_on_a_store_without_create_if_absent_is_found(tmp_path: Path) -
         deadline = time.monotonic() + 300
         found: set[str] = set()
         for node in itertools.cycle(running.cluster.nodes):
-            node.broker.send(signal.SIGSTOP)
-            wait_until_stopped(node.broker.pid)
+            node.broker.pause()
             # Whoever was paused with work in hand has its place in the log taken meanwhile.
             time.sleep(1.5 * LEASE_S)
-            node.broker.send(signal.SIGCONT)
+            node.broker.resume()
             time.sleep(2.0)
             found |= {finding.kind for finding in check(running.history)}
             if "overwritten" in found:

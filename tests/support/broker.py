@@ -3,7 +3,6 @@
 Next door: the life of the process (process.py), the other broker (apache_kafka.py).
 """
 
-import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,11 +20,6 @@ class KafscaleProcess(BrokerProcess):
         super().__init__(folder, env)
         self.metrics_port = free_port()
         self.data = self.folder / "data"
-
-    def send(self, number: signal.Signals) -> None:
-        """SIGSTOP and SIGCONT, mostly."""
-        assert self._process is not None
-        self._process.send_signal(number)
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "kafscale.cli.main", "serve"]
