@@ -5,7 +5,6 @@ The tasks run in this process: what Spark adds is tested with the other jobs.
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import (
@@ -44,10 +43,8 @@ def source() -> Iterator[ApacheKafka]:
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Iterator[KafscaleProcess]:
-    settings = tmp_path / "kafscale.yaml"
-    settings.write_text("storage:\n  housekeepingInterval: 1s\n")
-    with KafscaleProcess(env={"KAFSCALE_CONFIG": str(settings)}) as broker:
+def target() -> Iterator[KafscaleProcess]:
+    with KafscaleProcess(settings=["storage.housekeepingInterval=1s"]) as broker:
         yield broker
 
 

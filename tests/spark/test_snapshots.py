@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,18 +18,20 @@ from tests.spark import kafka
 from tests.support.broker import KafscaleProcess
 from tests.unit.spark.source.test_reading import offsets, options, read
 
-SETTINGS = "storage:\n  rollupObjects: 5\n  gracePeriod: 1s\n  housekeepingInterval: 1s\n"
+SETTINGS = (
+    "storage.rollupObjects=5",
+    "storage.gracePeriod=1s",
+    "storage.housekeepingInterval=1s",
+)
 STEP, RECORDS = 100, 400
 # One flush and no second one by mistake: five of them are rolled up, four would wait for a fifth.
 IN_ONE_GO: dict[str, Any] = {"linger.ms": 10_000, "enable.idempotence": True}
 
 
 @pytest.fixture
-def hasty(tmp_path: Path) -> Iterator[KafscaleProcess]:
+def hasty() -> Iterator[KafscaleProcess]:
     """A broker whose deleter waits for nobody."""
-    config = tmp_path / "kafscale.yaml"
-    config.write_text(SETTINGS)
-    with KafscaleProcess(tmp_path, env={"KAFSCALE_CONFIG": str(config)}) as process:
+    with KafscaleProcess(settings=SETTINGS) as process:
         yield process
 
 
