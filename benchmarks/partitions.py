@@ -74,7 +74,9 @@ def fleet() -> Iterator[list[KafscaleProcess]]:
         }
         yield [
             undo.enter_context(
-                KafscaleProcess(Path(folder) / str(number), {**env, "KAFSCALE_BROKER_ID": str(number)})
+                KafscaleProcess(
+                    Path(folder) / str(number), {**env, "KAFSCALE_BROKER_ID": str(number)}
+                )
             )
             for number in range(BROKERS)
         ]
