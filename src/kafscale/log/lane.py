@@ -7,10 +7,15 @@ in memory. Next door: the log that writes it (log.py), reading what has left mem
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from kafscale.log.manifest import Entry, LaneMark
 from kafscale.log.producers import ProducerTable
 from kafscale.log.segment import Span
+
+# What Python needs around the bytes, about: small batches of many lanes are mostly that.
+CHUNK_BYTES: Final = 512
+BATCH_BYTES: Final = 384
 
 
 class Chunk:
@@ -24,7 +29,7 @@ class Chunk:
         self.last = last
         self.firsts = firsts
         self.batches = batches
-        self.size = sum(map(len, batches))
+        self.size = CHUNK_BYTES + sum(map(len, batches)) + BATCH_BYTES * len(batches)
 
     def leave_memory(self) -> None:
         """Let go of the bytes; the object in the bucket still has them."""
