@@ -39,7 +39,9 @@ def measure(partitions: int, touches: int, configs: Mapping[str, str], store: st
         env = {}
         if store == "s3":
             env = undo.enter_context(SeaweedServer()).broker_environment("lanes")
-        broker = undo.enter_context(KafscaleProcess(env={**env, "KAFSCALE_FLUSH_INTERVAL_MS": "250"}))
+        broker = undo.enter_context(
+            KafscaleProcess(env={**env, "KAFSCALE_FLUSH_INTERVAL_MS": "250"})
+        )
         with many.Line(broker.port) as line:
             many.create(line, "t", partitions, configs)
             _touch(line, partitions, touches)

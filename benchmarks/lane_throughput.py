@@ -6,9 +6,8 @@ Next door: the table and the bars (lanes.py), the requests (many.py).
 """
 
 import statistics
-from collections import deque
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from benchmarks import clients, many
@@ -20,12 +19,14 @@ VALUE_BYTES = 1000
 RECORDS = 16  # of a batch: about the 16 KiB that a Java producer sends
 PER_REQUEST = 6  # batches, each of another partition
 IN_FLIGHT = 8
+TIMES = 4  # that the tail is read
 WAYS = ("produce", "consume tail", "consume cold")
 SETTINGS = (
     f"a batch: {RECORDS} records of {VALUE_BYTES} bytes; a produce request: {PER_REQUEST} batches "
     f"of {PER_REQUEST} partitions, {IN_FLIGHT} requests in flight on one connection, acks=all;\n"
     "a fetch: every partition that has more, 1 MiB of each, 50 MiB in all, one in flight; "
-    "one broker, files.\ntail: from memory, just written; cold: after a restart"
+    "one broker, files.\n"
+    "tail: from memory, read before; cold: for the first time after a restart"
 )
 
 
@@ -47,6 +48,7 @@ def shapes(partitions: int) -> tuple[Shape, ...]:
         Shape("6 ordinary", 6),
         Shape(f"{partitions:,} on 6 logs", partitions, 6),
         Shape(f"{partitions:,} on 3 logs", partitions, 3),
+        Shape(f"{partitions:,} ordinary", partitions),
     )
 
 
@@ -77,16 +79,19 @@ def _life(shape: Shape, wanted_bytes: int) -> list[Row]:
             produce(Meter(broker), line, shape.partitions, 1)  # opens the logs
             rows = [_row(shape, WAYS[0], _metered(broker, line, shape.partitions, turns), total)]
             total += RECORDS * VALUE_BYTES * shape.partitions
+            end = (turns + 1) * RECORDS
+            consume(nullcontext(), line, shape.partitions, end)  # its series are born
             meter = Meter(broker)
-            consume(meter, line, shape.partitions, (turns + 1) * RECORDS)
-            rows.append(_row(shape, WAYS[1], meter.cost, total))
+            consume(meter, line, shape.partitions, end, times=TIMES)
+            rows.append(_row(shape, WAYS[1], meter.cost, total * TIMES))
         broker.restart()
         with many.Line(broker.port) as line:
             # What opening costs is another figure.
-            line.send(many.fetch_frame("t", [(number, 0) for number in range(6)], answer_bytes=1))
+            everything = [(number, 0) for number in range(shape.partitions)]
+            line.send(many.fetch_frame("t", everything, answer_bytes=1))
             line.answer()
             meter = Meter(broker)
-            consume(meter, line, shape.partitions, (turns + 1) * RECORDS)
+            consume(meter, line, shape.partitions, end)
             rows.append(_row(shape, WAYS[2], meter.cost, total))
     return rows
 
@@ -119,22 +124,30 @@ def produce(
 
 
 def consume(
-    meter: AbstractContextManager[object], line: many.Line, partitions: int, end: int
+    meter: AbstractContextManager[object],
+    line: many.Line,
+    partitions: int,
+    end: int,
+    times: int = 1,
 ) -> None:
-    """Every partition from its beginning to `end`; who was served goes to the end of the queue."""
-    at = deque((number, 0) for number in range(partitions))
+    """Every partition from its beginning to `end`."""
     with meter:
-        while at:
-            line.send(many.fetch_frame("t", at))
-            reached = dict(at)
-            served = []
-            for row in many.fetched(line.answer()):
-                if len(row.records):
-                    reached[row.partition] = many.next_offset(row.records, 0)
-                    served.append(row.partition)
-            kept = set(served)
-            order = [number for number, _ in at if number not in kept] + served
-            at = deque((number, reached[number]) for number in order if reached[number] < end)
+        for _ in range(times):
+            at = [(number, 0) for number in range(partitions)]
+            while at:
+                line.send(many.fetch_frame("t", at))
+                at = _left(at, line.answer(), end)
+
+
+def _left(at: list[tuple[int, int]], answer: memoryview, end: int) -> list[tuple[int, int]]:
+    """Who has more to read: first those who got nothing, then those who were served."""
+    served = {
+        row.partition: many.next_offset(row.records, 0)
+        for row in many.fetched(answer)
+        if len(row.records)
+    }
+    waiting = [(number, offset) for number, offset in at if number not in served]
+    return waiting + [(number, offset) for number, offset in served.items() if offset < end]
 
 
 def _row(shape: Shape, way: str, cost: Cost, done_bytes: int) -> Row:

@@ -9,7 +9,7 @@ Here: ranged GETs through a cache. Next door: the batches in them (reader.py), t
 
 import asyncio
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafscale.log.cache import LoadingCache, Recent
 from kafscale.log.manifest import Entry
@@ -18,8 +18,20 @@ from kafscale.log.tasks import Tasks
 from kafscale.model.errors import CorruptObject, KafscaleError
 from kafscale.objects.store import ObjectStore
 
-_PIECES: Final = 8  # so many requests for pieces of a stretch, then one for the stretch
+_PIECES: Final = 4  # the so-manieth request for a piece of a stretch is one for the stretch
+_SMALL: Final = 8  # and a piece is small if so many would make a block
 _REMEMBERED: Final = 10_000
+
+
+class _Coming(NamedTuple):
+    """Bytes that are being loaded, and which of the load they are."""
+
+    task: asyncio.Task[memoryview]
+    start: int
+    end: int
+
+    def cut(self) -> memoryview:
+        return self.task.result()[self.start : self.end]
 
 
 class Blocks:
@@ -59,50 +71,66 @@ class Blocks:
             blocks[0] = blocks[0][start - span.start - first * size :]
             blocks[-1] = blocks[-1][: end - span.start - last * size]
             piece = memoryview(b"".join(blocks))
-        if len(piece) != end - start:
-            raise CorruptObject(f"{entry.name} is shorter than the {entry.size} bytes it had")
-        return piece
+        return _checked(entry, piece, end - start)
 
-    def here(self, key: str, start: int, end: int) -> memoryview | None:
+    async def read_whole(self, folder: str, wanted: list[tuple[Span, Entry]]) -> list[memoryview]:
+        """Parts of one block at most, side by side: a thousand may wait for the same load."""
+        found: list[memoryview | _Coming] = []
+        for span, entry in wanted:
+            key, end = f"{folder}/{entry.name}", span.start + span.length
+            found.append(self._here(key, span.start, end) or self._coming(key, span.start, end))
+        coming = {one.task for one in found if isinstance(one, _Coming)}
+        if coming:
+            await asyncio.wait(coming)
+        return [
+            _checked(entry, one.cut() if isinstance(one, _Coming) else one, span.length)
+            for one, (span, entry) in zip(found, wanted, strict=True)
+        ]
+
+    def _here(self, key: str, start: int, end: int) -> memoryview | None:
         """Bytes from memory: a lane's own block, or the stretch they lie in."""
+        origin = start
         block = self.cache.peek((key, start))
-        if block is not None:
-            return block[: end - start] if len(block) >= end - start else None
-        number = start // self._block_bytes
-        stretch = self.cache.peek((key, ~number))
-        if stretch is None:
+        if block is None:
+            number = start // self._block_bytes
+            origin = number * self._block_bytes
+            block = self.cache.peek((key, ~number))
+        if block is None or end - origin > len(block):
             return None
-        begin = number * self._block_bytes
-        return stretch[start - begin : end - begin] if end - begin <= len(stretch) else None
+        self.cache.hits += 1
+        return block[start - origin : end - origin]
 
     async def _block(self, key: str, span: Span, number: int) -> memoryview:
         start = span.start + number * self._block_bytes
         end = min(start + self._block_bytes, span.start + span.length)
-        found = self.here(key, start, end)
+        found = self._here(key, start, end)
         if found is not None:
-            self.cache.hits += 1
             return found
+        coming = self._coming(key, start, end)
+        # Shielded: one reader giving up must not fail the others.
+        await asyncio.shield(coming.task)
+        return coming.cut()
+
+    def _coming(self, key: str, start: int, end: int) -> "_Coming":
+        """The load that will bring these bytes: of their own, or of the stretch they lie in."""
+        name, origin, length = start, start, end - start
         stretch = start // self._block_bytes
-        is_coming = (key, start) in self.cache
-        if not is_coming and self._is_worth_a_stretch(key, stretch, start, end):
-            begin = stretch * self._block_bytes
-            block = await self._load(key, ~stretch, begin, self._block_bytes)
-            return block[start - begin : end - begin]
-        return await self._load(key, start, start, end - start)
+        if (key, start) not in self.cache and self._is_worth_a_stretch(key, stretch, start, end):
+            name, origin, length = ~stretch, stretch * self._block_bytes, self._block_bytes
+        self.cache.misses += 1
+        task = self.cache.load((key, name), lambda: self._store.read(key, origin, length))
+        return _Coming(task, start - origin, end - origin)
 
     def _is_worth_a_stretch(self, key: str, stretch: int, start: int, end: int) -> bool:
         """Whether so many small pieces of a stretch were asked for that one request is cheaper."""
         size = self._block_bytes
-        if (end - start) * _PIECES > size or (end - 1) // size != stretch:
+        if (end - start) * _SMALL > size or (end - 1) // size != stretch:
             return False
         if (key, ~stretch) in self.cache:
             return True  # on its way
         asked = (self._pieces.get((key, stretch)) or 0) + 1
         self._pieces.put((key, stretch), asked % _PIECES)
         return asked == _PIECES
-
-    async def _load(self, key: str, name: int, start: int, length: int) -> memoryview:
-        return await self.cache.get((key, name), lambda: self._store.read(key, start, length))
 
     def look_ahead(
         self, folder: str, entry: Entry, span: Span, stop: int, later: list[tuple[Span, Entry]]
@@ -121,7 +149,7 @@ class Blocks:
     def _prefetch(self, key: str, span: Span, number: int) -> None:
         start = span.start + number * self._block_bytes
         end = min(start + self._block_bytes, span.start + span.length)
-        if (key, start) not in self.cache and self.here(key, start, end) is None:
+        if (key, start) not in self.cache and self._here(key, start, end) is None:
             self._tasks.spawn(self._prefetched(key, span, number), f"read ahead {key}")
 
     async def _prefetched(self, key: str, span: Span, number: int) -> None:
@@ -129,3 +157,9 @@ class Blocks:
             await self._block(key, span, number)
         except KafscaleError:
             return  # whoever really needs the block will meet the same error and report it
+
+
+def _checked(entry: Entry, piece: memoryview, size: int) -> memoryview:
+    if len(piece) != size:
+        raise CorruptObject(f"{entry.name} is shorter than the {entry.size} bytes it had")
+    return piece

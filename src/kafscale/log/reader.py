@@ -5,7 +5,6 @@ out from here has had its checksum looked at.
 Next door: recent batches (lane.py), which bytes are loaded and kept (blocks.py).
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import islice
 from typing import Final, TypeVar
@@ -112,27 +111,10 @@ class Reader:
             if room < 0 or span.length > self._block_bytes:
                 break
             wanted.append((span, entry))
-        found = [
-            self._bytes.here(f"{folder}/{entry.name}", span.start, span.start + span.length)
-            for span, entry in wanted
-        ]
-        missing = [at for at, piece in enumerate(found) if piece is None]
-        if missing:
-            loaded = await asyncio.gather(
-                *(
-                    self._whole(folder, entry, span)
-                    for span, entry in map(wanted.__getitem__, missing)
-                )
-            )
-            for at, piece in zip(missing, loaded, strict=True):
-                found[at] = piece
-        pieces = [piece for piece in found if piece is not None]
+        pieces = await self._bytes.read_whole(folder, wanted)
         for (_, entry), piece in zip(wanted, pieces, strict=True):
             self._check(entry, piece)
         return pieces
-
-    async def _whole(self, folder: str, entry: Entry, span: Span) -> memoryview:
-        return await self._bytes.read(folder, entry, span, span.start, span.start + span.length)
 
     async def _from_span(
         self,

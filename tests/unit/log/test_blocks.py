@@ -74,11 +74,11 @@ async def test_small_pieces_of_many_lanes_become_one_request(bench: Bench) -> No
     reader, store = counted(bench)
     for number in range(LANES):
         assert len(await read_all(reader, log, log.lane(number))) == 2
-    # Seven pieces, then the block of the object that holds them all.
-    assert store.requests == 8
+    # Three pieces, then the block of the object that holds them all.
+    assert store.requests == 4
     for number in range(LANES):
         assert len(await read_all(reader, log, log.lane(number))) == 2
-    assert store.requests == 8
+    assert store.requests == 4
 
 
 async def test_large_pieces_are_read_one_by_one(bench: Bench) -> None:
