@@ -33,7 +33,13 @@ class Opened(NamedTuple):
     open_cpu_s: float
 
 
-def measure(partitions: int, touches: int, configs: Mapping[str, str], store: str) -> Opened:
+def measure(
+    partitions: int,
+    touches: int,
+    configs: Mapping[str, str],
+    store: str,
+    openings: int = OPENINGS,
+) -> Opened:
     """Every partition gets `touches` records, then the broker is killed and started again."""
     with ExitStack() as undo:
         env = {}
@@ -48,7 +54,7 @@ def measure(partitions: int, touches: int, configs: Mapping[str, str], store: st
         time.sleep(SETTLE_S)
         resident = rss_mb(broker.pid)
         opened = []
-        for _ in range(OPENINGS):
+        for _ in range(openings):
             broker.kill()
             opened.append(_open(broker, partitions))
         open_s, cpu = min(opened)

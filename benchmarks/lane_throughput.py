@@ -8,6 +8,7 @@ Next door: the table and the bars (lanes.py), the requests (many.py).
 import statistics
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import clients, many
@@ -59,11 +60,11 @@ class Row(NamedTuple):
     cpu_s_gb: float
 
 
-def measure(partitions: int, megabytes: int, runs: int) -> list[Row]:
+def measure(compared: Sequence[Shape], megabytes: int, runs: int) -> list[Row]:
     """Medians, the shapes taking turns."""
     found: dict[tuple[Shape, str], list[Row]] = {}
     for _ in range(runs):
-        for shape in shapes(partitions):
+        for shape in compared:
             for row in _life(shape, megabytes * 1_000_000):
                 found.setdefault((shape, row.way), []).append(row)
     return [_median(rows) for rows in found.values()]
@@ -84,6 +85,7 @@ def _life(shape: Shape, wanted_bytes: int) -> list[Row]:
             meter = Meter(broker)
             consume(meter, line, shape.partitions, end, times=TIMES)
             rows.append(_row(shape, WAYS[1], meter.cost, total * TIMES))
+        broker.extra_env["KAFSCALE_CONFIG"] = _without_memory(broker.folder)
         broker.restart()
         with many.Line(broker.port) as line:
             # What opening costs is another figure.
@@ -94,6 +96,13 @@ def _life(shape: Shape, wanted_bytes: int) -> list[Row]:
             consume(meter, line, shape.partitions, end)
             rows.append(_row(shape, WAYS[2], meter.cost, total))
     return rows
+
+
+def _without_memory(folder: Path) -> str:
+    """Settings of a broker that keeps no new data: opening a log would load its newest part."""
+    file = folder / "cold.yaml"
+    file.write_text("cache:\n  tailCacheSize: 0\n", encoding="utf-8")
+    return str(file)
 
 
 def _metered(broker: KafscaleProcess, line: many.Line, partitions: int, turns: int) -> Cost:
@@ -164,10 +173,10 @@ def _median(rows: Sequence[Row]) -> Row:
 # -- a client library ------------------------------------------------------------------------
 
 
-def with_a_client(partitions: int, megabytes: int) -> list[Row]:
+def with_a_client(compared: Sequence[Shape], megabytes: int) -> list[Row]:
     """confluent-kafka as it comes, records round-robin; the mean batch is told with the shape."""
     rows = []
-    for shape in shapes(partitions):
+    for shape in compared:
         count = megabytes * 1_000_000 // VALUE_BYTES
         with KafscaleProcess() as broker:
             with many.Line(broker.port) as line:
