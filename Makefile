@@ -73,8 +73,8 @@ simulate: $(VENV)/.dev  ## whole clusters on seeded time, network and stores, un
 faults: $(VENV)/.dev  ## attack a fleet for minutes and judge it: ARGS="--minutes 5 --seed 1 --only kill"
 	@$(BIN)/python -m tests.faults $(ARGS)
 
-bench: $(VENV)/.dev  ## compare with Apache Kafka; a slow store, take-overs, partitions, scraping
-	@for part in compare slow_store takeover partitions scrape; do $(BIN)/python -m benchmarks.$$part || exit 1; done
+bench: $(VENV)/.dev  ## compare with Apache Kafka; a slow store, take-overs, many partitions, scraping
+	@for part in compare slow_store takeover partitions lanes scrape; do $(BIN)/python -m benchmarks.$$part || exit 1; done
 
 bench-spark: $(VENV)/.dev  ## measure the pipeline: kernels, source, export, jobs, sink (an hour)
 	@for part in kernels source export jobs sink growth; do $(BIN)/python -m benchmarks.spark_$$part || exit 1; done
