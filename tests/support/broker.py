@@ -40,12 +40,26 @@ class KafscaleProcess(BrokerProcess):
         }
 
 
-class VirtualKafscaleProcess(KafscaleProcess):
-    """The same with every topic virtual: its partitions share two logs."""
+class ConfiguredKafscaleProcess(KafscaleProcess):
+    """The same with a configuration file of its own."""
 
-    label = "kafscale, virtual topics"
+    config = ""
 
     def environment(self) -> dict[str, str]:
         file = self.folder / "kafscale.yaml"
-        file.write_text("mapping:\n  physical_partitions: 2\n", encoding="utf-8")
+        file.write_text(self.config, encoding="utf-8")
         return {**super().environment(), "KAFSCALE_CONFIG": str(file)}
+
+
+class VirtualKafscaleProcess(ConfiguredKafscaleProcess):
+    """Every topic is virtual: its partitions share two logs."""
+
+    label = "kafscale, virtual topics"
+    config = "mapping:\n  physical_partitions: 2\n"
+
+
+class SharedKafscaleProcess(ConfiguredKafscaleProcess):
+    """All partitions of all topics share two logs."""
+
+    label = "kafscale, shared topics"
+    config = "storage:\n  placement: shared\n  sharedLogs: 2\n"
