@@ -170,6 +170,7 @@ class History:
 
     partitions: int
     idempotent: set[str] = field(default_factory=set)
+    lives: int = 0  # of topics that came and went beside those that are judged
     sends: list[Send] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)

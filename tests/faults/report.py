@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from tests.faults.checker import Finding
 from tests.faults.history import OK, Fault, History
+from tests.faults.places import KIND_OF
 
 AFTER_S = 2.0
 PEACE = "peace"
@@ -83,6 +84,13 @@ def table(found: Sequence[Row]) -> str:
         lines.append("| " + " | ".join(parts) + " |")
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
+
+
+def by_kind(history: History) -> str:
+    """How many records each kind of topic took, and how many others came and went meanwhile."""
+    counted = Counter(KIND_OF[send.partition] for send in history.acknowledged())
+    said = ", ".join(f"{kind} {counted[kind]}" for kind in dict.fromkeys(KIND_OF))
+    return f"acknowledged: {said}; {history.lives} neighbours created, used and deleted"
 
 
 def summary(findings: Sequence[Finding]) -> str:
