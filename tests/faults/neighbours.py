@@ -41,6 +41,10 @@ THERE = KafkaError.TOPIC_ALREADY_EXISTS
 AS_WIDE = KafkaError.INVALID_PARTITIONS
 
 
+class NotDone(Exception):
+    """An administrator was refused for too long."""
+
+
 class Neighbour(Worker):
     """One name at a time, life after life."""
 
@@ -60,6 +64,7 @@ class Neighbour(Worker):
     def _live(self, topic: str) -> bool:
         """One life; gives whether the name may be used again."""
         self._until_done(
+            f"creating {topic}",
             lambda: self._admin.create_topics(
                 [NewTopic(topic, num_partitions=PARTITIONS, config=dict(SHARED))]
             )[topic],
@@ -71,7 +76,9 @@ class Neighbour(Worker):
         if self._dice.random() < 0.5:
             wide = PARTITIONS + 1
             self._until_done(
-                lambda: self._admin.create_partitions([NewPartitions(topic, wide)])[topic], AS_WIDE
+                f"widening {topic}",
+                lambda: self._admin.create_partitions([NewPartitions(topic, wide)])[topic],
+                AS_WIDE,
             )
             written.partitions = wide
             written.write()
@@ -80,8 +87,9 @@ class Neighbour(Worker):
         if self._dice.random() < 0.5:
             self._cut(topic)
         self.lives += 1
-        # What went on before may have failed for want of time; ending it must not.
-        return self._until_done(lambda: self._admin.delete_topics([topic])[topic], GONE)
+        return self._until_done(
+            f"deleting {topic}", lambda: self._admin.delete_topics([topic])[topic], GONE
+        )
 
     def _stay(self) -> None:
         self.stopping.wait(self._dice.uniform(*STAYS_S))
@@ -89,9 +97,11 @@ class Neighbour(Worker):
     def _cut(self, topic: str) -> None:
         """Records are deleted, so that log starts move beside those of others."""
         place = TopicPartition(topic, 0, RECORDS // 2)
-        self._until_done(lambda: self._admin.delete_records([place])[place], None)
+        self._until_done(
+            f"cutting {place}", lambda: self._admin.delete_records([place])[place], None
+        )
 
-    def _until_done(self, ask: Callable[[], Future[Any]], enough: int | None) -> bool:
+    def _until_done(self, what: str, ask: Callable[[], Future[Any]], enough: int | None) -> bool:
         """Ask until it is done, or was done already; gives whether the first answer said so."""
         until_s = time.monotonic() + PATIENCE_S
         at_once = True
@@ -105,8 +115,23 @@ class Neighbour(Worker):
                 if code is not None and code == enough:
                     return False
                 if time.monotonic() > until_s:
-                    raise
+                    raise NotDone(f"{what}: {refused}; {self._view()}") from refused
                 time.sleep(0.2)
+
+    def _view(self) -> str:
+        """What a new client is told of these topics."""
+        fresh = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
+        try:
+            topics = fresh.list_topics(timeout=10).topics
+        except KafkaException as refused:
+            return f"a new client is told {refused}"
+        return str(
+            {
+                name: {at: row.leader for at, row in topic.partitions.items()}
+                for name, topic in topics.items()
+                if name.startswith(self.name)
+            }
+        )
 
 
 class _Life:
