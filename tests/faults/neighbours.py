@@ -53,7 +53,7 @@ class Neighbour(Worker):
         self._dice = random.Random(f"{seed} {name}")
         self._names = 0
         self.lives = 0
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+        self._admin = self._cutter = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
 
     def work(self) -> None:
         while not self.stopping.is_set():
@@ -97,9 +97,13 @@ class Neighbour(Worker):
     def _cut(self, topic: str) -> None:
         """Records are deleted, so that log starts move beside those of others."""
         place = TopicPartition(topic, 0, RECORDS // 2)
-        self._until_done(
-            f"cutting {place}", lambda: self._admin.delete_records([place])[place], None
-        )
+
+        def cut() -> Future[Any]:
+            # This client goes on asking the leader it once knew, and is refused for ever.
+            self._cutter = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
+            return self._cutter.delete_records([place])[place]
+
+        self._until_done(f"cutting {place}", cut, None)
 
     def _until_done(self, what: str, ask: Callable[[], Future[Any]], enough: int | None) -> bool:
         """Ask until it is done, or was done already; gives whether the first answer said so."""

@@ -361,7 +361,12 @@ class Topics:
         return topic
 
     async def _forget(self, descriptor: TopicDescriptor, logs: int, shared: list[LaneRange]) -> int:
-        """Take a topic out of the metadata store and note that its objects must go."""
+        """Take a topic out of the metadata store and note that its objects must go.
+
+        Gives the version by which it is gone, 0 if it was gone before: others may have deleted
+        it, and made a new one of that name, while we were waiting for the bucket.
+        """
+        key = metadata_keys.topic_config(descriptor.name)
         removal = metadata_keys.Removal(
             folder=descriptor.folder,
             logs=logs,
@@ -370,12 +375,19 @@ class Topics:
             topic_id=descriptor.topic_id,
             shared=shared,
         )
-        return await self.metadata.commit(
-            [
-                Remove(metadata_keys.topic_config(descriptor.name)),
-                Put(metadata_keys.removal(descriptor.folder), metadata_keys.encode(removal)),
-            ]
-        )
+        note = Put(metadata_keys.removal(descriptor.folder), metadata_keys.encode(removal))
+        while True:
+            found = await self.metadata.get(key)
+            row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
+            try:
+                if found is None or row is None or row.topic_id != descriptor.topic_id:
+                    await self.metadata.commit([note])
+                    return 0
+                return await self.metadata.commit(
+                    [note, Remove(key)], [Compare(key, found.version)]
+                )
+            except MetadataConflict:
+                continue
 
 
 def _is_alive(descriptor: TopicDescriptor, topic_id: str) -> bool:

@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from kafscale.log.descriptors import Descriptors
 from kafscale.metadata import keys as metadata_keys
 from kafscale.model.errors import (
     InvalidTopicName,
@@ -154,6 +155,30 @@ async def test_a_deletion_cut_short_after_the_tombstone_is_finished_by_trying_ag
     await shop.engine.delete_topic("t")
     assert [row.deleted for row in await descriptors(shop)] == [False, True]
     assert shop.engine.topics.all() == []
+
+
+async def test_a_deletion_that_comes_late_does_not_end_the_next_topic_of_that_name(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shop.engine.create_topic("t", 1, {})
+    arrived, may_go_on, honest = asyncio.Event(), asyncio.Event(), Descriptors.newest
+
+    async def slow(self: Descriptors, name: str) -> tuple[int, TopicDescriptor | None]:
+        arrived.set()
+        await may_go_on.wait()
+        return await honest(self, name)
+
+    with monkeypatch.context() as patching:
+        patching.setattr(Descriptors, "newest", slow)
+        late = asyncio.ensure_future(shop.engine.delete_topic("t"))
+        await arrived.wait()
+    await shop.engine.delete_topic("t")
+    again = await shop.engine.create_topic("t", 1, {})
+    may_go_on.set()
+    await late
+    assert shop.engine.topics.find("t") is again
+    await shop.reopen()
+    assert shop.engine.topics.get("t").topic_id == again.topic_id
 
 
 async def test_each_incarnation_has_its_own_folder_and_number(shop: Shop) -> None:
