@@ -11,7 +11,7 @@ from typing import Final
 from kafscale.records.record import Record, build_batch
 from kafscale.testing.simulated.clock import wall_ms
 from kafscale.wire.kafka.errors import ErrorCode
-from kafscale.wire.kafka.messages import create_topics, delete_topics
+from kafscale.wire.kafka.messages import create_topics, delete_topics, metadata
 from tests.faults.history import Found, History, Trouble
 from tests.simulation.cluster import Cluster, Unanswered
 from tests.simulation.places import SHARED, Place, Plan
@@ -44,6 +44,22 @@ async def create(cluster: Cluster, plan: Plan) -> None:
         except Unanswered:
             cluster.hang_up()
         await asyncio.sleep(_PAUSE_S)
+
+
+async def be_known(cluster: Cluster, plan: Plan) -> None:
+    """Until every broker knows of it: those without a fleet do not hear of each other's doings."""
+    asked = metadata.MetadataRequest(
+        topics=[metadata.MetadataRequestTopic(name=plan.topic)], allow_auto_topic_creation=False
+    )
+    for address in cluster.bootstrap:
+        while True:
+            try:
+                told = await (await cluster.to(address)).ask(asked)
+                if told.topics[0].error_code == ErrorCode.NONE:
+                    break
+            except Unanswered:
+                cluster.hang_up()
+            await asyncio.sleep(_PAUSE_S)
 
 
 async def delete(cluster: Cluster, topic: str) -> bool:

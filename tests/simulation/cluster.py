@@ -92,7 +92,7 @@ class Cluster:
         self, network: SimulatedNetwork, hosts: Sequence[str], port: int, name: str, seed: int
     ) -> None:
         self._network = network
-        self._bootstrap = [(host, port) for host in hosts]
+        self.bootstrap = [(host, port) for host in hosts]
         self.name = name
         self.dice = random.Random(f"{seed}/{name}")
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -101,14 +101,14 @@ class Cluster:
 
     async def any(self) -> Connection:
         """A connection to some broker."""
-        known = list(self._addresses.values()) or self._bootstrap
+        known = list(self._addresses.values()) or self.bootstrap
         if self.dice.random() < 0.3:
-            known = self._bootstrap
+            known = self.bootstrap
         return await self.to(self.dice.choice(known))
 
     async def anybody(self) -> Connection:
         """A connection to one of all brokers, whatever is said of them."""
-        return await self.to(self.dice.choice(self._bootstrap))
+        return await self.to(self.dice.choice(self.bootstrap))
 
     async def to(self, address: tuple[str, int]) -> Connection:
         known = self._connections.get(address)

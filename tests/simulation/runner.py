@@ -20,7 +20,7 @@ from kafscale.testing.simulated.remote import RemoteFaults
 from kafscale.testing.simulated.store import SimulatedBucket
 from tests.faults import checker
 from tests.faults.history import OK, History, Listed, Removed, Stored, Trouble
-from tests.simulation.administration import Neighbour, create
+from tests.simulation.administration import Neighbour, be_known, create
 from tests.simulation.cluster import Cluster
 from tests.simulation.members import Member
 from tests.simulation.places import places, plans
@@ -130,7 +130,9 @@ class _Run:
         for broker in self.brokers:
             broker.start()
         for plan in plans(self.scenario.kinds):
-            await self._as_client(create(self._cluster("creator"), plan))
+            creator = self._cluster("creator")
+            await self._as_client(create(creator, plan))
+            await self._as_client(be_known(creator, plan))
         producing, following = self._start_clients()
         await asyncio.gather(*map(self._strike, self.scenario.blows))
         self._heal()

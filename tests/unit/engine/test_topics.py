@@ -97,6 +97,14 @@ async def test_two_who_create_at_once_get_one_topic_and_one_refusal(shop: Shop) 
     assert len(await descriptors(shop)) == 1
 
 
+async def test_nobody_is_told_that_a_topic_exists_whose_creation_fails(shop: Shop) -> None:
+    shop.plan.add(Rule(Fault.FAIL_BEFORE, "find", error=StoreRefused))
+    results = await asyncio.gather(
+        *(shop.engine.create_topic("t", 1, {}) for _ in range(2)), return_exceptions=True
+    )
+    assert [type(result) for result in results] == [StoreRefused, StoreRefused]
+
+
 async def test_those_who_need_a_topic_at_once_share_one_creation(shop: Shop) -> None:
     found = await asyncio.gather(*(shop.engine.find_or_create("t") for _ in range(5)))
     assert {topic.topic_id for topic in found} == {shop.engine.topics.get("t").topic_id}
