@@ -10,7 +10,7 @@ again. After an answer it is.
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -39,6 +39,25 @@ STAYS_S = (0.0, 4.0)
 GONE = KafkaError.UNKNOWN_TOPIC_OR_PART
 THERE = KafkaError.TOPIC_ALREADY_EXISTS
 AS_WIDE = KafkaError.INVALID_PARTITIONS
+
+
+Place = tuple[int, str]  # partition and value
+
+
+def problems(
+    sent: set[Place], acknowledged: Mapping[Place, int], found: Sequence[tuple[int, int, str]]
+) -> Iterator[str]:
+    """What is wrong with the records found, of partition, offset and value, in one life."""
+    at = {(partition, value): offset for partition, offset, value in found}
+    for place, offset in acknowledged.items():
+        if place not in at:
+            yield f"{place} was acknowledged and is not there"
+        elif offset >= 0 and at[place] != offset:
+            yield f"{place} is at {at[place]}, not at {offset}"
+    if strange := sorted(set(at) - sent):
+        yield f"{strange[:5]} were not written there"
+    if len(at) != len(found):
+        yield "something is there twice"
 
 
 class NotDone(Exception):
@@ -144,8 +163,8 @@ class _Life:
     def __init__(self, owner: Neighbour, topic: str, number: int, partitions: int) -> None:
         self._owner, self._topic, self._number = owner, topic, number
         self.partitions = partitions
-        self._sent: set[tuple[int, str]] = set()
-        self._acknowledged: dict[tuple[int, str], int] = {}
+        self._sent: set[Place] = set()
+        self._acknowledged: dict[Place, int] = {}
         self._turn = 0
 
     def write(self) -> None:
@@ -174,18 +193,8 @@ class _Life:
 
     def check(self) -> None:
         """All that was acknowledged is there, once, at its offset, and nothing else is."""
-        found = self._read()
-        values = [(partition, value) for partition, _, value in found]
-        at = {(partition, value): offset for partition, offset, value in found}
-        for place, offset in self._acknowledged.items():
-            if place not in at:
-                self._owner.trouble(f"{self._topic}: {place} was acknowledged and is not there")
-            elif offset >= 0 and at[place] != offset:
-                self._owner.trouble(f"{self._topic}: {place} is at {at[place]}, not at {offset}")
-        if strange := set(values) - self._sent:
-            self._owner.trouble(f"{self._topic}: {sorted(strange)[:5]} were not written there")
-        if len(values) != len(set(values)):
-            self._owner.trouble(f"{self._topic}: something is there twice")
+        for what in problems(self._sent, self._acknowledged, self._read()):
+            self._owner.trouble(f"{self._topic}: {what}")
 
     def _read(self) -> list[tuple[int, int, str]]:
         """Everything, until what was acknowledged has come by, or it takes too long."""
