@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from tests.support.ports import free_port
 from tests.support.process import BrokerProcess
@@ -17,6 +18,7 @@ class KafscaleProcess(BrokerProcess):
 
     label = "kafscale"
     start_deadline_s = 30.0
+    config: ClassVar[str] = ""  # what its file says, if it has one
 
     def __init__(self, folder: Path | None = None, env: Mapping[str, str] | None = None) -> None:
         super().__init__(folder, env)
@@ -42,8 +44,6 @@ class KafscaleProcess(BrokerProcess):
 
 class ConfiguredKafscaleProcess(KafscaleProcess):
     """The same with a configuration file of its own."""
-
-    config = ""
 
     def environment(self) -> dict[str, str]:
         file = self.folder / "kafscale.yaml"
