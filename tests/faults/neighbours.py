@@ -5,7 +5,8 @@ it and uses its name again. Each life of a name must hold what was written in it
 Next door: the topics that stay (places.py).
 
 A deletion that was not answered may still happen when its topic is a new one: its name is not used
-again. After an answer it is.
+again. After an answer it is. A broker that has not heard of a deletion yet goes on with the old
+topic, and what it takes goes with that: so nothing is written before all brokers know the new one.
 """
 
 import random
@@ -28,6 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
     NewTopic,
 )
 
+from tests.faults import raw
 from tests.faults.history import History
 from tests.faults.places import SHARED
 from tests.faults.workers import QUIET, Worker
@@ -67,8 +69,12 @@ class NotDone(Exception):
 class Neighbour(Worker):
     """One name at a time, life after life."""
 
-    def __init__(self, name: str, bootstrap: str, history: History, seed: int) -> None:
+    def __init__(
+        self, name: str, bootstrap: str, ports: Sequence[int], history: History, seed: int
+    ) -> None:
         super().__init__(name, bootstrap, history)
+        self._ports = ports
+        self._last_id = b""
         self._dice = random.Random(f"{seed} {name}")
         self._names = 0
         self.lives = 0
@@ -89,6 +95,7 @@ class Neighbour(Worker):
             )[topic],
             THERE,
         )
+        self._be_known(topic)
         written = _Life(self, topic, self.lives, PARTITIONS)
         written.write()
         self._stay()
@@ -109,6 +116,17 @@ class Neighbour(Worker):
         return self._until_done(
             f"deleting {topic}", lambda: self._admin.delete_topics([topic])[topic], GONE
         )
+
+    def _be_known(self, topic: str) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while True:
+            ids = {_id_at(port, topic) for port in self._ports}
+            if len(ids) == 1 and not ids & {None, self._last_id}:
+                self._last_id = ids.pop() or b""
+                return
+            if time.monotonic() > until_s:
+                raise NotDone(f"not all brokers know of {topic}: {ids}")
+            time.sleep(0.1)
 
     def _stay(self) -> None:
         self.stopping.wait(self._dice.uniform(*STAYS_S))
@@ -155,6 +173,13 @@ class Neighbour(Worker):
                 if name.startswith(self.name)
             }
         )
+
+
+def _id_at(port: int, topic: str) -> bytes | None:
+    try:
+        return raw.topic_id(port, topic)
+    except OSError:
+        return None  # dead or paused: asked again
 
 
 class _Life:

@@ -16,6 +16,7 @@ from tests.faults.workers import Worker
 from tests.support import wire
 
 LIST_OFFSETS = 2
+METADATA = 3
 LATEST = -1
 CODECS = 7
 
@@ -45,6 +46,18 @@ def offsets_listed(body: bytes) -> dict[int, int]:
                 found[places.number_of(topic, partition)] = offset
         at += 22 * count
     return found
+
+
+def topic_id(port: int, topic: str, within_s: float = 5.0) -> bytes | None:
+    """What a broker, asked itself, knows a topic by; None if it knows of none (Metadata v12)."""
+    name = topic.encode()
+    asked = b"\x02" + bytes(16) + bytes([len(name) + 1]) + name + b"\0"
+    head = struct.pack(">hhi", METADATA, 12, 1) + wire.string("raw") + b"\0"
+    body = head + asked + b"\0\0\0"  # no creation, no operations, no tags
+    answer = ask(port, struct.pack(">i", len(body)) + body, within_s)
+    at = answer.index(name)
+    (error,) = struct.unpack_from(">h", answer, at - 3)
+    return None if error else answer[at + len(name) :][:16]
 
 
 def ask(port: int, request: bytes, within_s: float) -> bytes:

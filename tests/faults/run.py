@@ -94,7 +94,8 @@ class Field:
             for n in range(shape.members)
         ]
         self.neighbours = [
-            Neighbour(f"neighbour-{n}", bootstrap, history, seed) for n in range(shape.neighbours)
+            Neighbour(f"neighbour-{n}", bootstrap, self.ports, history, seed)
+            for n in range(shape.neighbours)
         ]
         self.auditors: list[Worker] = [Auditor("auditor", bootstrap, history), *self.neighbours]
         for node in cluster.nodes:
@@ -166,6 +167,9 @@ class Field:
         self.cluster.start_brokers()
         ends = raw.ends(self.ports, self.history.partitions)
         self.history.found = raw.read_log(self.ports, ends)
+        # Nobody may write any more, nor anything be under way, or the list would be of no moment.
+        self.cluster.kill_brokers()
+        time.sleep(0.5)
         self.history.listed = self.cluster.listing()
 
 
