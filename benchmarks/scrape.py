@@ -2,7 +2,8 @@
 
 `python -m benchmarks.scrape [series]` fills both with the same series (three fifths counters, the
 rest histograms) and lets both write the same text in one run, in turns, so that a busy machine is
-equally unfair to both.
+equally unfair to both. Then it scrapes the open logs of a broker whose small topics share four of
+them: with as many rows as are shown, with a row for every lane, and right after a lane was added.
 """
 
 import statistics
@@ -13,10 +14,19 @@ from collections.abc import Callable
 import prometheus_client
 from prometheus_client.exposition import generate_latest
 
-from kafscale.engine.probe import REQUEST_SECONDS
+from kafscale.engine.census import MOST_LOGS, MOST_PARTITIONS, Census
+from kafscale.engine.probe import REQUEST_SECONDS, Probe
+from kafscale.engine.topic import Topic
+from kafscale.log.lane import TailMemory
+from kafscale.log.log import Log, LogSettings
 from kafscale.model.meters import Registry
+from kafscale.model.topics import TopicDefaults, TopicDescriptor
+from kafscale.objects.memory import MemoryObjectStore
+from kafscale.system import SystemClock, SystemDice
 
 _ROUNDS = 15
+_LANES = 10_000
+_SHARED_LOGS = 4
 _LINES_OF_A_HISTOGRAM = len(REQUEST_SECONDS) + 3
 
 
@@ -77,6 +87,56 @@ def measure(series: int) -> tuple[float, float]:
     return statistics.median(one for one, _ in rounds), statistics.median(two for _, two in rounds)
 
 
+def lanes_ms(most_partitions: int, *, changing: bool = False) -> float:
+    """Median CPU milliseconds of scraping open logs whose lanes are as many small topics."""
+    clock, memory = SystemClock(), TailMemory(1 << 20)
+    logs: list[tuple[Topic | None, Log]] = [
+        (
+            None,
+            Log(
+                MemoryObjectStore(clock.now_ms),
+                f"default/@shared/{number}",
+                epoch=0,
+                author="",
+                settings=LogSettings(),
+                memory=memory,
+                clock=clock,
+                dice=SystemDice(),
+            ),
+        )
+        for number in range(_SHARED_LOGS)
+    ]
+    whose: dict[str, dict[int, tuple[Topic, int]]] = {log.folder: {} for _, log in logs}
+    for slot in range(_LANES):
+        lane, log = slot // _SHARED_LOGS, logs[slot % _SHARED_LOGS][1]
+        log.lane(lane).high = slot
+        name = f"small-topic-{slot}"
+        descriptor = TopicDescriptor(
+            name=name,
+            topic_id="0" * 31 + "1",
+            incarnation=1,
+            folder=f"default/{name}",
+            partitions=1,
+            logs=0,
+            layout="shared",
+            created_at="",
+        )
+        whose[log.folder][lane] = (Topic(descriptor, TopicDefaults()), 0)
+    probe = Probe(Registry())
+    probe.sample_logs(
+        Census(lambda: logs, whose.__getitem__, lambda: 0, MOST_LOGS, most_partitions)
+    )
+
+    def scrape() -> bytes:
+        if changing:
+            first = logs[0][1]
+            first.lane(len(first.lanes))
+        return probe.registry.render()
+
+    scrape()
+    return statistics.median(cpu_ms(scrape) for _ in range(_ROUNDS))
+
+
 def main() -> None:
     """Print the comparison."""
     series = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
@@ -84,6 +144,10 @@ def main() -> None:
     print(f"{series} series, CPU ms per scrape, median of {_ROUNDS}")
     print(f"  kafscale            {mine:8.2f}")
     print(f"  prometheus_client   {peer:8.2f}   ({peer / mine:.0f} times as much)")
+    print(f"{_LANES} lanes of {_SHARED_LOGS} shared logs, CPU ms per scrape")
+    print(f"  {MOST_PARTITIONS} rows shown      {lanes_ms(MOST_PARTITIONS):8.2f}")
+    print(f"  with a new lane     {lanes_ms(MOST_PARTITIONS, changing=True):8.2f}")
+    print(f"  a row for each      {lanes_ms(_LANES):8.2f}")
 
 
 if __name__ == "__main__":

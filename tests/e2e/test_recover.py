@@ -120,8 +120,8 @@ async def _producer_ids(cluster: Cluster, topic: str) -> set[int]:
     found: set[int] = set()
     async with bucket.opened(config) as store:
         descriptor = await bucket.find_topic(store, config.storage.namespace, topic)
-        for number in range(descriptor.logs):
-            for piece in (await bucket.look_at(store, descriptor, number)).pieces:
+        for folder in bucket.log_folders(descriptor, None):
+            for piece in (await bucket.look_at(store, folder)).pieces:
                 data = await store.read(piece.key)
                 for span in segment.parse(data).spans:
                     batches = walk(data, span.start, span.start + span.length)

@@ -4,10 +4,10 @@ Next door: the series' names (engine/probe.py), who is connected with whom (wiri
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 import structlog
 
+from kafscale.engine.census import SHARED
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.probe import Probe
 from kafscale.engine.topic import Topic
@@ -18,8 +18,6 @@ from kafscale.objects.health import Health
 logger = structlog.get_logger()
 
 Tell = Callable[..., object]
-
-SHARED: Final = "@shared"  # in the place of a topic's name, where a log is no topic's own
 
 
 def teller(flush_interval_ms: int) -> Tell:
@@ -47,6 +45,8 @@ def observer_of(
     name = SHARED if topic is None else topic.name
     flushes = probe.flushes.labels(name)
     flush_bytes = probe.flush_bytes.labels(name)
+    if topic is not None:
+        probe.offset_range_exhausted.labels(name)  # zero from the start, or a rise goes unseen
     partition = int(folder.rpartition("/")[2])
 
     def flushed(base: int, size: int, records: int, seconds: float) -> None:

@@ -14,6 +14,7 @@ from kafscale.broker.config_sections import EtcdSection
 from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
 from kafscale.engine import ownership
 from kafscale.engine.appends import Appends
+from kafscale.engine.census import Census
 from kafscale.engine.checkpoints import Checkpoints
 from kafscale.engine.claims import Claims
 from kafscale.engine.engine import Engine
@@ -26,6 +27,7 @@ from kafscale.engine.lag import Lag
 from kafscale.engine.logs import Logs
 from kafscale.engine.lone import Lone
 from kafscale.engine.membership import Membership
+from kafscale.engine.moves import Moves
 from kafscale.engine.offsets import Offsets
 from kafscale.engine.probe import Probe
 from kafscale.engine.producer_ids import ProducerIds
@@ -271,6 +273,8 @@ async def build(
         tasks,
         probe,
         clock,
+        dice,
+        Moves(topics, logs, fleet, watched, metadata),
         checkpoints=Checkpoints(
             metadata,
             watched,
@@ -341,6 +345,7 @@ def _sample(
                     yield (owner.name, str(number)), float(size)
 
     probe.sample_buffers(buffers)
+    probe.sample_logs(Census(logs.each, topics.residents, lambda: topics.revision))
     probe.sample_store_health(sampling.states_of(health))
     probe.sample_broker(
         connections=listener.__len__,

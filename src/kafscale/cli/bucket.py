@@ -11,8 +11,9 @@ from pathlib import Path
 
 from kafscale.broker.config import Config
 from kafscale.cli.errors import CommandError
-from kafscale.log import keys, survey
+from kafscale.log import places, survey
 from kafscale.log.descriptors import Descriptors
+from kafscale.log.places import Place
 from kafscale.log.survey import LogView
 from kafscale.model.errors import InvalidTopicName
 from kafscale.model.names import check_topic_name
@@ -26,7 +27,7 @@ async def opened(config: Config) -> AsyncIterator[ObjectStore]:
     if config.store_kind == "memory":
         raise CommandError("objects in a broker's memory cannot be seen from outside")
     if config.store_kind == "files" and not Path(config.broker.data_dir).exists():
-        raise CommandError(f"{config.broker.data_dir}: no such data folder (see --data-dir)")
+        raise CommandError(f"{config.broker.data_dir}: no such data folder (broker.dataDir)")
     from kafscale.broker.wiring import open_store
 
     store = open_store(config)
@@ -50,17 +51,30 @@ async def find_topic(store: ObjectStore, namespace: str, name: str) -> TopicDesc
     return descriptor
 
 
-def log_numbers(descriptor: TopicDescriptor, partition: int | None) -> list[int]:
-    """The logs to look at: all, or the one that holds a partition."""
-    if partition is None:
-        return list(range(descriptor.logs))
-    if not 0 <= partition < descriptor.partitions:
+def place_of(descriptor: TopicDescriptor, partition: int) -> Place:
+    """Where a partition lies."""
+    try:
+        return places.place(descriptor, partition)
+    except IndexError as bad:
         raise CommandError(
             f"{descriptor.name}: no partition {partition}, only 0 to {descriptor.partitions - 1}"
-        )
-    return [partition % descriptor.logs]
+        ) from bad
 
 
-async def look_at(store: ObjectStore, descriptor: TopicDescriptor, number: int) -> LogView:
+def log_folders(descriptor: TopicDescriptor, partition: int | None) -> list[str]:
+    """The logs to look at: all that hold a part of the topic, or the one that holds a partition."""
+    if partition is None:
+        return places.log_folders(descriptor)
+    return [place_of(descriptor, partition).folder]
+
+
+def log_name(descriptor: TopicDescriptor, folder: str) -> int | str:
+    """What people call a log: its number in its topic, or `@shared/2` if it is many topics'."""
+    if descriptor.layout != "shared":
+        return places.number_of(folder)
+    return "/".join(folder.split("/")[-2:])
+
+
+async def look_at(store: ObjectStore, folder: str) -> LogView:
     """Read one log's manifest and follow its tail."""
-    return await survey.look_at(store, keys.log_folder(descriptor.folder, number), number)
+    return await survey.look_at(store, folder, places.number_of(folder))

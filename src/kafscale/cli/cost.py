@@ -16,6 +16,7 @@ from kafscale.cli import exposition, spending
 from kafscale.cli.errors import UsageError
 from kafscale.cli.output import human_bytes, print_columns, print_json
 from kafscale.cli.spending import Look, Use
+from kafscale.engine.census import SHARED
 from kafscale.engine.probe import NO_TOPIC, S3_BYTES, S3_REQUESTS, STARTED
 from kafscale.log import keys
 from kafscale.model.clock import Clock
@@ -114,6 +115,8 @@ async def _stored(url: str) -> dict[str, int]:
             rows = await store.find(path)
             is_topic = not folder.startswith(("@", "."))
             topic = (keys.topic_of(where.namespace, path) if is_topic else None) or NO_TOPIC
+            if path == keys.shared_folder(where.namespace):
+                topic = SHARED
             sizes[topic] = sizes.get(topic, 0) + sum(row.size for row in rows)
     finally:
         await store.aclose()

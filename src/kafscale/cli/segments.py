@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,13 +13,13 @@ from kafscale.cli import bucket, verify
 from kafscale.cli.errors import CommandError
 from kafscale.cli.output import counting, human_bytes, print_columns, print_json
 from kafscale.cli.settings import add_config_arguments, config_of
-from kafscale.log import index, keys, segment
+from kafscale.log import index, keys, places, segment
 from kafscale.log.survey import LogView, Piece
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
+from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.records.compression import Codec
-from kafscale.virtual.arithmetic import place_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("topic", metavar="TOPIC")
         action.add_argument("-p", "--partition", type=int, metavar="N", help="else all of them")
     inspect.add_argument("key", metavar="KEY", help="an object's key, as `list` shows it")
+    inspect.add_argument("--topic", metavar="TOPIC", help="of a segment, this topic's lanes only")
     for action in (listing, inspect, check):
         action.add_argument("--json", action="store_true", help="JSON instead of columns")
         add_config_arguments(action)
@@ -47,31 +49,28 @@ def run(args: argparse.Namespace) -> int:
     return asyncio.run(_verify(args, config))
 
 
-async def _views(args: argparse.Namespace, config: Config, store: ObjectStore) -> list[LogView]:
+async def _views(
+    args: argparse.Namespace, config: Config, store: ObjectStore
+) -> tuple[TopicDescriptor, list[LogView]]:
     descriptor = await bucket.find_topic(store, config.storage.namespace, args.topic)
-    numbers = bucket.log_numbers(descriptor, args.partition)
-    return [await bucket.look_at(store, descriptor, number) for number in numbers]
+    folders = bucket.log_folders(descriptor, args.partition)
+    return descriptor, [await bucket.look_at(store, folder) for folder in folders]
 
 
 async def _list(args: argparse.Namespace, config: Config) -> int:
     async with bucket.opened(config) as store:
-        descriptor = await bucket.find_topic(store, config.storage.namespace, args.topic)
-        views = await _views(args, config, store)
-    lane = None if args.partition is None else place_of(args.partition, descriptor.logs).lane
+        descriptor, views = await _views(args, config, store)
     rows = [
         {
-            "log": view.number,
-            "kind": piece.kind,
-            "first": first,
-            "last": last,
-            "records": last - first + 1,
-            "bytes": size,
+            "log": bucket.log_name(descriptor, view.folder),
+            **extent,
             "written": iso(piece.modified_ms),
             "key": piece.key,
         }
         for view in views
+        for lanes in [_lanes_shown(descriptor, view.folder, args.partition)]
         for piece in view.pieces
-        for first, last, size in _extents(piece, lane)
+        for extent in _extents(descriptor, view, piece, lanes)
     ]
     if args.json:
         for row in rows:
@@ -81,20 +80,47 @@ async def _list(args: argparse.Namespace, config: Config) -> int:
     leftovers = [row for view in views for row in view.leftovers]
     if leftovers and not args.json:
         size = human_bytes(sum(row.size for row in leftovers))
-        print(f"and {len(leftovers)} replaced objects ({size}) that wait to be deleted")
+        whose = " of its shared logs" if descriptor.layout == "shared" else ""
+        print(f"and {len(leftovers)} replaced objects{whose} ({size}) that wait to be deleted")
     return 0
 
 
-def _extents(piece: Piece, lane: int | None) -> list[tuple[int, int, int]]:
-    """First, last and bytes of an object: its positions, or one partition's offsets in it."""
-    if lane is None:
-        return [(piece.base, piece.end - 1, piece.size)]
-    return [(span.first, span.last, span.length) for span in piece.spans if span.lane == lane]
+def _lanes_shown(
+    descriptor: TopicDescriptor, folder: str, partition: int | None
+) -> Mapping[int, int] | None:
+    """Partitions by the lanes to show of a log; None: objects as a whole, all are the topic's."""
+    if partition is not None:
+        return {bucket.place_of(descriptor, partition).lane: partition}
+    return places.lanes_in(descriptor, folder) if descriptor.layout == "shared" else None
+
+
+def _extents(
+    descriptor: TopicDescriptor, view: LogView, piece: Piece, lanes: Mapping[int, int] | None
+) -> Iterator[dict[str, Any]]:
+    """What an object holds: its positions, or the offsets of each lane that is to be shown."""
+    if lanes is None:
+        yield _extent(piece, piece.base, piece.end - 1, piece.records, piece.size)
+        return
+    for span in piece.spans:
+        if span.lane not in lanes:
+            continue
+        mark = view.manifest.lanes.get(span.lane)
+        if mark is not None and span.last < mark.start:
+            continue  # deleted; the object is there for others' sake
+        where = {"lane": span.lane, "partition": lanes[span.lane]}
+        yield {
+            **(where if descriptor.layout == "shared" else {}),
+            **_extent(piece, span.first, span.last, span.records, span.length),
+        }
+
+
+def _extent(piece: Piece, first: int, last: int, records: int, size: int) -> dict[str, Any]:
+    return {"kind": piece.kind, "first": first, "last": last, "records": records, "bytes": size}
 
 
 async def _verify(args: argparse.Namespace, config: Config) -> int:
     async with bucket.opened(config) as store:
-        views = await _views(args, config, store)
+        descriptor, views = await _views(args, config, store)
         pieces = [(view, piece) for view in views for piece in view.pieces]
         problems = [text for view in views for text in verify.check_joints(view)]
         records = size = 0
@@ -118,16 +144,21 @@ async def _verify(args: argparse.Namespace, config: Config) -> int:
     else:
         for text in problems:
             print(text)
+        kind = "shared " if descriptor.layout == "shared" else ""
         verdict = f"{len(problems)} problems" if problems else "all sound"
         print(
-            f"{args.topic}: {len(views)} logs, {len(pieces)} segments, {records} records, "
+            f"{args.topic}: {len(views)} {kind}logs, {len(pieces)} segments, {records} records, "
             f"{human_bytes(size)}: {verdict}"
         )
     return 1 if problems else 0
 
 
 async def _inspect(args: argparse.Namespace, config: Config) -> int:
+    lanes: Mapping[int, int] | None = None
     async with bucket.opened(config) as store:
+        if args.topic is not None:
+            topic = await bucket.find_topic(store, config.storage.namespace, args.topic)
+            lanes = places.lanes_in(topic, args.key.rpartition("/")[0])
         try:
             data = await store.read(args.key)
         except ObjectMissing as bad:
@@ -139,16 +170,16 @@ async def _inspect(args: argparse.Namespace, config: Config) -> int:
         elif name.is_index:
             _print_index(args, index.decode(data))
         else:
-            _print_segment(args, data, segment.parse(data))
+            _print_segment(args, data, segment.parse(data), lanes)
     except (CorruptObject, BadBatch) as bad:
         raise CommandError(f"{args.key}: {bad}") from bad
     return 0
 
 
 def _print_document(args: argparse.Namespace, data: memoryview) -> None:
-    """Manifests and descriptors are JSON as they are."""
+    """Manifests, descriptors and allotments are JSON as they are."""
     if keys.parse_generation(args.key) is None:
-        raise CommandError(f"{args.key}: neither segment, index, manifest nor descriptor")
+        raise CommandError(f"{args.key}: neither segment, index nor JSON of ours")
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError as bad:
@@ -172,7 +203,12 @@ def _print_index(args: argparse.Namespace, found: index.Index) -> None:
         print_columns(("lane", "offset", "byte"), rows)
 
 
-def _print_segment(args: argparse.Namespace, data: memoryview, content: segment.Segment) -> None:
+def _print_segment(
+    args: argparse.Namespace,
+    data: memoryview,
+    content: segment.Segment,
+    lanes: Mapping[int, int] | None,
+) -> None:
     facts = {
         "key": args.key,
         "first": content.base,
@@ -184,8 +220,12 @@ def _print_segment(args: argparse.Namespace, data: memoryview, content: segment.
         "crc": f"{content.content_id.crc:08x}",
     }
     rows = [
-        _batch_facts(data, span.lane, position, header)
+        {
+            **({} if lanes is None else {"partition": lanes[span.lane]}),
+            **_batch_facts(data, span.lane, position, header),
+        }
         for span in content.spans
+        if lanes is None or span.lane in lanes
         for position, header in batch.walk(data, span.start, span.start + span.length)
     ]
     if args.json:
@@ -194,7 +234,8 @@ def _print_segment(args: argparse.Namespace, data: memoryview, content: segment.
     print(f"segment {args.key}")
     for key, value in list(facts.items())[1:]:
         print(f"  {key:8} {value}")
-    print_columns(list(rows[0]), [list(row.values()) for row in rows])
+    if rows:  # a segment has some, but perhaps none of the topic's
+        print_columns(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _batch_facts(

@@ -2,7 +2,8 @@
 
 import argparse
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget them
@@ -25,7 +26,6 @@ from kafscale.cli.kafka import (
     wait,
 )
 from kafscale.cli.output import print_columns, print_json
-from kafscale.virtual.arithmetic import place_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     create.add_argument("--if-not-exists", action="store_true", help="an existing topic is fine")
     listing = actions.add_parser("list", help="show which topics there are")
-    describe = actions.add_parser("describe", help="show partitions, offsets and settings")
+    describe = actions.add_parser("describe", help="show partitions, offsets, places and settings")
     describe.add_argument("names", nargs="+", metavar="TOPIC")
+    describe.add_argument(
+        "--config", type=Path, metavar="FILE", help="the broker's settings: they say which bucket"
+    )
+    describe.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="one of those settings"
+    )
+    describe.add_argument(
+        "--no-objects", action="store_true", help="ask the broker alone, not the bucket"
+    )
     alter = actions.add_parser("alter", help="give a topic more partitions")
     alter.add_argument("name", metavar="TOPIC")
     alter.add_argument("-p", "--partitions", type=int, required=True, metavar="N")
@@ -124,7 +133,7 @@ def all_topics(admin: AdminClient) -> dict[str, int]:
 def _describe(args: argparse.Namespace) -> None:
     admin = admin_client(args)
     for number, name in enumerate(dict.fromkeys(args.names)):
-        facts = _facts(admin, name)
+        facts = _facts(admin, args, name)
         if args.json:
             print_json(facts)
             continue
@@ -133,27 +142,54 @@ def _describe(args: argparse.Namespace) -> None:
         print(f"topic {facts['name']}  id {facts['id']}")
         for key, value in facts["configs"].items():
             print(f"  {key}={value}")
-        headings = ("partition", "leader", "log", "lane", "earliest", "latest", "records")
-        print_columns(headings, [[row[key] for key in headings] for row in facts["partitions"]])
+        _print_partitions(facts)
 
 
-def _facts(admin: AdminClient, name: str) -> dict[str, Any]:
+def _print_partitions(facts: dict[str, Any]) -> None:
+    reason = facts.get("unknown")
+    shown = [name for name in _COLUMNS if reason is None or name not in _COUNTED]
+    rows = [
+        ["?" if row[name] is None and name in _PLACED else row[name] for name in shown]
+        for row in facts["partitions"]
+    ]
+    print_columns(shown, rows)
+    if reason is not None:
+        print(f"objects are not shown: {reason}")
+
+
+_PLACED: Final = ("log", "lane")
+_COUNTED: Final = ("objects", "bytes")
+_COLUMNS: Final = (
+    *("partition", "leader", *_PLACED, *_COUNTED),
+    *("earliest", "latest", "records"),
+)
+
+
+def _facts(admin: AdminClient, args: argparse.Namespace, name: str) -> dict[str, Any]:
+    from kafscale.cli import holdings  # what reads a bucket is for this command alone
+
     topic = describe_topic(admin, name)
+    topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_")  # as Kafka's tools do
     numbers = [partition.id for partition in topic.partitions]
     ranges = offset_ranges(admin, name, numbers)
     configs = _own_configs(admin, name)
-    logs = int(configs.get("physical.partitions", -1))
-    places = {number: place_of(number, logs if logs > 0 else len(numbers)) for number in numbers}
+    places: dict[int, holdings.Holding] = {}
+    reason = "--no-objects"
+    if not args.no_objects:
+        given = parse_pairs("--set", args.set)
+        places, reason = holdings.look(args.config, given, name, topic_id)
+    for number in numbers:
+        places.setdefault(number, holdings.told_by(configs, number, len(numbers)))
     return {
         "name": name,
-        "id": str(topic.topic_id).replace("+", "-").replace("/", "_"),  # as Kafka's tools do
+        "id": topic_id,
         "configs": configs,
+        **({"unknown": reason} if reason else {}),
         "partitions": [
             {
                 "partition": partition.id,
                 "leader": partition.leader.id if partition.leader else None,
-                "log": places[partition.id].physical_partition,
-                "lane": places[partition.id].lane,
+                **places[partition.id]._asdict(),
                 "earliest": ranges[partition.id][0],
                 "latest": ranges[partition.id][1],
                 "records": ranges[partition.id][1] - ranges[partition.id][0],

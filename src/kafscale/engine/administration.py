@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from kafscale.engine.appends import Appends
 from kafscale.engine.logs import Logs
 from kafscale.engine.reads import check_epoch
 from kafscale.engine.topic import Topic
@@ -18,12 +17,20 @@ from kafscale.engine.topics import Topics
 from kafscale.log import catching_up, history
 from kafscale.log.producers import Snapshot
 from kafscale.log.tasks import Tasks
-from kafscale.model.errors import InvalidTopicConfig, OffsetOutOfRange, OutcomeUnknown
-from kafscale.model.topic_configs import FIXED_AT_CREATION, TOPIC_CONFIGS
-from kafscale.model.topics import TopicDescriptor, validate_configs
+from kafscale.model.clock import Dice
+from kafscale.model.errors import (
+    InvalidTopicConfig,
+    NotTheOwner,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    TopicMoving,
+)
+from kafscale.model.topic_configs import FIXED_AT_CREATION, TOPIC_CONFIGS, WHERE_IT_LIES
+from kafscale.model.topics import Layout, Move, TopicDescriptor, validate_configs
 
 HIGH_WATERMARK: Final = -1
 _ATTEMPTS: Final = 8
+_ON_ITS_WAY: Final = "{} is on its way to another place; try again later"
 
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str | None]]
 
@@ -31,12 +38,20 @@ ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str | None]]
 class Administration:
     """What an administrator can do to topics."""
 
-    def __init__(self, topics: Topics, logs: Logs, appends: Appends, tasks: Tasks) -> None:
-        """Act on these parts."""
+    def __init__(
+        self,
+        topics: Topics,
+        logs: Logs,
+        tasks: Tasks,
+        dice: Dice,
+        on_changed: Callable[[Topic], None],
+    ) -> None:
+        """Act on these parts; `on_changed` hears of what takes effect."""
         self._topics = topics
         self._logs = logs
-        self._appends = appends
         self._tasks = tasks
+        self._dice = dice
+        self._on_changed = on_changed
 
     # -- settings and partitions -------------------------------------------------------------
 
@@ -45,26 +60,51 @@ class Administration:
     ) -> None:
         """Give a topic the settings that `change` makes of its own present ones."""
 
+        topic = self._topics.get(name)
+        place: Move | None = None
+
         def changed(old: TopicDescriptor) -> TopicDescriptor:
             wanted = change(old.configs)
             validate_configs(wanted)
             given = {key: value for key, value in wanted.items() if value is not None}
-            return msgspec.structs.replace(old, configs=_still_made_of(old.configs, given))
+            configs = _still_made_of(old.configs, given)
+            found = msgspec.structs.replace(old, configs=configs)
+            asked = self._topics.laid_out(old.partitions, configs)
+            there = old.after_move()
+            if asked == (there.layout, there.logs):
+                return found
+            if old.moving is not None:
+                raise TopicMoving(_ON_ITS_WAY.format(name))
+            return msgspec.structs.replace(found, moving=place and _fits(place, old, asked))
 
+        asked = self._topics.laid_out(topic.partitions, changed(topic.descriptor).configs)
         if only_check:
-            changed(self._topics.get(name).descriptor)
-        else:
-            await self._change(name, changed)
+            return
+        there = topic.descriptor.after_move()
+        if asked != (there.layout, there.logs):
+            place = await self._new_place(topic, *asked)
+        await self._change(name, changed)
+
+    async def _new_place(self, topic: Topic, layout: Layout, logs: int) -> Move:
+        """Somewhere for a topic to move to, where nobody has ever written."""
+        move_id = self._dice.token(8).hex()
+        shared = [await self._topics.allot(topic.partitions)] if layout == "shared" else []
+        folder = self._topics.new_folder(topic.name, move_id)
+        return Move(move_id=move_id, layout=layout, folder=folder, logs=logs, shared=shared)
 
     async def create_partitions(self, name: str, count: int, *, only_check: bool = False) -> None:
         """Give a topic more partitions."""
         topic = self._topics.get(name)
         self._topics.check_partitions(topic, count)
+        if topic.descriptor.moving is not None:
+            raise TopicMoving(_ON_ITS_WAY.format(name))
         if only_check:
             return
         fresh = await self._topics.allot(count - topic.partitions) if topic.is_shared else None
 
         def changed(old: TopicDescriptor) -> TopicDescriptor:
+            if old.moving is not None:
+                raise TopicMoving(_ON_ITS_WAY.format(name))
             grown = max(count, old.partitions)  # more: an earlier wish that was cut short
             logs = grown if old.layout == "ordinary" else old.logs
             shared = old.shared
@@ -86,8 +126,7 @@ class Administration:
             try:
                 await self._topics.change(name, changed)
             finally:
-                self._appends.forget(topic)
-                self._logs.adjust(topic)
+                self._on_changed(topic)
 
         await asyncio.shield(self._tasks.spawn(work(), f"change of {name}", awaited=True))
 
@@ -105,6 +144,8 @@ class Administration:
     async def _delete_records(self, topic: Topic, partition: int, before: int) -> int:
         log, lane = await self._logs.open(topic, partition)
         log.require_open()
+        if lane.producers.is_sealed:
+            raise NotTheOwner(_ON_ITS_WAY.format(topic.name))
         start = lane.high if before == HIGH_WATERMARK else before
         if start > lane.high:
             await catching_up.catch_up(log)
@@ -149,8 +190,30 @@ class Administration:
         return lane.producers.snapshot(lane.high)
 
 
+def _fits(place: Move, old: TopicDescriptor, asked: tuple[Layout, int]) -> Move:
+    """The place that was found for a topic, if it is still what is asked for."""
+    rooms = sum(held.count for held in place.shared)
+    if asked != (place.layout, place.logs) or (place.shared and rooms != old.partitions):
+        raise TopicMoving(f"{old.name} has been changed meanwhile; try again")
+    return place
+
+
 def _still_made_of(old: Mapping[str, str], wanted: dict[str, str]) -> dict[str, str]:
-    """The wanted settings with those that are never changed; naming one as it is does no harm."""
+    """The wanted settings, with those of its making that are not named or never change.
+
+    Tools send back all that they were shown: to name one as it is does no harm.
+    """
+    for name in WHERE_IT_LIES:
+        if wanted.get(name) == TOPIC_CONFIGS[name].default and name not in old:
+            del wanted[name]
+    placement = wanted.setdefault("storage.placement", old.get("storage.placement", "dedicated"))
+    if placement == "dedicated" and "storage.placement" not in old:
+        del wanted["storage.placement"]
+    if "physical.partitions" in old:
+        if placement == "dedicated":
+            wanted.setdefault("physical.partitions", old["physical.partitions"])
+        elif wanted.get("physical.partitions") == old["physical.partitions"]:
+            del wanted["physical.partitions"]  # nobody asks for it: it goes with the old place
     for name in FIXED_AT_CREATION:
         is_now = old.get(name, TOPIC_CONFIGS[name].default)
         if wanted.get(name, is_now) != is_now:

@@ -26,6 +26,8 @@ def record_of(
         version=version,
         logs=descriptor.logs if descriptor.layout == "virtual" else 0,
         shared=descriptor.shared,
+        moving=descriptor.moving,
+        moves=descriptor.moves,
     )
 
 
@@ -40,6 +42,8 @@ def descriptor_of(row: metadata_keys.Topic) -> TopicDescriptor:
         logs=0 if row.shared else row.logs or row.partitions,
         layout="shared" if row.shared else "virtual" if row.logs else "ordinary",
         shared=row.shared,
+        moving=row.moving,
+        moves=row.moves,
         configs=row.config,
         created_at=row.created_at,
     )

@@ -22,6 +22,7 @@ from kafscale.engine.housekeeping import Housekeeping
 from kafscale.engine.lag import Lag
 from kafscale.engine.logs import Logs
 from kafscale.engine.membership import HAND_OVER_S, Membership
+from kafscale.engine.moves import Moves
 from kafscale.engine.offsets import Offsets, Place
 from kafscale.engine.owned_logs import OwnedLogs
 from kafscale.engine.probe import Probe
@@ -34,7 +35,7 @@ from kafscale.log.log import Log
 from kafscale.log.reader import Reader
 from kafscale.log.tasks import Tasks
 from kafscale.model.broker_configs import BrokerConfig
-from kafscale.model.clock import Clock
+from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
     GroupNotEmpty,
     GroupNotFound,
@@ -68,6 +69,8 @@ class Engine:
         tasks: Tasks,
         probe: Probe,
         clock: Clock,
+        dice: Dice,
+        moves: Moves,
         *,
         checkpoints: Checkpoints,
         auto_create: bool,
@@ -96,7 +99,9 @@ class Engine:
         self.broker_configs = broker_configs  # for those who ask; nothing here goes by them
         self.store_name = store_name
         self.discovery = Discovery(topics, tasks, clock, fleet)
-        self.admin = Administration(topics, logs, appends, tasks)
+        self.admin = Administration(topics, logs, tasks, dice, self._topic_changed)
+        self.moves = moves
+        moves.on_moved = self._topic_changed
         self._tasks = tasks
         self._opening = OwnedLogs(topics, logs, fleet)
         fleet.on_ready = self._opening.look
@@ -111,6 +116,7 @@ class Engine:
         self._tasks.spawn(self._opening.open_for_ever(), "opening")
         if self.fleet.is_shared:
             self._tasks.spawn(follow_topics(self.topics), "topics")
+        self._tasks.spawn(self.moves.move_for_ever(), "moves")
         self._tasks.spawn(self.housekeeping.roll_up_for_ever(), "roll-up")
         self._tasks.spawn(self.housekeeping.tidy_for_ever(), "tidy")
         self._tasks.spawn(self.expiry.expire_for_ever(), "expiry")
@@ -156,7 +162,9 @@ class Engine:
     def _topic_changed(self, topic: Topic) -> None:
         self.appends.forget(topic)
         self.logs.adjust(topic)
+        self.logs.leave(topic)
         self._opening.look()
+        self.moves.look()
 
     def _topic_gone(self, topic: Topic) -> None:
         self._tasks.spawn(self._forget_topic(topic), f"end of {topic.name}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafscale.engine.removals import LEFT_ALONE_MS
 from kafscale.log import checkpoints, highest, keys, places
 from kafscale.log.checkpoints import Checkpoint
 from kafscale.log.descriptors import Descriptors
@@ -78,38 +79,40 @@ async def _look_at_topic(
             found.ended.add(name)
         else:
             found.topics.append((version, newest))
-        if newest.deleted or newest.incarnation > 1:
-            await _look_at_deleted(store, namespace, name, clock, found)
+        if newest.deleted or newest.incarnation > 1 or newest.moves:
+            await _look_for_old_places(store, namespace, newest, clock, found)
     except CorruptObject as bad:
         found.problems.append(f"topic {name}: {bad}")
 
 
-async def _look_at_deleted(
-    store: ObjectStore, namespace: str, name: str, clock: Clock, found: Evidence
+async def _look_for_old_places(
+    store: ObjectStore, namespace: str, newest: TopicDescriptor, clock: Clock, found: Evidence
 ) -> None:
-    """Every incarnation of a name that has ended, and may have left something behind."""
-    folder = keys.descriptor_folder(namespace, name)
+    """Where topics of this name have ended, or moved away, and may have left something behind."""
+    folder = keys.descriptor_folder(namespace, newest.name)
     rows = await store.find(
         folder, after=keys.descriptor(folder, 0), before=keys.descriptors_before(folder)
     )
     now_ms = await store.now_ms()
+    places_left: dict[str, Removal] = {}
     for row in rows:
-        gone = TopicDescriptor.decode(await store.read(row.key))
-        if not gone.deleted:
-            continue
+        one = TopicDescriptor.decode(await store.read(row.key))
         is_late = now_ms - row.modified_ms < _LATE_MS
-        left = gone.shared or any(map(str.isdecimal, await store.folders(gone.folder)))
-        if is_late or left:
-            found.removals.append(
-                Removal(
-                    folder=gone.folder,
-                    logs=gone.logs,
+        for home in {one.folder: one, one.after_move().folder: one.after_move()}.values():
+            is_old = one.deleted or home.folder not in (newest.folder, newest.after_move().folder)
+            left = home.shared or any(map(str.isdecimal, await store.folders(home.folder)))
+            if is_old and (is_late or left):
+                has_ended = one.deleted and home is one
+                places_left[home.folder] = Removal(
+                    folder=home.folder,
+                    logs=home.logs,
                     deleted_ms=clock.now_ms(),
-                    name=gone.name,
-                    topic_id=gone.topic_id,
-                    shared=gone.shared,
+                    name=one.name if has_ended else "",
+                    topic_id=one.topic_id if has_ended else "",
+                    shared=home.shared,
+                    after_ms=0 if one.deleted else clock.now_ms() + LEFT_ALONE_MS,
                 )
-            )
+    found.removals += places_left.values()
 
 
 async def _look_at_logs(store: ObjectStore, found: Evidence, progress: Progress) -> None:

@@ -123,6 +123,8 @@ class Housekeeping:
         ended: set[int] = set()
         overdue: set[int] = set()
         for removal in self._removals:
+            if now_ms < removal.after_ms:
+                continue
             lanes = {
                 row.lane for row in places.lanes_of(removal.shared) if row.folder == log.folder
             }
@@ -168,8 +170,10 @@ class Housekeeping:
             return
         for entry in await self._metadata.find(metadata_keys.REMOVALS):
             removal = metadata_keys.decode(metadata_keys.Removal, entry.value)
+            if self._clock.now_ms() < removal.after_ms:
+                continue
             if entry.key not in self._forgotten:
-                await self._offsets.forget(removal.name, removal.topic_id)
+                await self._forget_offsets(removal)
                 self._forgotten.add(entry.key)
             found = 0
             for number in range(removal.logs):
@@ -182,14 +186,19 @@ class Housekeeping:
                 logger.info("topic_objects_deleted", folder=removal.folder, objects=found)
             elif await self._is_over(removal):
                 # A commit that was under way when the topic ended may have come late.
-                await self._offsets.forget(removal.name, removal.topic_id)
+                await self._forget_offsets(removal)
                 await self._metadata.commit([Remove(entry.key)])
                 self._forgotten.discard(entry.key)
                 self._looked_s.pop(removal.folder, None)
 
+    async def _forget_offsets(self, removal: metadata_keys.Removal) -> None:
+        if removal.name:  # else the topic has moved, and its groups with it
+            await self._offsets.forget(removal.name, removal.topic_id)
+
     async def _is_over(self, removal: metadata_keys.Removal) -> bool:
         """Whether nothing of a deleted topic can be left, or come late."""
-        if self._clock.now_ms() - removal.deleted_ms <= self._grace_s * 1000:
+        since_ms = max(removal.deleted_ms, removal.after_ms)
+        if self._clock.now_ms() - since_ms <= self._grace_s * 1000:
             return False
         lanes: dict[str, set[int]] = {}
         for folder, lane in places.lanes_of(removal.shared):

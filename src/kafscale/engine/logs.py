@@ -200,6 +200,18 @@ class Logs:
         if topic.is_shared:
             self._wake(topic)
 
+    def leave(self, topic: Topic) -> None:
+        """Let go of logs that a topic has moved away from."""
+        homes = {
+            *places.own_folders(topic.descriptor),
+            *places.own_folders(topic.descriptor.after_move()),
+        }
+        for folder in self._own(topic):
+            if folder not in homes:
+                log = self._take_out(folder)
+                log.close_to_new()
+                self._tasks.spawn(log.abandon(), f"leaving {folder}")
+
     def _wake(self, topic: Topic) -> None:
         """Let whoever waits for a topic's records look again."""
         for _, (folder, number) in places.each_place(topic.descriptor):

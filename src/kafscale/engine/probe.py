@@ -8,6 +8,7 @@ Next door: the numbers themselves (model/meters.py), the page they are shown on
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from kafscale.engine.census import SHARED, Census
 from kafscale.log import keys
 from kafscale.model.meters import Counter, Family, Histogram, Registry, Source
 
@@ -22,6 +23,7 @@ S3_BYTES: Final = "kafscale_s3_bytes_total"
 STARTED: Final = "process_start_time_seconds"
 
 _PARTITION: Final = ("topic", "partition")
+_LOG: Final = ("topic", "log")
 
 
 def _single(look: Callable[[], float]) -> Source:
@@ -36,6 +38,7 @@ class Probe:
     ) -> None:
         self.registry = registry
         self._namespace = namespace
+        self._shared = keys.shared_folder(namespace) + "/"
         self.is_topic: Callable[[str], bool] = lambda _name: True
         # Told topic, partition and bytes of every batch, where somebody wants to read that much.
         self.tell_received: Callable[[str, int, int], None] | None = None
@@ -56,9 +59,16 @@ class Probe:
 
     def count_requests(self, request: str, key: str, count: int) -> None:
         """Take requests sent to the object store, as its provider will bill them."""
-        self.s3_requests.labels(self._topic_of(key), request).inc(count)
+        topic = self._topic_of(key)
+        self.s3_requests.labels(topic, request).inc(count)
+        if request == "put" and topic is not NO_TOPIC:
+            log = keys.log_number(self._namespace, key)
+            if log is not None:
+                self.log_puts.labels(topic, log).inc(count)
 
     def _topic_of(self, key: str) -> str:
+        if key.startswith(self._shared):
+            return SHARED
         # Topics that are gone, or not there yet, have no series: there is no end to their names.
         topic = keys.topic_of(self._namespace, key)
         return topic if topic is not None and self.is_topic(topic) else NO_TOPIC
@@ -159,6 +169,29 @@ class Probe:
         ):
             self.registry.sampled(name, explanation, _single(look), (), kind)
 
+    def sample_logs(self, census: Census) -> None:
+        """Ask for the open logs and the partitions in them."""
+        add = self.registry.sampled
+        # Written in this order: the first one looks, for all of them.
+        for name, explanation, source in (
+            ("kafscale_log_lanes", "Lanes of a log", census.lanes),
+            ("kafscale_log_end_position", "Records ever committed to a log", census.end_positions),
+            ("kafscale_log_tail_objects", "Flushes not rolled up yet", census.tail_objects),
+            ("kafscale_log_live_bytes", "Bytes of records in a log", census.live_bytes),
+            ("kafscale_log_dead_bytes", "Bytes of deleted records in a log", census.dead_bytes),
+        ):
+            add(name, explanation, source, _LOG)
+        for name, explanation, source in (
+            ("kafscale_partition_records", "Offsets from log start to end", census.records),
+            ("kafscale_partition_bytes", "Bytes of a partition's records", census.partition_bytes),
+        ):
+            add(name, explanation, source, _PARTITION)
+        for name, look in (
+            ("kafscale_logs_untracked", lambda: census.logs_untracked),
+            ("kafscale_partitions_untracked", lambda: census.partitions_untracked),
+        ):
+            add(name, "Those without series because there are too many", _single(look))
+
     def sample_untracked_lag(self, look: Callable[[], float]) -> None:
         """Ask how many commits found no room among the lag series."""
         self.registry.sampled(
@@ -185,6 +218,8 @@ class Probe:
             self.fetch_requests,
             self.flushes,
             self.flush_bytes,
+            self.offset_range_exhausted,
+            self.log_puts,
             self.s3_requests,
             self.s3_bytes,
         ):
@@ -259,6 +294,9 @@ class Probe:
             "Bytes written to and read from S3",
             ("topic", "operation"),
             limit,
+        )
+        self.log_puts: Family[Counter] = add.counter(
+            "kafscale_log_puts_total", "Objects written for a log, as billed", _LOG, limit
         )
         self.flushes: Family[Counter] = add.counter(
             "kafscale_flushes_total", "Segments written by flushes", ("topic",), limit

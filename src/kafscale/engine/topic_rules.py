@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafscale.model.errors import InvalidPartitionCount, InvalidTopicConfig
-from kafscale.model.topics import TopicDefaults, validate_configs
+from kafscale.model.topics import Layout, TopicDefaults, validate_configs
 from kafscale.virtual.rules import LayoutRules
 
 
@@ -62,6 +62,20 @@ class TopicRules:
             configs["physical.partitions"] = str(logs)
             configs.setdefault("offset.range", str(self.layouts.layout_of(name).offset_range))
         return logs
+
+    def laid_out(self, partitions: int, configs: Mapping[str, str]) -> tuple[Layout, int]:
+        """The layout, and the number of own logs, that a topic's complete settings ask for."""
+        if configs.get("storage.placement") == "shared":
+            if "physical.partitions" in configs:
+                raise InvalidTopicConfig("physical.partitions: a topic in shared logs has none")
+            return "shared", 0
+        logs = int(configs.get("physical.partitions", "-1"))
+        if logs == -1:
+            self.check_count(partitions, is_virtual=False)
+            return "ordinary", partitions
+        if logs > min(partitions, self.max_partitions):
+            raise InvalidTopicConfig(f"physical.partitions: {logs} are too many")
+        return "virtual", logs
 
     def _is_shared(self, name: str, configs: Mapping[str, str | None]) -> bool:
         """What the topic says itself, else whether it is to be virtual, else the default."""

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 import structlog
 
+from kafscale.engine import removals
 from kafscale.engine.descriptors import descriptor_of, record_of
 from kafscale.engine.topic import Resident, Topic
 from kafscale.engine.topic_rules import TopicRules
-from kafscale.log import places
+from kafscale.log import keys, places
 from kafscale.log.descriptors import Descriptors, Wish
 from kafscale.log.shared import SharedLogs
 from kafscale.metadata import keys as metadata_keys
@@ -37,11 +38,7 @@ from kafscale.model.names import (
     collides,
     fresh_topic_id,
 )
-from kafscale.model.topics import (
-    LaneRange,
-    TopicDescriptor,
-    iso_time,
-)
+from kafscale.model.topics import LaneRange, Layout, TopicDescriptor, iso_time
 from kafscale.objects.store import ObjectStore
 
 logger = structlog.get_logger()
@@ -187,6 +184,14 @@ class Topics:
             raise TopicExists(f"topic {name!r} exists already in the bucket")
         return topic
 
+    def new_folder(self, name: str, token: str) -> str:
+        """A folder for logs of that topic, in which nobody has ever written."""
+        return keys.topic_folder(self._rules.namespace, name, token)
+
+    def laid_out(self, partitions: int, configs: Mapping[str, str]) -> tuple[Layout, int]:
+        """The layout, and the number of own logs, that a topic's complete settings ask for."""
+        return self._rules.laid_out(partitions, configs)
+
     async def allot(self, count: int) -> LaneRange:
         """Lanes of shared logs that nobody has ever had."""
         return await self._shared.allot(count, self._rules.shared_logs or self.broker_count())
@@ -313,9 +318,7 @@ class Topics:
         found = await self.metadata.get(metadata_keys.topic_config(name))
         row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
         if newest is not None and row is not None and row.topic_id == newest.topic_id:
-            await self._forget(
-                newest, newest.logs, newest.shared
-            )  # a deletion that did not reach the store
+            await self._forget(newest)  # a deletion that did not reach the store
         await self.metadata.commit([Remove(metadata_keys.change(name))])
 
     async def _take_up(self, descriptor: TopicDescriptor, version: int) -> int:
@@ -332,6 +335,7 @@ class Topics:
             writes: list[Put | Remove] = [done]
             if row.version <= version:
                 writes.append(Put(key, record))
+                writes += removals.of_old_home(descriptor_of(row), descriptor, self._clock.now_ms())
             try:
                 seen = await self.metadata.commit(writes, [Compare(key, found.version)])
             except MetadataConflict:
@@ -347,44 +351,35 @@ class Topics:
     async def delete(self, name: str) -> Topic:
         """End a topic: from here on nobody can find it. Its objects go in the background."""
         topic = self.get(name)
-        logs, shared = topic.descriptor.logs, topic.descriptor.shared
+        gone = topic.descriptor
         while True:
             version, newest = await self._descriptors.newest(name)
             if newest is None or not _is_alive(newest, topic.descriptor.topic_id):
                 break
-            # A change cut short may have added some.
-            logs, shared = max(logs, newest.logs), newest.shared
+            gone = newest  # a change cut short may have added logs
             tombstone = msgspec.structs.replace(newest, deleted=True)
             if await self._descriptors.put(tombstone, version + 1):
                 break
-        self._lose(topic, await self._forget(topic.descriptor, logs, shared))
+        self._lose(topic, await self._forget(gone))
         return topic
 
-    async def _forget(self, descriptor: TopicDescriptor, logs: int, shared: list[LaneRange]) -> int:
+    async def _forget(self, gone: TopicDescriptor) -> int:
         """Take a topic out of the metadata store and note that its objects must go.
 
         Gives the version by which it is gone, 0 if it was gone before: others may have deleted
         it, and made a new one of that name, while we were waiting for the bucket.
         """
-        key = metadata_keys.topic_config(descriptor.name)
-        removal = metadata_keys.Removal(
-            folder=descriptor.folder,
-            logs=logs,
-            deleted_ms=self._clock.now_ms(),
-            name=descriptor.name,
-            topic_id=descriptor.topic_id,
-            shared=shared,
-        )
-        note = Put(metadata_keys.removal(descriptor.folder), metadata_keys.encode(removal))
+        key = metadata_keys.topic_config(gone.name)
+        notes = removals.of_topic(gone, self._clock.now_ms())
         while True:
             found = await self.metadata.get(key)
             row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
             try:
-                if found is None or row is None or row.topic_id != descriptor.topic_id:
-                    await self.metadata.commit([note])
+                if found is None or row is None or row.topic_id != gone.topic_id:
+                    await self.metadata.commit(notes)
                     return 0
                 return await self.metadata.commit(
-                    [note, Remove(key)], [Compare(key, found.version)]
+                    [Remove(key), *notes], [Compare(key, found.version)]
                 )
             except MetadataConflict:
                 continue

@@ -29,6 +29,7 @@ class Waiting(NamedTuple):
     first: int
     data: memoryview
     acknowledged: bool  # its producer has its answer already, or wants none
+    epoch: int  # that it is stamped with
 
 
 @dataclass(slots=True)

@@ -77,6 +77,12 @@ def topic_of(namespace: str, key: str) -> str | None:
     return key[start : end if end >= 0 else None].partition("@")[0] or None
 
 
+def log_number(namespace: str, key: str) -> str | None:
+    """The number of the log that an object belongs to; None if it belongs to none."""
+    parts = key[len(namespace) + 1 :].split("/")
+    return parts[1] if len(parts) == 3 and parts[1].isdecimal() else None
+
+
 def log_folder(folder: str, log: int) -> str:
     """Where one log of a topic lies."""
     return f"{folder}/{log}"

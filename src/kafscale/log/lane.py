@@ -14,6 +14,7 @@ from kafscale.log import index
 from kafscale.log.manifest import Entry, LaneMark
 from kafscale.log.producers import ProducerTable
 from kafscale.log.segment import Span
+from kafscale.records import batch
 
 
 class Chunk:
@@ -81,6 +82,7 @@ class Lane:
         "chunks",
         "end",
         "epochs",
+        "held_bytes",
         "high",
         "number",
         "producers",
@@ -107,6 +109,7 @@ class Lane:
         self.epochs: list[tuple[int, int]] = []  # (leader epoch, first offset written under it)
         self.spans: list[tuple[Span, Entry]] = []
         self.span_lasts: list[int] = []
+        self.held_bytes = 0  # of its batches in those segments
         self.chunks: list[Chunk] = []
         self.chunk_firsts: list[int] = []
 
@@ -132,11 +135,13 @@ class Lane:
         """Make a further segment findable."""
         self.spans.append((span, entry))
         self.span_lasts.append(span.last)
+        self.held_bytes += span.length
 
     def forget_spans(self) -> None:
         """Forget all segments; they are about to be listed anew."""
         self.spans.clear()
         self.span_lasts.clear()
+        self.held_bytes = 0
 
     def spans_at(self, offset: int) -> Iterable[tuple[Span, Entry]]:
         """Segments from the one that holds `offset` (or the next record after it) on."""
@@ -145,12 +150,16 @@ class Lane:
             yield self.spans[at]
             at += 1
 
-    def forget_spans_before(self, start: int) -> None:
-        """Let go of segments that lie wholly below the log start."""
+    def forget_spans_before(self, start: int) -> int:
+        """Let go of segments that lie wholly below the log start; gives their bytes."""
         keep = bisect_left(self.span_lasts, start)
-        if keep:
-            del self.spans[:keep]
-            del self.span_lasts[:keep]
+        if not keep:
+            return 0
+        gone = sum(span.length for span, _ in self.spans[:keep])
+        self.held_bytes -= gone
+        del self.spans[:keep]
+        del self.span_lasts[:keep]
+        return gone
 
     def add_chunk(self, chunk: Chunk) -> None:
         """Keep a committed flush in memory."""
@@ -175,6 +184,8 @@ class Lane:
         room = max_bytes
         chunk = self.chunks[at]
         begin = bisect_right(chunk.firsts, offset) - 1
+        if batch.read_header(chunk.batches[begin]).last_offset < offset:
+            begin += 1  # between two batches that are no neighbours: nothing of the first is wanted
         while True:
             for one in chunk.batches[begin:]:
                 room -= len(one)

@@ -65,7 +65,7 @@ class Log(View):
         self.observer = observer or Observer()
         self._may_answer = may_answer
         self.state, self.stopped_because = State.OPENING, ""
-        self.is_used = False  # nobody has wanted anything of it since it was opened
+        self.is_used = False  # nobody has wanted anything since it was opened
         self.swept: set[str] = set()
         self.busy_with_history = asyncio.Lock()
         self._closing = False
@@ -131,8 +131,7 @@ class Log(View):
         """Never go on by guessing: refuse everything from here on."""
         if self.state in (State.STOPPED, State.CLOSED):
             return
-        self.state = State.STOPPED
-        self.stopped_because = str(problem)
+        self.state, self.stopped_because = State.STOPPED, str(problem)
         logger.error("log_stopped", folder=self.folder, reason=str(problem))
         self._refuse_all(problem)
         self._wake_all()
@@ -148,6 +147,12 @@ class Log(View):
         if self.state is not State.OPEN:
             raise NotTheOwner("the log is not open here")
 
+    def require_taking(self) -> None:
+        """The same for a writer."""
+        self.require_open()
+        if self._closing:
+            raise NotTheOwner("the log is being closed here")
+
     # -- appending -------------------------------------------------------------------------
 
     def append(
@@ -157,10 +162,15 @@ class Log(View):
 
         `data` is stamped in place and kept. `acknowledged`: nobody will wait for the commit.
         """
-        self.require_open()
-        if self._closing:
-            raise NotTheOwner("the log is being closed here")
+        self.require_taking()
         return self._append(self.lane(lane_number), header, data, acknowledged=acknowledged)
+
+    def gather(self, waiting: Waiting) -> asyncio.Future[Outcome]:
+        """Let a batch that has its offset wait for the next commit."""
+        joined = self._room.add(waiting, self.clock.elapsed_s())
+        self.observer.buffered(len(waiting.data))
+        self._flush_when_due()
+        return joined.done
 
     def _append(
         self, lane: Lane, header: BatchHeader, data: memoryview, *, acknowledged: bool
@@ -169,6 +179,8 @@ class Log(View):
             earlier = lane.producers.find_duplicate(header, lane.rules.strangers_go_on)
             if earlier is not None:
                 return Appended(earlier, self._commit_of(lane, earlier), is_duplicate=True)
+        if lane.producers.is_sealed:
+            raise NotTheOwner(f"lane {lane.number} of {self.folder} is sealed")
         first = lane.end
         following = first + header.last_offset_delta + 1
         if following > lane.rules.offset_range:
@@ -180,13 +192,10 @@ class Log(View):
         lane.end = following
         if header.producer_id >= 0:
             lane.producers.remember(header, first, self.clock.now_ms(), lane.high)
-        waiting = Waiting(lane, header, first, data, acknowledged)
-        joined = self._room.add(waiting, self.clock.elapsed_s())
-        self.observer.buffered(len(data))
-        self._flush_when_due()
+        done = self.gather(Waiting(lane, header, first, data, acknowledged, self.epoch))
         if lane.rules.wake_on_append:
             lane.wake()
-        return Appended(first, joined.done, is_duplicate=False)
+        return Appended(first, done, is_duplicate=False)
 
     def _commit_of(self, lane: Lane, first: int) -> asyncio.Future[Outcome] | None:
         """The future of a batch that was appended before; None if it is committed."""
@@ -223,8 +232,7 @@ class Log(View):
     def read_waiting(self, lane: Lane, offset: int, max_bytes: int) -> list[memoryview]:
         """Batches not yet committed, from the one holding `offset` on, as copies.
 
-        Only for topics whose readers asked for it: what is seen here can still vanish, and a
-        re-opened log gives such a batch another offset.
+        Only for topics whose readers asked for it: what is seen here can still vanish.
         """
         return flush.read_waiting(self._unfinished(), lane, offset, max_bytes)
 
@@ -264,8 +272,7 @@ class Log(View):
     async def _tail_is_proven(self, issued: Moment) -> bool:
         """Rules 3 and 4: an old proof is renewed before anything moves.
 
-        A proof is dated when its request was issued; its age is judged now, after the PUT, and
-        again after the check, whose answer may have been held up for longer than it is good for.
+        It is dated when its request was issued and judged after the PUT, and again after the check.
         """
         fresh_s = self.settings.grace_s / 2
         if age_s(self.clock, self._proof) <= fresh_s:
@@ -295,7 +302,8 @@ class Log(View):
         entry = manifest.flush_entry(built, self.settings.index_from_bytes)
         parts = []
         for span, (lane, rows) in zip(built.spans, by_lane, strict=True):
-            lane.note_epoch(self.epoch, span.first)
+            for row in rows if rows[0].epoch != rows[-1].epoch else rows[:1]:
+                lane.note_epoch(row.epoch, row.first)
             firsts, batches = [row.first for row in rows], [row.data for row in rows]
             parts.append((span, Chunk(span.first, span.last, firsts, batches)))
         self.extend(entry, built.content_id, parts)
@@ -314,7 +322,7 @@ class Log(View):
     # -- losing and finding the tail ---------------------------------------------------------
 
     def _unfinished(self) -> list[Flush]:
-        return [*([self._in_flight] if self._in_flight else []), *self._room]
+        return [*filter(None, [self._in_flight]), *self._room]
 
     def _refuse_all(self, why: KafscaleError) -> list[Waiting]:
         """Answer everything that waits with `why`; gives back the batches."""
@@ -327,10 +335,7 @@ class Log(View):
         return [row for one in flushes for row in one.batches]
 
     def _reopen(self, why: str) -> Coroutine[None, None, None]:
-        """Somebody else committed: adopt the truth, refuse what waits, never guess.
-
-        Nothing is appended or flushed from this call on, even before its result is awaited.
-        """
+        """Somebody else committed: adopt the truth and refuse what waits, from this call on."""
         logger.warning("log_reopened", folder=self.folder, reason=why)
         self.state = State.OPENING
         return self._open_again(self._refuse_all(NotTheOwner(why)))

@@ -22,6 +22,7 @@ from kafscale.model.errors import (
 from kafscale.records.batch import BatchHeader
 
 WINDOW: Final = 5
+SEALER: Final = 1 << 62  # above every client's id: its one batch is the last of a lane
 _SEQUENCES: Final = 1 << 31  # sequence numbers wrap from 2^31 - 1 to 0
 
 
@@ -77,6 +78,11 @@ class ProducerTable:
     def __len__(self) -> int:
         """Count the producers remembered."""
         return len(self._producers)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the lane has had its last batch."""
+        return SEALER in self._producers
 
     def find_duplicate(self, header: BatchHeader, strangers_go_on: bool = False) -> int | None:
         """Judge a batch of an idempotent producer.
@@ -148,7 +154,11 @@ class ProducerTable:
 
     def expire(self, before_ms: int) -> None:
         """Forget producers silent since before `before_ms`."""
-        silent = [pid for pid, known in self._producers.items() if known.last_ms < before_ms]
+        silent = [
+            pid
+            for pid, known in self._producers.items()
+            if known.last_ms < before_ms and pid != SEALER
+        ]
         for pid in silent:
             del self._producers[pid]
 

@@ -25,6 +25,7 @@ class View:
         self.manifest: Manifest = commits.before_any()
         self.tail: list[Tail] = []
         self.tail_bytes = 0
+        self.dead_bytes = 0  # below lane starts, in segments that stay for other lanes' sake
         self.sweep_due = True
         self.end = 0  # the position after the last committed record
         self.tail_id = segment.NOTHING_BEFORE  # content id of the last committed flush
@@ -79,6 +80,8 @@ class View:
         parts = []
         for span in found.content.spans:
             lane = self.lane(span.lane)
+            if not lane.end:
+                lane.start = span.first  # that of a topic that has moved in is any offset
             firsts: list[int] = []
             batches: list[memoryview] = []
             for at, header in batch.walk(found.data, span.start, span.start + span.length):
@@ -97,8 +100,7 @@ class View:
         for entry in self.manifest.segments:
             for span in entry.spans():
                 self.lane(span.lane).add_span(span, entry)
-        for lane in self.lanes.values():
-            lane.forget_spans_before(lane.start)
+        self.dead_bytes = sum(lane.forget_spans_before(lane.start) for lane in self.lanes.values())
 
     def boundaries(self) -> set[int]:
         """Positions at which a manifest may end and our chain still go on."""

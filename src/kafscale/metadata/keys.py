@@ -10,6 +10,7 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/topics/{topic}/config
     /kafscale/topics/{topic}/partitions/{partition}        for people to look at
     /kafscale/changes/{topic}                              a change of a topic that is under way
+    /kafscale/moves/{topic}/{folder}                       how far a log is with a topic that moves
     /kafscale/removals/{folder}                            deleted topics whose objects must go
     /kafscale/brokers/{broker_id}                          a broker that lives; goes with its lease
     /kafscale/controller                                   who says which brokers count
@@ -21,13 +22,13 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/consumers/{group}/offsets/{topic}/{partition}
 """
 
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from kafscale.model.errors import CorruptObject
-from kafscale.model.topics import LaneRange
+from kafscale.model.topics import LaneRange, Move
 
 ROOT: Final = "/kafscale"
 CLUSTER: Final = f"{ROOT}/cluster"
@@ -43,6 +44,7 @@ MEMBERS: Final = f"{ROOT}/members"
 CONSUMERS: Final = f"{ROOT}/consumers/"
 REMOVALS: Final = f"{ROOT}/removals/"
 CHANGES: Final = f"{ROOT}/changes/"
+MOVES: Final = f"{ROOT}/moves/"
 EPOCHS: Final = f"{ROOT}/marks/epochs"
 WRITERS: Final = f"{ROOT}/writers/"
 
@@ -87,6 +89,16 @@ def partition_state(name: str, partition: int) -> str:
 def change(name: str) -> str:
     """Where it says that a topic's newest descriptor may not have been taken up yet."""
     return f"{CHANGES}{segment(name)}"
+
+
+def moves(name: str) -> str:
+    """All reports about a topic that moves begin with this."""
+    return f"{MOVES}{segment(name)}/"
+
+
+def move_report(name: str, folder: str) -> str:
+    """Where it says how far a log is with a topic that moves."""
+    return f"{moves(name)}{segment(folder)}"
 
 
 def removal(folder: str) -> str:
@@ -197,6 +209,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0  # of the descriptor this was read from
     logs: int = 0  # on which the partitions lie; 0: one each
     shared: list[LaneRange] = []  # where they lie if they share logs with others
+    moving: Move | None = None
+    moves: int = 0
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,6 +228,15 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     topic_id: str = ""
     shared: list[LaneRange] = []  # lanes that end in logs that stay
+    after_ms: int = 0  # until then somebody may still be reading there
+
+
+class MoveReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a log is with a topic that moves: the log it moves into, or the one it leaves."""
+
+    move_id: str
+    state: Literal["near", "done", "sealed"]
+    ends: dict[int, int] = {}  # of sealed lanes: the offset after the seal
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):

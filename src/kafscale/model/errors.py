@@ -13,7 +13,7 @@ codes in one table each (gateways/kafka/errors.py), and a test counts that none 
       BadSequence           idempotence
         OutOfOrderSequence  DuplicateSequence  StaleProducerEpoch  UnknownProducer
       NotConvertible  ConversionOff
-      NotTheOwner  OffsetOutOfRange  NotWritten  OutcomeUnknown  LogStopped
+      TopicMoving  NotTheOwner  OffsetOutOfRange  NotWritten  OutcomeUnknown  LogStopped
       FencedLeaderEpoch  UnknownLeaderEpoch
       TopicError
         UnknownTopic  UnknownTopicId  TopicExists  InvalidTopicName
@@ -121,6 +121,10 @@ class StaleProducerEpoch(BadSequence):
 
 class UnknownProducer(BadSequence):
     """The log has no memory of this producer, and the batch is not its first."""
+
+
+class TopicMoving(KafscaleError):
+    """The topic is on its way to another layout; what was asked for has to wait."""
 
 
 class NotTheOwner(KafscaleError):

@@ -127,8 +127,9 @@ def magic_of(format_version: str) -> int | None:
     return 0 if number < (0, 10) else 1 if number < (0, 11) else 2
 
 
-# What a topic is made of: changing it would move every record.
-FIXED_AT_CREATION: Final = ("physical.partitions", "offset.range", "storage.placement")
+FIXED_AT_CREATION: Final = ("offset.range",)
+# What a topic is made of: changing it moves every record. Not to name it is not to change it.
+WHERE_IT_LIES: Final = ("physical.partitions", "storage.placement")
 
 _REPLICA_LIST: Final = "nothing, * or partition:broker pairs such as 0:1,1:2"
 
@@ -177,14 +178,14 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
               low=1 << 20, high=1 << 40, honoured=True),
         TopicConfig("physical.partitions", ConfigType.INT, "-1",
                     f"-1 or an integer from 1 to {INT_MAX}", _is_log_count, True,
-                    "On how many logs the partitions lie, -1: one each; set at creation only."),
+                    "On how many logs the partitions lie, -1: one each; a change moves the topic."),
         _long("retention.bytes", -1, "Size of a partition beyond which old records go.",
               low=-1, honoured=True),
         _long("retention.ms", 604800000, "Age at which records go.", low=-1, honoured=True),
         _int("segment.bytes", 104857600, "Size that small objects are rolled up to.",
              low=14, honoured=True),
         _text("storage.placement", "dedicated",
-              "dedicated: logs of its own; shared: lanes of logs that many topics share.",
+              "dedicated: own logs; shared: lanes of many topics' logs; a change moves the topic.",
               one_of=("dedicated", "shared"), honoured=True),
         # What Kafka knows and a bucket has no use for.
         _int("compression.gzip.level", -1, "Inert: codecs use their usual level.", low=-1, high=9),

@@ -36,6 +36,17 @@ class LaneRange(msgspec.Struct, array_like=True, frozen=True):
     logs: int
 
 
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a topic is moving: the fields of its descriptor once it has arrived."""
+
+    move_id: str  # 16 hex digits, fresh
+    layout: Layout
+    folder: str
+    logs: int
+    shared: list[LaneRange] = []
+    sealing: bool = False  # nearly there: the old place takes no more records
+
+
 class TopicDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     """What the bucket says about a topic, so that nothing but the bucket is needed to read it.
 
@@ -54,6 +65,22 @@ class TopicDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str  # ISO 8601, UTC
     deleted: bool = False
     origin: str = ""  # the job that made it, for that job to recognise when it runs again
+    moving: Move | None = None
+    moves: int = 0  # how often it has moved
+
+    def after_move(self) -> "TopicDescriptor":
+        """What it will be once it has arrived; what it is if it does not move."""
+        if self.moving is None:
+            return self
+        return msgspec.structs.replace(
+            self,
+            layout=self.moving.layout,
+            folder=self.moving.folder,
+            logs=self.moving.logs,
+            shared=self.moving.shared,
+            moving=None,
+            moves=self.moves + 1,
+        )
 
     def encode(self) -> bytes:
         """Write JSON that people can read too."""

@@ -109,15 +109,20 @@ class Shop:
         return self.broker.engine
 
     async def append(
-        self, topic: str, *values: bytes, partition: int = 0, timestamp_ms: int = NOW_MS
+        self,
+        topic: str,
+        *values: bytes,
+        partition: int = 0,
+        timestamp_ms: int = NOW_MS,
+        **fields: int,
     ) -> int:
         """Append a batch and wait until it is committed; gives its first offset."""
         found = self.engine.topics.get(topic)
         await self.engine.logs.open(found, partition)
-        records = memoryview(bytearray(make_batch(*values, timestamp_ms=timestamp_ms)))
+        records = memoryview(bytearray(make_batch(*values, timestamp_ms=timestamp_ms, **fields)))
         stored = self.engine.appends.append(found, partition, records, acknowledged=False)
-        assert stored.appended.committed is not None
-        problem = await stored.appended.committed
+        committed = stored.appended.committed
+        problem = None if committed is None else await committed
         if problem is not None:
             raise problem
         return stored.first

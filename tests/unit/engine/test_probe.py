@@ -31,6 +31,7 @@ NAMES = {
     "kafscale_metadata_latency_seconds": {"operation"},
     "kafscale_requests_total": {"api"},
     "kafscale_bad_requests_total": {"reason"},
+    "kafscale_log_puts_total": {"topic", "log"},
     "kafscale_flushes_total": {"topic"},
     "kafscale_flush_bytes_total": {"topic"},
     "kafscale_rollups_total": set[str](),
@@ -129,22 +130,32 @@ def test_requests_are_counted_by_the_topic_their_key_belongs_to() -> None:
         ("get", "team/a/@snapshots/x"),
         ("get", "team/a/gone/0/segment-00000000000000000000.kfs"),
         ("put", ""),
+        ("put", "team/a/@shared/2/segment-00000000000000000000.kfs"),
+        ("put", "team/a/@shared/allotment-00000000000000000001"),
+        ("put", "team/a/7/descriptor-00000000000000000000"),
     ):
         probe.count_requests(request, key, 1)
     probe.count_requests("delete", "team/a/orders/0/x", 3)
+    samples = parse(probe.registry.render())
+    assert {
+        (dict(labels)["topic"], dict(labels)["log"]): count
+        for (name, labels), count in samples.items()
+        if name == "kafscale_log_puts_total"
+    } == {("orders", "0"): 1, ("orders", "11"): 1, ("@shared", "2"): 1}
     counts = {
         (dict(labels)["topic"], dict(labels)["operation"]): count
-        for (_, labels), count in parse(probe.registry.render()).items()
-        if "topic" in dict(labels)
+        for (name, labels), count in samples.items()
+        if name == "kafscale_s3_requests_total"
     }
     assert counts == {
+        ("@shared", "put"): 2,
         ("orders", "put"): 2,
         ("orders", "list"): 2,
         ("orders", "delete"): 3,
         ("clicks", "get"): 1,
         (NO_TOPIC, "list"): 2,
         (NO_TOPIC, "get"): 2,
-        (NO_TOPIC, "put"): 1,
+        (NO_TOPIC, "put"): 2,
     }
 
 

@@ -46,15 +46,14 @@ async def test_more_partitions_are_more_lanes_of_the_same_logs(shop: Shop) -> No
 async def test_what_a_topic_is_made_of_stays(shop: Shop) -> None:
     topic = await shop.engine.create_topic("t", 4, ON_TWO)
     admin = shop.engine.admin
-    for name, value in (("physical.partitions", "4"), ("offset.range", "2000000")):
-        with pytest.raises(InvalidTopicConfig, match=name):
-            await admin.change_configs("t", adding(name, value))
+    with pytest.raises(InvalidTopicConfig, match=r"offset\.range"):
+        await admin.change_configs("t", adding("offset.range", "2000000"))
     await admin.change_configs("t", lambda _: {"retention.ms": "5"})
     assert topic.descriptor.configs["physical.partitions"] == "2"
     assert topic.settings.retention_ms == 5
     ordinary = await shop.engine.create_topic("u", 4, {})
     with pytest.raises(InvalidTopicConfig):
-        await admin.change_configs("u", adding("physical.partitions", "2"))
+        await admin.change_configs("u", adding("physical.partitions", "5"))
     assert ordinary.descriptor.logs == 4
     # Tools send back everything they were shown.
     await admin.change_configs("u", adding("physical.partitions", "-1"))

@@ -11,7 +11,7 @@ from tests.unit.log.bench import make_batch
 
 def waiting(lane: Lane, first: int, *values: bytes) -> Waiting:
     data = make_batch(*values)
-    return Waiting(lane, batch.read_header(data), first, data, acknowledged=False)
+    return Waiting(lane, batch.read_header(data), first, data, acknowledged=False, epoch=0)
 
 
 def room(**limits: float) -> WaitingRoom:

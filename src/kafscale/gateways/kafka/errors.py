@@ -53,6 +53,7 @@ CODE_OF: Final[dict[type[errors.KafscaleError], ErrorCode]] = {
     errors.NegativeOffset: ErrorCode.OFFSET_OUT_OF_RANGE,
     # Final for every client: no retry makes the range longer.
     errors.OffsetRangeExhausted: ErrorCode.POLICY_VIOLATION,
+    errors.TopicMoving: ErrorCode.REASSIGNMENT_IN_PROGRESS,
     errors.GroupError: ErrorCode.INVALID_REQUEST,
     errors.InvalidGroupId: ErrorCode.INVALID_GROUP_ID,
     errors.UnknownMember: ErrorCode.UNKNOWN_MEMBER_ID,

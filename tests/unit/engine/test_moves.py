@@ -1,0 +1,290 @@
+"""Topics that move from one layout to another while they are used."""
+
+import asyncio
+
+import pytest
+
+from kafscale.engine import removals
+from kafscale.engine.offsets import Wish
+from kafscale.engine.reads import Part
+from kafscale.log import history
+from kafscale.log.lane import TailMemory
+from kafscale.log.log import Log, LogSettings, State
+from kafscale.log.moving import committed
+from kafscale.model.errors import NotTheOwner, TopicMoving
+from kafscale.records.batch import read_header, walk
+from kafscale.records.record import open_batch
+from kafscale.testing.clock import SeededDice
+from kafscale.testing.faulty_store import Fault, Rule
+from tests.unit.engine.shop import Shop, values_of
+from tests.unit.engine.test_administration import adding
+from tests.unit.gateways.kafka.caller import make_batch
+
+LAYOUTS = {
+    "ordinary": {"storage.placement": "dedicated", "physical.partitions": "-1"},
+    "virtual": {"storage.placement": "dedicated", "physical.partitions": "2"},
+    "shared": {"storage.placement": "shared"},
+}
+
+
+async def arrived(shop: Shop, name: str = "t") -> None:
+    """Do all steps of a move."""
+    topic = shop.engine.topics.get(name)
+    async with asyncio.timeout(20):
+        while topic.descriptor.moving is not None:
+            await asyncio.sleep(0.01)
+
+
+async def move(shop: Shop, layout: str, name: str = "t") -> None:
+    wanted = LAYOUTS[layout]
+    await shop.engine.admin.change_configs(name, lambda old: {**old, **wanted})
+    await arrived(shop, name)
+    assert shop.engine.topics.get(name).descriptor.layout == layout
+
+
+async def all_values(shop: Shop, partition: int = 0, name: str = "t") -> list[bytes]:
+    """What a consumer from the beginning sees: control batches are passed over."""
+    found = await shop.read(name, 0, partition)
+    offset, values = found.start, []
+    while offset < found.high:
+        part = await shop.read(name, offset, partition)
+        assert part.batches, f"nothing at {offset} of {part.high}"
+        for at, value in values_at(part):
+            if at >= offset:
+                values.append(value)
+        offset = next_offset(part)
+    return values
+
+
+def values_at(part: Part) -> list[tuple[int, bytes]]:
+    return [
+        (record.offset, record.value or b"")
+        for piece in part.batches
+        for at, header in walk(piece)
+        if not header.is_control
+        for record in open_batch(piece[at : at + header.size], 1 << 20)
+    ]
+
+
+def next_offset(part: Part) -> int:
+    return max(header.next_offset for piece in part.batches for _, header in walk(piece))
+
+
+def seventh(sequence: int) -> dict[str, int]:
+    return {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence}
+
+
+async def write_late(log: Log) -> None:
+    raw = memoryview(bytearray(make_batch(b"late")))
+    appended = log.append(0, read_header(raw), raw, acknowledged=False)
+    assert appended.committed is not None
+    await committed(appended.committed)
+
+
+@pytest.fixture
+async def filled(shop: Shop) -> Shop:
+    await shop.engine.create_topic("t", 4, {})
+    for partition in range(4):
+        for turn in range(3):
+            await shop.append("t", b"%d-%d" % (partition, turn), partition=partition)
+    return shop
+
+
+ROUTES = [(a, b) for a in LAYOUTS for b in LAYOUTS if a != b]
+
+
+@pytest.mark.parametrize(("start", "end"), ROUTES)
+async def test_records_keep_their_offsets_and_order(shop: Shop, start: str, end: str) -> None:
+    await shop.engine.create_topic("t", 4, dict(LAYOUTS[start]))
+    await shop.engine.create_topic("neighbour", 2, LAYOUTS["shared"])
+    for partition in range(4):
+        for turn in range(3):
+            await shop.append("t", b"%d-%d" % (partition, turn), partition=partition)
+    await shop.append("neighbour", b"n", partition=1)
+    await move(shop, end)
+    for _ in range(2):
+        for partition in range(4):
+            assert await all_values(shop, partition) == [
+                b"%d-%d" % (partition, n) for n in range(3)
+            ]
+            found = await shop.read("t", 2, partition)
+            assert values_of(found)[0] == b"%d-2" % partition
+        assert await all_values(shop, 1, "neighbour") == [b"n"]
+        await shop.reopen()
+    assert await shop.append("t", b"after") == 4, "the seal has had an offset"
+    assert await all_values(shop) == [b"0-0", b"0-1", b"0-2", b"after"]
+
+
+async def test_to_and_fro_and_to_again(filled: Shop) -> None:
+    wanted = [b"0-0", b"0-1", b"0-2"]
+    for turn, layout in enumerate(("shared", "ordinary", "virtual", "shared", "ordinary")):
+        await move(filled, layout)
+        await filled.append("t", b"%d" % turn)
+        wanted.append(b"%d" % turn)
+        assert await all_values(filled) == wanted
+    await filled.reopen()
+    assert await all_values(filled) == wanted
+
+
+async def test_a_partition_without_records_stays_without(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 1, {})
+    await move(shop, "shared")
+    found = await shop.read("t", 1)
+    assert (found.error, found.start, found.high) == (None, 1, 1)
+    assert await shop.append("t", b"first") == 1
+
+
+async def test_what_was_deleted_stays_deleted(filled: Shop) -> None:
+    topic = filled.engine.topics.get("t")
+    await filled.engine.admin.delete_records(topic, 0, 2)
+    await filled.engine.admin.delete_records(topic, 1, 3)
+    await move(filled, "shared")
+    assert (await filled.read("t", 2)).start == 2
+    assert await all_values(filled) == [b"0-2"]
+    assert await all_values(filled, 1) == []
+    await filled.reopen()
+    assert (await filled.read("t", 2)).start == 2
+
+
+async def test_producers_go_on_counting(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 1, {})
+    assert await shop.append("t", b"a", **seventh(0)) == 0
+    assert await shop.append("t", b"b", **seventh(1)) == 1
+    await move(shop, "shared")
+    assert await shop.append("t", b"b", **seventh(1)) == 1, "known: not stored twice"
+    assert await shop.append("t", b"c", **seventh(2)) == 3
+    assert await all_values(shop) == [b"a", b"b", b"c"]
+
+
+async def test_nothing_is_lost_of_what_is_written_meanwhile(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 2, {})
+    acknowledged: list[list[bytes]] = [[], []]
+    refused = 0
+    stop = False
+
+    async def produce(partition: int) -> None:
+        nonlocal refused
+        number = 0
+        while not stop:
+            value = b"%d" % number
+            try:
+                await shop.append("t", value, partition=partition)
+            except NotTheOwner:
+                refused += 1
+                await asyncio.sleep(0.001)
+                continue  # as a client does: the same again
+            acknowledged[partition].append(value)
+            number += 1
+            await asyncio.sleep(0)
+
+    writers = [asyncio.create_task(produce(partition)) for partition in range(2)]
+    for layout in ("shared", "virtual", "ordinary"):
+        await asyncio.sleep(0.05)
+        await move(shop, layout)
+    stop = True
+    await asyncio.gather(*writers)
+    for partition in range(2):
+        assert len(acknowledged[partition]) > 10
+        assert await all_values(shop, partition) == acknowledged[partition]
+
+
+async def test_a_sealed_lane_takes_nothing_whoever_writes_the_log(filled: Shop) -> None:
+    stale = Log(
+        filled.objects,
+        "default/t/0",
+        epoch=0,
+        author="a broker that slept",
+        settings=LogSettings(flush_interval_s=0),
+        memory=TailMemory(1 << 20),
+        clock=filled.clock,
+        dice=SeededDice(3),
+    )
+    await stale.open()
+    await move(filled, "shared")
+    for _ in range(2):  # it does not know of the seal, and then it does
+        with pytest.raises(NotTheOwner):
+            await write_late(stale)
+        async with asyncio.timeout(5):
+            while stale.state is State.OPENING:
+                await asyncio.sleep(0.001)
+    assert stale.lane(0).high == 4, "three records and the seal"
+    await stale.abandon()
+    assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"]
+
+
+async def test_a_restart_in_the_middle_goes_on(filled: Shop) -> None:
+    filled.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*@shared/0/segment*"))
+    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    await asyncio.sleep(0.1)
+    assert filled.engine.topics.get("t").descriptor.moving is not None
+    assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"], "read where it is meanwhile"
+    assert await filled.append("t", b"0-3") == 3
+    filled.plan.clear()
+    await filled.reopen()
+    await arrived(filled)
+    assert await all_values(filled) == [b"0-0", b"0-1", b"0-2", b"0-3"]
+
+
+async def test_what_cannot_be_done_on_the_way_is_refused(filled: Shop) -> None:
+    filled.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*@shared/0/segment*"))
+    admin = filled.engine.admin
+    await admin.change_configs("t", adding("storage.placement", "shared"))
+    with pytest.raises(TopicMoving):
+        await admin.create_partitions("t", 9)
+    with pytest.raises(TopicMoving):
+        await admin.change_configs("t", adding("storage.placement", "dedicated"))
+    await admin.change_configs("t", adding("retention.ms", "77"))
+    await admin.change_configs("t", adding("storage.placement", "shared"))
+    filled.plan.clear()
+    await arrived(filled)
+    assert filled.engine.topics.get("t").settings.retention_ms == 77
+    await admin.create_partitions("t", 9)
+
+
+async def test_the_old_place_is_left_alone_for_a_while_and_then_removed(filled: Shop) -> None:
+    await move(filled, "shared")
+    await filled.engine.housekeeping.tidy()
+    assert [key for key in await filled.keys("default/t/0") if "segment" in key]
+    filled.clock.advance_ms(removals.LEFT_ALONE_MS)
+    await filled.engine.housekeeping.tidy()
+    assert await filled.keys("default/t/0") == []
+    assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"]
+    await move(filled, "ordinary")
+    filled.clock.advance_ms(removals.LEFT_ALONE_MS)
+    await filled.engine.housekeeping.tidy()
+    (log,) = [log for topic, log in filled.engine.logs.each() if topic is None]
+    assert all(lane.start == lane.high for lane in log.lanes.values())
+    await filled.reopen()
+    assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"]
+
+
+async def test_committed_offsets_stay(filled: Shop) -> None:
+    await filled.engine.offsets.commit("g", [Wish("t", 0, 2)])
+    await move(filled, "shared")
+    filled.clock.advance_ms(removals.LEFT_ALONE_MS)
+    await filled.engine.housekeeping.tidy()
+    rows = await filled.engine.offsets.committed("g")
+    assert rows["t", 0].offset == 2
+
+
+async def test_a_topic_deleted_on_the_way_leaves_nothing_anywhere(filled: Shop) -> None:
+    await filled.engine.create_topic("stays", 1, LAYOUTS["shared"])
+    await filled.append("stays", b"s")
+    rule = Rule(Fault.FAIL_BEFORE, "put_new", "*@shared/0/manifest*")
+    filled.plan.add(rule)
+    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    await filled.engine.delete_topic("t")
+    filled.plan.clear()
+    await filled.engine.housekeeping.tidy()
+    assert [key for key in await filled.keys("default/t") if "segment" in key] == []
+    assert await all_values(filled, 0, "stays") == [b"s"]
+    again = await filled.engine.create_topic("t", 1, {})
+    assert again.descriptor.moving is None
+    assert await filled.append("t", b"new") == 0
+
+
+async def test_history_that_was_rolled_up_moves_too(filled: Shop) -> None:
+    for _, log in filled.engine.logs.each():
+        await history.roll_up(log)
+    await move(filled, "shared")
+    assert await all_values(filled, 3) == [b"3-0", b"3-1", b"3-2"]
