@@ -11,14 +11,14 @@ import time
 from collections.abc import Iterator, Mapping
 
 from tests.faults import places
-from tests.faults.history import OK, Found, History, Send, Watermark
+from tests.faults.history import NOTHING, OK, Found, History, Send, Watermark
 from tests.faults.workers import Worker
 from tests.support import wire
 
 LIST_OFFSETS = 2
 METADATA = 3
 LATEST = -1
-CODECS = 7
+CODECS, CONTROL = 7, 32
 
 
 def list_offsets(partitions: int, correlation_id: int) -> bytes:
@@ -220,7 +220,7 @@ def opened(partition: int, data: bytes) -> Iterator[Found]:
         for _ in range(count):
             size, place = _varint(data, place)
             delta, value = _record(data, place)
-            yield Found(partition, base + delta, value, epoch)
+            yield Found(partition, base + delta, NOTHING if attributes & CONTROL else value, epoch)
             place += size
         at += 12 + length
 

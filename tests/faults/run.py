@@ -16,9 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.faults import places, raw, report
 from tests.faults.checker import Finding, check
-from tests.faults.cluster import Cluster
+from tests.faults.cluster import NAMESPACE, Cluster
 from tests.faults.history import History
 from tests.faults.members import Auditor, Group, GroupMember, wait_for_group
+from tests.faults.movers import Mover
 from tests.faults.neighbours import PATIENCE_S, Neighbour
 from tests.faults.nemesis import Nemesis
 from tests.faults.schedule import Step
@@ -38,6 +39,7 @@ class Shape:
     per_s: float = 300.0  # records of one writer
     members: int = 3
     surveyed: bool = True
+    moving: bool = True  # topics go from one layout to another
     neighbours: int = 1  # of the shared topics: they come and go
     stubborn: bool = True  # somebody writes to every broker, leader or not
     strict: bool = False  # clients must not be told of errors at all
@@ -98,6 +100,9 @@ class Field:
             for n in range(shape.neighbours)
         ]
         self.auditors: list[Worker] = [Auditor("auditor", bootstrap, history), *self.neighbours]
+        self.mover = Mover(bootstrap, history, cluster.s3.endpoint, NAMESPACE, seed)
+        if shape.moving:
+            self.auditors.append(self.mover)
         for node in cluster.nodes:
             if shape.surveyed:
                 self.auditors.append(raw.Surveyor(node.name, node.broker.port, history))
@@ -146,6 +151,10 @@ class Field:
     def conclude(self) -> None:
         """Heal, let everybody come to an end, start all brokers anew, read everything."""
         self.nemesis.heal()
+        if self.mover.is_alive():
+            self.mover.finish()
+            self.mover.wait_until_arrived()
+            self.wait_for_partitions()  # records come last: what they stand for can be read
         stubborn = self._stubborn()
         for worker in [*self.writers, *stubborn, *self.neighbours]:
             worker.stopping.set()
