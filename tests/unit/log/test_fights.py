@@ -54,8 +54,10 @@ class HesitantStore:
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         return await self._hesitate(lambda: self.inner.read(key, start, length))  # type: ignore[attr-defined]
 
-    async def find(self, folder: str, after: str = "", before: str = "") -> list[StoredObject]:
-        return await self._hesitate(lambda: self.inner.find(folder, after, before))  # type: ignore[attr-defined]
+    async def find(
+        self, folder: str, after: str = "", before: str = "", limit: int = 0
+    ) -> list[StoredObject]:
+        return await self._hesitate(lambda: self.inner.find(folder, after, before, limit))  # type: ignore[attr-defined]
 
     async def delete(self, keys: Sequence[str]) -> None:
         await self._hesitate(lambda: self.inner.delete(keys))  # type: ignore[attr-defined]
