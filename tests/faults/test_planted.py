@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.faults import run, scenarios
+from tests.faults import places, run, scenarios
 from tests.faults.checker import check, is_flush
 from tests.faults.history import History, Send
 from tests.faults.links import LoopThread
 from tests.faults.members import GROUP
 from tests.faults.s3_proxy import Manners, S3Proxy, direct_store
 from tests.faults.schedule import LEASE_S
-from tests.faults.workers import QUIET, TOPIC, Follower, Writer
+from tests.faults.workers import QUIET, Follower, Writer
 from tests.support import etcd, seaweed
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,8 @@ class Liar(Writer):
             super().send(partition, number)
         if number == 7:
             value = f"{self.name} {partition} {number}".encode()
-            self._producer.produce(TOPIC, value, partition=partition)
+            topic, own = places.PLACES[partition]
+            self._producer.produce(topic, value, partition=own)
 
 
 class Dreamer(Follower):
@@ -85,8 +86,8 @@ def undo_commits(running: run.Field) -> None:
     for member in running.members:
         member.finish()
     admin = AdminClient({"bootstrap.servers": running.cluster.bootstrap, **QUIET})
-    places = [TopicPartition(TOPIC, p, 1) for p in range(running.history.partitions)]
-    request = ConsumerGroupTopicPartitions(GROUP, places)
+    undone = [TopicPartition(*place, 1) for place in places.PLACES]
+    request = ConsumerGroupTopicPartitions(GROUP, undone)
     admin.alter_consumer_group_offsets([request])[GROUP].result(30)
     running.members.clear()
 

@@ -15,7 +15,6 @@ class KafscaleProcess(BrokerProcess):
     """`kafscale serve` on free ports of loopback, its data in a temporary folder."""
 
     label = "kafscale"
-
     settings: Sequence[str] = ()  # KEY=VALUE, as after --set
 
     def __init__(
@@ -43,11 +42,14 @@ class KafscaleProcess(BrokerProcess):
 
 
 class VirtualKafscaleProcess(KafscaleProcess):
-    """The same with every topic virtual: its partitions share two logs."""
+    """Every topic is virtual: its partitions share two logs."""
 
     label = "kafscale, virtual topics"
+    settings = ("mapping.physical_partitions=2",)
 
-    def environment(self) -> dict[str, str]:
-        file = self.folder / "kafscale.yaml"
-        file.write_text("mapping:\n  physical_partitions: 2\n", encoding="utf-8")
-        return {**super().environment(), "KAFSCALE_CONFIG": str(file)}
+
+class SharedKafscaleProcess(KafscaleProcess):
+    """All partitions of all topics share two logs."""
+
+    label = "kafscale, shared topics"
+    settings = ("storage.placement=shared", "storage.sharedLogs=2")

@@ -189,7 +189,9 @@ class Engine:
         """Make a topic; many who ask for the same name at once cause one attempt."""
         self.topics.check(name, partitions, configs)
         if name in self._creating:
-            raise TopicExists(f"topic {name!r} is being created")
+            # That it exists is said when it does: the other attempt may fail yet.
+            await asyncio.shield(self._creating[name])
+            raise TopicExists(f"topic {name!r} exists already")
         # Goes on when nobody waits for it any more: a topic half made is finished or taken up.
         work = self.topics.create(name, partitions, configs)
         task = self._tasks.spawn(work, f"creation of {name}", awaited=True)
