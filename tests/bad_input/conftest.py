@@ -15,10 +15,10 @@ def _broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     with victim.process:
         victim.process.restart()  # the first life has leader epoch 0: older ones need a second
         sock = victim.connect()
-        for name in ("t", "reads"):
-            body = victim.ask(
-                sock, wire.frame(missiles.CREATE_TOPICS, 1, 1, missiles.create_body(name))
-            )
+        for name in ("t", "reads", "shared"):
+            configs = {"storage.placement": "shared"} if name == "shared" else {}
+            wish = missiles.create_body(name, configs=configs)
+            body = victim.ask(sock, wire.frame(missiles.CREATE_TOPICS, 1, 1, wish))
             assert missiles.created(body)[0] == 0
         # Allocators and codecs have their working memory before anything is measured.
         for number in range(3):

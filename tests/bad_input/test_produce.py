@@ -232,7 +232,8 @@ def test_p19_an_error_with_acks_0_closes_the_connection(victim: Victim) -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic", "partition"), [("t", -1), ("t", 999), ("nobody", 0), ("", 0), ("../t", 0)]
+    ("topic", "partition"),
+    [("t", -1), ("t", 999), ("shared", -1), ("shared", 999), ("nobody", 0), ("", 0), ("../t", 0)],
 )
 def test_p20_no_such_partition_or_topic_is_unknown(
     victim: Victim, topic: str, partition: int

@@ -46,7 +46,7 @@ def test_r1_an_offset_outside_the_log_is_out_of_range(reader: Victim, offset: in
 
 
 def test_r1_a_partition_that_does_not_exist_is_unknown(reader: Victim) -> None:
-    for topic, partition in (("reads", 5), ("reads", -1), ("nobody", 0)):
+    for topic, partition in (("reads", 5), ("reads", -1), ("shared", 1), ("nobody", 0)):
         with reader.suffers("unknown_topic"):
             assert fetch(reader, fetch_body(topic, 0, partition=partition))[0] == UNKNOWN_TOPIC
 

@@ -12,6 +12,8 @@ from tests.support.wire import frame, string
 UNKNOWN_TOPIC, INVALID_NAME, BAD_PARTITIONS, BAD_REPLICATION, BAD_CONFIG = 3, 17, 37, 38, 40
 INVALID_REQUEST = 42
 BAD_NAMES = [".", "..", "a/b", "", "a" * 250, "a b", "ä", "a\0b", "a\nb", "a@b"]
+BAD_NAMES += ["@shared", "@shared/0"]  # where shared logs lie
+SHARED = {"storage.placement": "shared"}
 
 
 def create(victim: Victim, body: bytes) -> tuple[int, str]:
@@ -66,13 +68,37 @@ def test_t2_a_replication_factor_that_makes_no_sense_is_invalid(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("retention.ms", "soon"), ("retention.ms", "-2"), ("no.such.setting", "1"), ("", "")],
+    [
+        ("retention.ms", "soon"),
+        ("retention.ms", "-2"),
+        ("storage.placement", "everywhere"),
+        ("storage.placement", "Shared"),
+        ("storage.placement", ""),
+        ("no.such.setting", "1"),
+        ("", ""),
+    ],
 )
 def test_t2_a_bad_setting_is_refused_by_name(victim: Victim, name: str, value: str) -> None:
     with victim.suffers("invalid_topic_config"):
         code, message = create(victim, create_body("settings", configs={name: value}))
         assert code == BAD_CONFIG
         assert name in message
+
+
+@pytest.mark.parametrize("partitions", [2**31 - 1, 100_001, 0, -2])
+def test_t2_a_number_of_partitions_that_cannot_be_is_invalid_in_shared_logs_too(
+    victim: Victim, partitions: int
+) -> None:
+    with victim.suffers("invalid_partition_count"):
+        body = create_body("many", partitions=partitions, configs=SHARED)
+        assert create(victim, body)[0] == BAD_PARTITIONS
+
+
+def test_t2_logs_of_its_own_in_shared_logs_are_refused(victim: Victim) -> None:
+    with victim.suffers("invalid_topic_config"):
+        wanted = {**SHARED, "physical.partitions": "1"}
+        code, message = create(victim, create_body("both", configs=wanted))
+        assert (code, "physical.partitions" in message) == (BAD_CONFIG, True)
 
 
 def test_deleting_what_does_not_exist_is_unknown(victim: Victim) -> None:

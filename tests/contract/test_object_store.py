@@ -13,6 +13,17 @@ async def keys(store: ObjectStore, folder: str, after: str = "", before: str = "
     return [row.key for row in await store.find(folder, after, before)]
 
 
+async def test_a_listing_ends_at_its_limit_and_a_short_one_is_all(
+    store: ObjectStore, folder: str
+) -> None:
+    await put_all(store, names := [f"{folder}/{number}/x" for number in range(5)])
+    for limit in (1, 4, 5, 6, 1000):
+        found = await store.find(folder, limit=limit)
+        assert [row.key for row in found] == names[:limit]
+    found = await store.find(folder, names[0], names[4], limit=2)
+    assert [row.key for row in found] == names[1:3]
+
+
 async def put_all(store: ObjectStore, names: list[str]) -> None:
     gate = asyncio.Semaphore(32)
 

@@ -1,7 +1,8 @@
 """One broker and one of each client for the whole run.
 
 KAFSCALE_TEST_AGAINST=apache runs the same tests against Apache Kafka: what fails there is a wrong
-test, not a wrong broker. With =virtual every topic is a virtual one; no client may notice.
+test, not a wrong broker. With =virtual every topic is a virtual one, with =shared all topics share
+two logs; no client may notice.
 """
 
 import os
@@ -12,7 +13,11 @@ from typing import Any
 import pytest
 
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.broker import KafscaleProcess, VirtualKafscaleProcess
+from tests.support.broker import (
+    KafscaleProcess,
+    SharedKafscaleProcess,
+    VirtualKafscaleProcess,
+)
 from tests.support.clients import CLIENTS
 from tests.support.clients.base import Client
 from tests.support.maven import Unavailable
@@ -21,6 +26,7 @@ from tests.support.process import BrokerProcess
 KINDS: dict[str, type[BrokerProcess]] = {
     "kafscale": KafscaleProcess,
     "virtual": VirtualKafscaleProcess,
+    "shared": SharedKafscaleProcess,
     "apache": ApacheKafka,
 }
 AGAINST = os.environ.get("KAFSCALE_TEST_AGAINST", "kafscale")

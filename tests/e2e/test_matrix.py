@@ -10,7 +10,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.e2e.conftest import AGAINST, watched
+from tests.e2e.conftest import watched
+from tests.support.broker import KafscaleProcess
 from tests.support.clients import EVERYONE
 from tests.support.clients.base import Client
 from tests.support.clients.confluent import Confluent
@@ -21,7 +22,6 @@ from tests.support.maven import Unavailable
 from tests.support.process import BrokerProcess
 
 # The first run fetches and builds the clients.
-pytestmark = pytest.mark.timeout(600)
 
 WRITING = bool(os.environ.get("KAFSCALE_TEST_WRITE_CLIENTS"))
 
@@ -32,9 +32,9 @@ def matrix_broker(
 ) -> Iterator[BrokerProcess]:
     """Its groups begin at once: dozens are made, and the first member need not wait for others."""
     env = {}
-    if AGAINST == "kafscale":
+    if issubclass(kind, KafscaleProcess):
         settings = tmp_path_factory.mktemp("matrix") / "kafscale.yaml"
-        settings.write_text("consumer:\n  initialRebalanceDelayMs: 0\n")
+        settings.write_text(f"{kind.config}consumer:\n  initialRebalanceDelayMs: 0\n")
         env = {"KAFSCALE_CONFIG": str(settings)}
     with watched(kind(env=env)) as broker:
         yield broker

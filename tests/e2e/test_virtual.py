@@ -1,4 +1,7 @@
-"""Virtual topics with unmodified clients: no difference but the number of objects."""
+"""Virtual and shared topics with unmodified clients: no difference but the number of objects.
+
+Next door: topics that have a shared log in common (test_shared.py).
+"""
 
 import itertools
 import json
@@ -8,7 +11,11 @@ import pytest
 
 from tests.e2e.conftest import watched
 from tests.e2e.test_cli import said
-from tests.support.broker import VirtualKafscaleProcess
+from tests.support.broker import (
+    KafscaleProcess,
+    SharedKafscaleProcess,
+    VirtualKafscaleProcess,
+)
 from tests.support.clients import CLIENTS
 from tests.support.clients.base import Client, Record
 from tests.support.clients.confluent import Confluent
@@ -18,15 +25,15 @@ PARTITIONS = 7
 _names = (f"virtual-{number}" for number in itertools.count())
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[VirtualKafscaleProcess]:
-    with watched(VirtualKafscaleProcess()) as own:
-        assert isinstance(own, VirtualKafscaleProcess)
+@pytest.fixture(scope="module", params=[VirtualKafscaleProcess, SharedKafscaleProcess])
+def broker(request: pytest.FixtureRequest) -> Iterator[KafscaleProcess]:
+    with watched(request.param()) as own:
+        assert isinstance(own, KafscaleProcess)
         yield own
 
 
 @pytest.fixture(scope="module")
-def client_named(broker: VirtualKafscaleProcess) -> Iterator[Callable[[str], Client]]:
+def client_named(broker: KafscaleProcess) -> Iterator[Callable[[str], Client]]:
     made: dict[str, Client] = {}
 
     def get(name: str) -> Client:
@@ -62,21 +69,30 @@ def test_every_client_writes_and_reads_every_partition(
     )
 
 
+def test_the_commands_say_where_partitions_lie() -> None:
+    with watched(VirtualKafscaleProcess()) as broker:
+        assert isinstance(broker, KafscaleProcess)
+        client, topic = Confluent(broker.bootstrap), next(_names)
+        client.create_topic(topic, 100)
+        client.produce(topic, [Record(p, b"k", b"v%d" % p) for p in range(100)])
+        told = json.loads(said(broker, "topics", "describe", topic, "--json"))
+        assert [(row["log"], row["lane"]) for row in told["partitions"][98:]] == [(0, 49), (1, 49)]
+        listed = said(broker, "segments", "list", topic, "-p", "99", "--json").splitlines()
+        assert [(row["log"], row["first"], row["last"]) for row in map(json.loads, listed)] == [
+            (1, 0, 0)
+        ]
+
+
 def test_its_objects_are_those_of_two_logs_and_all_survives_a_kill(
-    broker: VirtualKafscaleProcess,
+    broker: KafscaleProcess,
 ) -> None:
     client = Confluent(broker.bootstrap)
     topic = next(_names)
     client.create_topic(topic, 100)
     client.produce_idempotently(topic, [Record(p, b"k", b"v%d" % p) for p in range(100)])
-    folder = broker.data / "objects" / "default" / topic
+    is_shared = isinstance(broker, SharedKafscaleProcess)
+    folder = broker.data / "objects" / "default" / ("@shared" if is_shared else topic)
     assert sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) == ["0", "1"]
-    told = json.loads(said(broker, "topics", "describe", topic, "--json"))
-    assert [(row["log"], row["lane"]) for row in told["partitions"][98:]] == [(0, 49), (1, 49)]
-    listed = said(broker, "segments", "list", topic, "-p", "99", "--json").splitlines()
-    assert [(row["log"], row["first"], row["last"]) for row in map(json.loads, listed)] == [
-        (1, 0, 0)
-    ]
     client.create_partitions(topic, 120)
     assert client.delete_records(topic, 99, 1) == 1
     client.commit("readers", topic, {98: 1})

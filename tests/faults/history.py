@@ -18,6 +18,8 @@ from typing import Any, Final
 OK: Final = "ok"
 FAILED: Final = "failed"
 UNKNOWN: Final = "unknown"
+# The value of an offset that is taken and holds nothing for anybody: a topic has moved there.
+NOTHING: Final = "(nothing)"
 
 
 def value_of(producer: str, partition: int, number: int) -> str:
@@ -170,6 +172,8 @@ class History:
 
     partitions: int
     idempotent: set[str] = field(default_factory=set)
+    moves: int = 0  # of topics from one layout to another, as many as were asked for
+    lives: int = 0  # of topics that came and went beside those that are judged
     sends: list[Send] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
@@ -187,7 +191,11 @@ class History:
 
     def save(self, path: Path) -> None:
         """One JSON line per event, the kind first."""
-        head = {"partitions": self.partitions, "idempotent": sorted(self.idempotent)}
+        head = {
+            "partitions": self.partitions,
+            "idempotent": sorted(self.idempotent),
+            "moves": self.moves,
+        }
         with path.open("w") as file:
             file.write(json.dumps(head) + "\n")
             for name in _KINDS:
@@ -203,7 +211,7 @@ def load(path: Path) -> History:
 def from_lines(lines: Iterable[Any]) -> History:
     rows = iter(lines)
     head = next(rows)
-    history = History(head["partitions"], set(head["idempotent"]))
+    history = History(head["partitions"], set(head["idempotent"]), moves=head.get("moves", 0))
     for name, *values in rows:
         kind = _KINDS[name]
         names = [one.name for one in fields(kind)]

@@ -11,8 +11,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from tests.faults import places
 from tests.faults.history import FAILED, OK, UNKNOWN, Commit, Fetched, History, Poll
-from tests.faults.workers import QUIET, TOPIC, Worker
+from tests.faults.workers import QUIET, Worker
 
 GROUP = "the-group"
 COMMIT_EVERY_S = 0.5
@@ -57,7 +58,7 @@ class GroupMember(Worker):
             }
         )
         try:
-            consumer.subscribe([TOPIC], on_assign=self._moved, on_revoke=self._moved)
+            consumer.subscribe(places.TOPICS, on_assign=self._moved, on_revoke=self._moved)
             commit_s = time.monotonic()
             while not self.stopping.is_set() and time.monotonic() < until_s:
                 message = consumer.poll(0.2)
@@ -70,13 +71,14 @@ class GroupMember(Worker):
             consumer.close()
             self._moved(None, [])
 
-    def _moved(self, consumer: Any, places: list[TopicPartition]) -> None:
+    def _moved(self, consumer: Any, moved: list[TopicPartition]) -> None:
         """Whatever was not committed is somebody else's now, or comes again."""
         self._stretch += 1
         self._next = {}
 
     def _note(self, message: Any) -> None:
-        partition, offset = message.partition(), message.offset()
+        partition = places.number_of(message.topic(), message.partition())
+        offset = message.offset()
         text = message.value().decode(errors="replace")
         self.history.polls.append(
             Poll(self.name, self._stretch, partition, offset, text, time.monotonic())
@@ -84,26 +86,26 @@ class GroupMember(Worker):
         self._next[partition] = offset + 1
 
     def _commit(self, consumer: Any) -> None:
-        places = [TopicPartition(TOPIC, *place) for place in self._next.items()]
+        wanted = dict(self._next)
+        rows = [TopicPartition(*places.PLACES[place], at) for place, at in wanted.items()]
         begun_s, stretch = time.monotonic(), self._stretch
         outcomes: dict[int, str] = {}
         try:
-            for place in consumer.commit(offsets=places, asynchronous=False):
-                outcomes[place.partition] = OK if place.error is None else UNKNOWN
+            for row in consumer.commit(offsets=rows, asynchronous=False):
+                place = places.number_of(row.topic, row.partition)
+                outcomes[place] = OK if row.error is None else UNKNOWN
         except KafkaException as refused:
             # The client may have tried more than once: an answer is about its last attempt only.
             surely = refused.args[0].code() in NOT_SENT
-            outcomes = {place.partition: FAILED if surely else UNKNOWN for place in places}
+            outcomes = dict.fromkeys(wanted, FAILED if surely else UNKNOWN)
         ended_s = time.monotonic()
-        for place in places:
-            outcome = outcomes.get(place.partition, UNKNOWN)
-            self.history.commits.append(
-                Commit(GROUP, place.partition, place.offset, begun_s, ended_s, outcome)
-            )
+        for place, offset in wanted.items():
+            outcome = outcomes.get(place, UNKNOWN)
+            self.history.commits.append(Commit(GROUP, place, offset, begun_s, ended_s, outcome))
             if outcome == OK:
-                self._group.committed[place.partition] = place.offset
-                if stretch == self._stretch and self._next.get(place.partition) == place.offset:
-                    del self._next[place.partition]
+                self._group.committed[place] = offset
+                if stretch == self._stretch and self._next.get(place) == offset:
+                    del self._next[place]
 
 
 class Auditor(Worker):
@@ -113,27 +115,26 @@ class Auditor(Worker):
 
     def work(self) -> None:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": GROUP, **QUIET})
-        places = [TopicPartition(TOPIC, p) for p in range(self.history.partitions)]
+        asked = [TopicPartition(*places.PLACES[p]) for p in range(self.history.partitions)]
         try:
             while not self.stopping.wait(self.every_s):
                 begun_s = time.monotonic()
                 try:
-                    answered = consumer.committed(places, timeout=10)
+                    answered = consumer.committed(asked, timeout=10)
                 except KafkaException:
                     continue  # not answered, so nothing was said
                 ended_s = time.monotonic()
-                for place in answered:
-                    if place.error is None:
-                        offset = max(place.offset, -1)  # librdkafka's "none" is -1001
-                        self.history.fetched.append(
-                            Fetched(GROUP, place.partition, offset, begun_s, ended_s)
-                        )
+                for row in answered:
+                    if row.error is None:
+                        offset = max(row.offset, -1)  # librdkafka's "none" is -1001
+                        place = places.number_of(row.topic, row.partition)
+                        self.history.fetched.append(Fetched(GROUP, place, offset, begun_s, ended_s))
         finally:
             consumer.close()
 
 
 def wait_for_group(
-    group: Group, ends: Mapping[int, int], worker: Worker, within_s: float = 60.0
+    group: Group, ends: Mapping[int, int], worker: Worker, within_s: float = 120.0
 ) -> None:
     """Until the group has committed everything; a finding if it does not."""
     deadline = time.monotonic() + within_s

@@ -10,29 +10,54 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 
-from tests.faults.history import OK, Found, History, Send, Watermark
-from tests.faults.workers import TOPIC, Worker
+from tests.faults import places
+from tests.faults.history import NOTHING, OK, Found, History, Send, Watermark
+from tests.faults.workers import Worker
 from tests.support import wire
 
 LIST_OFFSETS = 2
+METADATA = 3
 LATEST = -1
-CODECS = 7
+CODECS, CONTROL = 7, 32
 
 
 def list_offsets(partitions: int, correlation_id: int) -> bytes:
     """Where do all partitions end?"""
-    asked = b"".join(struct.pack(">iq", p, LATEST) for p in range(partitions))
-    body = struct.pack(">ii", -1, 1) + wire.string(TOPIC) + struct.pack(">i", partitions) + asked
+    topics = places.by_topic(range(partitions))
+    body = struct.pack(">ii", -1, len(topics))
+    for topic, asked in topics.items():
+        body += wire.string(topic) + struct.pack(">i", len(asked))
+        body += b"".join(struct.pack(">iq", partition, LATEST) for partition in asked)
     return wire.frame(LIST_OFFSETS, 1, correlation_id, body)
 
 
 def offsets_listed(body: bytes) -> dict[int, int]:
     """The ends of the partitions that were answered without an error."""
-    (name,) = struct.unpack_from(">h", body, 4)
-    at = 6 + name
-    (count,) = struct.unpack_from(">i", body, at)
-    rows = (struct.unpack_from(">ihqq", body, at + 4 + 22 * row) for row in range(count))
-    return {partition: offset for partition, error, _, offset in rows if error == 0}
+    found: dict[int, int] = {}
+    (topics,) = struct.unpack_from(">i", body)
+    at = 4
+    for _ in range(topics):
+        (length,) = struct.unpack_from(">h", body, at)
+        topic = body[at + 2 : at + 2 + length].decode()
+        (count,) = struct.unpack_from(">i", body, at + 2 + length)
+        at += 6 + length
+        for partition, error, _, offset in struct.iter_unpack(">ihqq", body[at : at + 22 * count]):
+            if error == 0:
+                found[places.number_of(topic, partition)] = offset
+        at += 22 * count
+    return found
+
+
+def topic_id(port: int, topic: str, within_s: float = 5.0) -> bytes | None:
+    """What a broker, asked itself, knows a topic by; None if it knows of none (Metadata v12)."""
+    name = topic.encode()
+    asked = b"\x02" + bytes(16) + bytes([len(name) + 1]) + name + b"\0"
+    head = struct.pack(">hhi", METADATA, 12, 1) + wire.string("raw") + b"\0"
+    body = head + asked + b"\0\0\0"  # no creation, no operations, no tags
+    answer = ask(port, struct.pack(">i", len(body)) + body, within_s)
+    at = answer.index(name)
+    (error,) = struct.unpack_from(">h", answer, at - 3)
+    return None if error else answer[at + len(name) :][:16]
 
 
 def ask(port: int, request: bytes, within_s: float) -> bytes:
@@ -111,7 +136,8 @@ class Stubborn(Worker):
                 self._number += 1
                 self.history.sends.append(note)
                 records = wire.batch([note.value.encode()], int(time.time() * 1000))
-                sock.sendall(wire.produce(TOPIC, note.partition, records, -1, note.number))
+                place = places.PLACES[note.partition]
+                sock.sendall(wire.produce(*place, records, -1, note.number))
                 self._wait(sock, note)
 
     def _wait(self, sock: socket.socket, note: Send) -> None:
@@ -132,7 +158,7 @@ class Stubborn(Worker):
             note.error = str(error)
 
 
-def ends(ports: list[int], partitions: int, within_s: float = 30.0) -> dict[int, int]:
+def ends(ports: list[int], partitions: int, within_s: float = 120.0) -> dict[int, int]:
     """Where each partition ends, as the highest that any broker says."""
     found: dict[int, int] = {}
     deadline = time.monotonic() + within_s
@@ -149,7 +175,7 @@ def ends(ports: list[int], partitions: int, within_s: float = 30.0) -> dict[int,
     return found
 
 
-def read_log(ports: list[int], upto: Mapping[int, int], within_s: float = 120.0) -> list[Found]:
+def read_log(ports: list[int], upto: Mapping[int, int], within_s: float = 240.0) -> list[Found]:
     """Every record of every partition up to its end, from whichever broker hands it out."""
     deadline = time.monotonic() + within_s
     return [
@@ -167,7 +193,7 @@ def _read_partition(ports: list[int], partition: int, end: int, deadline: float)
             raise TimeoutError(f"partition {partition}: at {position} of {end}, last error {said}")
         port = ports[turn % len(ports)]
         try:
-            body = ask(port, wire.fetch(TOPIC, partition, position, 1, 8 << 20), 10.0)
+            body = ask(port, wire.fetch(*places.PLACES[partition], position, 1, 8 << 20), 10.0)
         except OSError:
             turn += 1
             continue
@@ -194,7 +220,7 @@ def opened(partition: int, data: bytes) -> Iterator[Found]:
         for _ in range(count):
             size, place = _varint(data, place)
             delta, value = _record(data, place)
-            yield Found(partition, base + delta, value, epoch)
+            yield Found(partition, base + delta, NOTHING if attributes & CONTROL else value, epoch)
             place += size
         at += 12 + length
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.faults.checker import Finding
-from tests.faults.history import OK, Fault, History
+from tests.faults.history import NOTHING, OK, Fault, History
+from tests.faults.places import KIND_OF
 
 AFTER_S = 2.0
 PEACE = "peace"
@@ -83,6 +84,17 @@ def table(found: Sequence[Row]) -> str:
         lines.append("| " + " | ".join(parts) + " |")
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
+
+
+def by_kind(history: History) -> str:
+    """How many records each kind of topic took, and how many others came and went meanwhile."""
+    counted = Counter(KIND_OF[send.partition] for send in history.acknowledged())
+    said = ", ".join(f"{kind} {counted[kind]}" for kind in dict.fromkeys(KIND_OF))
+    empty = sum(one.value == NOTHING for one in history.found)
+    return (
+        f"acknowledged by topics that began as: {said}; {history.moves} moves asked for, "
+        f"{empty} moves of partitions; {history.lives} neighbours created, used and deleted"
+    )
 
 
 def summary(findings: Sequence[Finding]) -> str:

@@ -14,14 +14,16 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.faults import raw, report
+from tests.faults import places, raw, report
 from tests.faults.checker import Finding, check
-from tests.faults.cluster import Cluster
+from tests.faults.cluster import NAMESPACE, Cluster
 from tests.faults.history import History
 from tests.faults.members import Auditor, Group, GroupMember, wait_for_group
+from tests.faults.movers import Mover
+from tests.faults.neighbours import PATIENCE_S, Neighbour
 from tests.faults.nemesis import Nemesis
 from tests.faults.schedule import Step
-from tests.faults.workers import QUIET, TOPIC, Follower, Worker, Writer
+from tests.faults.workers import QUIET, Follower, Worker, Writer
 
 FOLDER = Path(__file__).parents[2] / ".cache" / "faults"
 
@@ -32,12 +34,13 @@ class Shape:
 
     brokers: int = 3
     etcd_members: int = 3
-    partitions: int = 6
     idempotent_writers: int = 2
     plain_writers: int = 1
     per_s: float = 300.0  # records of one writer
     members: int = 3
     surveyed: bool = True
+    moving: bool = True  # topics go from one layout to another
+    neighbours: int = 1  # of the shared topics: they come and go
     stubborn: bool = True  # somebody writes to every broker, leader or not
     strict: bool = False  # clients must not be told of errors at all
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -60,7 +63,7 @@ class Verdict:
         return report.table(report.rows(self.history, self.findings))
 
     def __str__(self) -> str:
-        said = [self.table(), report.summary(self.findings)]
+        said = [self.table(), report.by_kind(self.history), report.summary(self.findings)]
         if self.findings:
             said.append(f"history, logs and listing: {self.folder}")
         return "\n".join(said)
@@ -92,7 +95,14 @@ class Field:
             GroupMember(f"member-{n}", bootstrap, history, self.group, n > 0 and n % 2 == 0, seed)
             for n in range(shape.members)
         ]
-        self.auditors: list[Worker] = [Auditor("auditor", bootstrap, history)]
+        self.neighbours = [
+            Neighbour(f"neighbour-{n}", bootstrap, self.ports, history, seed)
+            for n in range(shape.neighbours)
+        ]
+        self.auditors: list[Worker] = [Auditor("auditor", bootstrap, history), *self.neighbours]
+        self.mover = Mover(bootstrap, history, cluster.s3.endpoint, NAMESPACE, seed)
+        if shape.moving:
+            self.auditors.append(self.mover)
         for node in cluster.nodes:
             if shape.surveyed:
                 self.auditors.append(raw.Surveyor(node.name, node.broker.port, history))
@@ -111,7 +121,7 @@ class Field:
         for worker in [*self.writers, self.follower, *self.members, *self.auditors]:
             worker.start()
 
-    def wait_for_answers(self, more: int, within_s: float = 60.0) -> None:
+    def wait_for_answers(self, more: int, within_s: float = 120.0) -> None:
         """Until each writer has had this many more acknowledgements."""
         wanted = [writer.acknowledged + more for writer in self.writers]
         deadline = time.monotonic() + within_s
@@ -120,7 +130,7 @@ class Field:
                 raise TimeoutError(f"the writers came to a halt at {wanted}")
             time.sleep(0.01)
 
-    def wait_for_partitions(self, within_s: float = 60.0) -> None:
+    def wait_for_partitions(self, within_s: float = 120.0) -> None:
         """Until each partition has acknowledged a record to somebody since we were called.
 
         A default client waits a minute for a paused broker; the stubborn ones ask all brokers.
@@ -141,13 +151,20 @@ class Field:
     def conclude(self) -> None:
         """Heal, let everybody come to an end, start all brokers anew, read everything."""
         self.nemesis.heal()
+        if self.mover.is_alive():
+            self.mover.finish()
+            self.mover.wait_until_arrived()
+            self.wait_for_partitions()  # records come last: what they stand for can be read
         stubborn = self._stubborn()
-        for worker in [*self.writers, *stubborn]:
+        for worker in [*self.writers, *stubborn, *self.neighbours]:
             worker.stopping.set()
         for worker in [*self.writers, *stubborn]:
             worker.finish(Writer.flush_s + 10)
+        for neighbour in self.neighbours:
+            neighbour.finish(PATIENCE_S)
+            self.history.lives += neighbour.lives
         ends = raw.ends(self.ports, self.history.partitions)
-        self.follower.wait_for(ends, within_s=30.0)
+        self.follower.wait_for(ends, within_s=120.0)
         if self.members:
             wait_for_group(self.group, ends, self.members[0])
         for worker in [*self.members, self.follower, *self.auditors]:
@@ -159,6 +176,9 @@ class Field:
         self.cluster.start_brokers()
         ends = raw.ends(self.ports, self.history.partitions)
         self.history.found = raw.read_log(self.ports, ends)
+        # Nobody may write any more, nor anything be under way, or the list would be of no moment.
+        self.cluster.kill_brokers()
+        time.sleep(0.5)
         self.history.listed = self.cluster.listing()
 
 
@@ -167,7 +187,7 @@ def field_of(
     shape: Shape, seed: int, folder: Path, say: Callable[[str], None] = print
 ) -> Iterator[Field]:
     """Cluster and workers, started; left behind clean."""
-    history = History(shape.partitions)
+    history = History(len(places.PLACES))
     with Cluster(
         folder,
         history,
@@ -176,7 +196,7 @@ def field_of(
         seed=seed,
         settings=shape.settings,
     ) as cluster:
-        create_topic(cluster.bootstrap, shape.partitions)
+        create_topics(cluster.bootstrap)
         field_ = Field(cluster, shape, say)
         try:
             yield field_
@@ -188,9 +208,15 @@ def field_of(
                 worker.stopping.set()
 
 
-def create_topic(bootstrap: str, partitions: int) -> None:
+def create_topics(bootstrap: str) -> None:
+    """One or more of every kind."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-    admin.create_topics([NewTopic(TOPIC, num_partitions=partitions)])[TOPIC].result(60)
+    wanted = [
+        NewTopic(kind.topic, num_partitions=kind.partitions, config=dict(kind.configs))
+        for kind in places.KINDS
+    ]
+    for created in admin.create_topics(wanted).values():
+        created.result(60)
 
 
 def judged(

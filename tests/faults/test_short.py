@@ -1,8 +1,11 @@
 """Fault runs short enough for every day; `make faults` runs them for minutes."""
 
+from collections import Counter
+
 import pytest
 
 from tests.faults import scenarios
+from tests.faults.places import KIND_OF
 from tests.faults.run import Shape, judged, under
 from tests.faults.schedule import LEASE_S, Step
 from tests.support import etcd, seaweed
@@ -24,7 +27,6 @@ STEPS = [
 ]
 
 
-@pytest.mark.timeout(300)
 def test_every_promise_is_kept_through_half_a_minute_of_faults() -> None:
     if reason := etcd.missing():
         pytest.skip(reason)
@@ -34,11 +36,12 @@ def test_every_promise_is_kept_through_half_a_minute_of_faults() -> None:
     verdict = judged("short", shape, SEED, under(STEPS))
     print(verdict)
     assert verdict.findings == []
-    assert verdict.acknowledged > 1000
+    taken = Counter(KIND_OF[send.partition] for send in verdict.history.acknowledged())
+    assert all(taken[kind] > 100 for kind in KIND_OF), taken
+    assert verdict.history.lives > 0
     assert len(verdict.history.faults) == len(STEPS)
 
 
-@pytest.mark.timeout(120)
 def test_a_new_client_is_served_among_a_thousand_silent_and_fifty_slow_ones() -> None:
     result = scenarios.crowded(SEED, 1, print, idle=1_000, slow=50)
     print(result)

@@ -1,7 +1,8 @@
 """Clients that produce and follow, and write down what they asked and what they were told.
 
-In this room: confluent-kafka producers and a follower of all partitions, a thread each.
-Next door: groups (members.py), raw questions (raw.py), the notes' words (history.py).
+In this room: confluent-kafka producers and a follower of all places, a thread each.
+Next door: groups (members.py), raw questions (raw.py), the notes' words (history.py), the topics
+(places.py): what is called a partition here, and in all notes, is the number of a place.
 
 Settings are the client's defaults, but for what a worker is about: idempotence or acks=all.
 """
@@ -13,9 +14,9 @@ from typing import Any, ClassVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
+from tests.faults import places
 from tests.faults.history import OK, UNKNOWN, History, Poll, Send, Trouble
 
-TOPIC = "under-fire"
 # Broken connections are no news here.
 QUIET = {"log_level": 0}
 
@@ -41,7 +42,7 @@ class Worker(threading.Thread):
     def work(self) -> None:
         raise NotImplementedError
 
-    def finish(self, within_s: float = 60.0) -> None:
+    def finish(self, within_s: float = 120.0) -> None:
         self.stopping.set()
         self.join(within_s)
         if self.is_alive():
@@ -108,10 +109,11 @@ class Writer(Worker):
     def send(self, partition: int, number: int) -> None:
         note = Send(self.name, partition, number, time.monotonic())
         self.history.sends.append(note)
+        topic, own = places.PLACES[partition]
         self._producer.produce(
-            TOPIC,
+            topic,
             note.value.encode(),
-            partition=partition,
+            partition=own,
             on_delivery=lambda error, message: self.delivered(note, error, message),
         )
 
@@ -150,12 +152,15 @@ class Follower(Worker):
             }
         )
         try:
-            consumer.assign([TopicPartition(TOPIC, p, OFFSET_BEGINNING) for p in self.next])
+            consumer.assign(
+                [TopicPartition(*places.PLACES[p], OFFSET_BEGINNING) for p in self.next]
+            )
             while not self.stopping.is_set():
                 for message in consumer.consume(500, timeout=0.2):
                     if message.error() is not None:
                         continue  # the client goes on by itself; where it stops is a finding
-                    self.note(message.partition(), message.offset(), message.value())
+                    place = places.number_of(message.topic(), message.partition())
+                    self.note(place, message.offset(), message.value())
         finally:
             consumer.close()
 

@@ -16,9 +16,11 @@ from kafscale.wire.kafka import frame
 from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.messages import metadata
 from kafscale.wire.kafka.schema import Message
+from tests.simulation.places import Place
 
 ANSWER_S = 8.0  # how long a client waits for an answer
-VERSION = {0: 7, 1: 11, 2: 5, 3: 9, 8: 7, 9: 5, 10: 2, 11: 5, 12: 3, 13: 2, 14: 3, 19: 4, 22: 1}
+VERSION = {0: 7, 1: 11, 2: 5, 3: 9, 8: 7, 9: 5, 10: 2, 11: 5, 12: 3, 13: 2, 14: 3, 22: 1}
+VERSION |= {19: 4, 20: 3}  # topics come and go
 
 
 class Unanswered(Exception):
@@ -90,7 +92,7 @@ class Cluster:
         self, network: SimulatedNetwork, hosts: Sequence[str], port: int, name: str, seed: int
     ) -> None:
         self._network = network
-        self._bootstrap = [(host, port) for host in hosts]
+        self.bootstrap = [(host, port) for host in hosts]
         self.name = name
         self.dice = random.Random(f"{seed}/{name}")
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -99,14 +101,14 @@ class Cluster:
 
     async def any(self) -> Connection:
         """A connection to some broker."""
-        known = list(self._addresses.values()) or self._bootstrap
+        known = list(self._addresses.values()) or self.bootstrap
         if self.dice.random() < 0.3:
-            known = self._bootstrap
+            known = self.bootstrap
         return await self.to(self.dice.choice(known))
 
     async def anybody(self) -> Connection:
         """A connection to one of all brokers, whatever is said of them."""
-        return await self.to(self.dice.choice(self._bootstrap))
+        return await self.to(self.dice.choice(self.bootstrap))
 
     async def to(self, address: tuple[str, int]) -> Connection:
         known = self._connections.get(address)
@@ -119,12 +121,13 @@ class Cluster:
         made = self._connections[address] = Connection(stream, self.name, address[0])
         return made
 
-    async def leader(self, topic: str, partition: int) -> Connection:
+    async def leader(self, place: Place) -> Connection:
         """The broker to talk to about a partition."""
-        node = self._leaders.get((topic, partition))
+        asked = place.topic, place.partition
+        node = self._leaders.get(asked)
         if node is None or node not in self._addresses:
-            await self.refresh(topic)
-            node = self._leaders.get((topic, partition))
+            await self.refresh(place.topic)
+            node = self._leaders.get(asked)
         if node is None or node not in self._addresses:
             raise Unanswered("no leader")
         return await self.to(self._addresses[node])
@@ -136,16 +139,16 @@ class Cluster:
         found = await (await self.any()).ask(asked)
         self._addresses = {row.node_id: (row.host, row.port) for row in found.brokers}
         for row in found.topics:
-            for place in row.partitions:
-                self._leaders[topic, place.partition_index] = place.leader_id
+            for told in row.partitions:
+                self._leaders[topic, told.partition_index] = told.leader_id
 
-    def forget(self, topic: str, partition: int) -> None:
+    def forget(self, place: Place) -> None:
         """The leader may be another by now."""
-        self._leaders.pop((topic, partition), None)
+        self._leaders.pop((place.topic, place.partition), None)
 
-    def wander(self, topic: str, partition: int) -> None:
+    def wander(self, place: Place) -> None:
         """Ask anew, whoever answers."""
-        self.forget(topic, partition)
+        self.forget(place)
         self._addresses.clear()
 
     def hang_up(self) -> None:

@@ -7,6 +7,7 @@ Next door: connections (cluster.py), reading (readers.py), the words of a histor
 
 import asyncio
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from kafscale.wire.kafka.errors import ErrorCode
@@ -21,6 +22,7 @@ from kafscale.wire.kafka.messages import (
 )
 from tests.faults.history import OK, UNKNOWN, Commit, Fetched, History
 from tests.simulation.cluster import Cluster, Connection, Unanswered
+from tests.simulation.places import Place
 from tests.simulation.readers import fetch_once
 
 GROUP = "shoppers"
@@ -36,14 +38,13 @@ class Rejoin(Exception):
 class Member:
     """One member; `run` goes on until it is cancelled."""
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int, history: History) -> None:
+    def __init__(self, cluster: Cluster, places: Sequence[Place], history: History) -> None:
         self._cluster = cluster
-        self._topic = topic
-        self._partitions = partitions
+        self._places = places
         self._history = history
         self._member_id = ""
         self._generation = -1
-        self._place: tuple[str, int] | None = None
+        self._coordinates: tuple[str, int] | None = None
 
     async def run(self) -> None:
         while True:
@@ -53,18 +54,18 @@ class Member:
             except Rejoin:
                 await asyncio.sleep(0.1)
             except Unanswered:
-                self._place = None
+                self._coordinates = None
                 self._cluster.hang_up()
                 await asyncio.sleep(0.3)
 
     async def _coordinator(self) -> Connection:
-        if self._place is None:
+        if self._coordinates is None:
             connection = await self._cluster.any()
             found = await connection.ask(find_coordinator.FindCoordinatorRequest(key=GROUP))
             if found.error_code:
                 raise Unanswered("no coordinator")
-            self._place = (found.host, found.port)
-        return await self._cluster.to(self._place)
+            self._coordinates = (found.host, found.port)
+        return await self._cluster.to(self._coordinates)
 
     def _check(self, code: int) -> None:
         """Raise what the member has to do about an error."""
@@ -79,10 +80,10 @@ class Member:
             case other:
                 raise Unanswered(other.name)
 
-    async def _join(self) -> list[int]:
+    async def _join(self) -> list[Place]:
         connection = await self._coordinator()
         protocol = join_group.JoinGroupRequestProtocol(
-            name="in turn", metadata=_subscription(self._topic)
+            name="in turn", metadata=_subscription(self._places)
         )
         request = join_group.JoinGroupRequest(
             group_id=GROUP,
@@ -100,15 +101,15 @@ class Member:
         self._member_id, self._generation = told.member_id, told.generation_id
         return await self._sync(connection, told)
 
-    async def _sync(self, connection: Connection, joined: Any) -> list[int]:
+    async def _sync(self, connection: Connection, joined: Any) -> list[Place]:
         shares: list[sync_group.SyncGroupRequestAssignment] = []
         if joined.leader == self._member_id:
             ids = sorted(row.member_id for row in joined.members)
             for at, member_id in enumerate(ids):
-                share = list(range(at, self._partitions, len(ids)))
+                share = self._places[at :: len(ids)]
                 shares.append(
                     sync_group.SyncGroupRequestAssignment(
-                        member_id=member_id, assignment=_assignment(self._topic, share)
+                        member_id=member_id, assignment=_assignment(share)
                     )
                 )
         request = sync_group.SyncGroupRequest(
@@ -119,23 +120,24 @@ class Member:
         )
         told = await connection.ask(request, timeout_s=REBALANCE_MS / 1000 + 10)
         self._check(told.error_code)
-        return _partitions_in(bytes(told.assignment))
+        mine = _rows_in(bytes(told.assignment))
+        return [place for place in self._places if (place.topic, place.partition) in mine]
 
-    async def _work(self, mine: list[int]) -> None:
+    async def _work(self, mine: list[Place]) -> None:
         """Read and commit until the group changes."""
-        at = {partition: await self._resume(partition) for partition in mine}
+        at = {place: await self._resume(place) for place in mine}
         loop = asyncio.get_running_loop()
         beaten_s = loop.time()
         while True:
             await asyncio.sleep(0.1 + self._cluster.dice.random())
-            for partition in mine:
-                leader = await self._cluster.leader(self._topic, partition)
-                code, _, found = await fetch_once(leader, self._topic, partition, at[partition], 50)
+            for place in mine:
+                leader = await self._cluster.leader(place)
+                code, _, found = await fetch_once(leader, place, at[place], 50)
                 if code is not ErrorCode.NONE:
-                    self._cluster.forget(self._topic, partition)
+                    self._cluster.forget(place)
                 elif found:
-                    at[partition] = found[:_AT_ONCE][-1].offset + 1
-                    await self._commit(partition, at[partition])
+                    at[place] = found[:_AT_ONCE][-1].offset + 1
+                    await self._commit(place, at[place])
             if loop.time() - beaten_s > 1.0:
                 beaten_s = loop.time()
                 await self._beat()
@@ -147,11 +149,11 @@ class Member:
         )
         self._check((await connection.ask(request)).error_code)
 
-    async def _resume(self, partition: int) -> int:
+    async def _resume(self, place: Place) -> int:
         """Where the group has come to."""
         connection = await self._coordinator()
         topic = offset_fetch.OffsetFetchRequestTopic(
-            name=self._topic, partition_indexes=[partition]
+            name=place.topic, partition_indexes=[place.partition]
         )
         loop = asyncio.get_running_loop()
         asked_s = loop.time()
@@ -161,27 +163,27 @@ class Member:
         row = told.topics[0].partitions[0]
         self._check(row.error_code)
         offset = int(row.committed_offset)
-        self._history.fetched.append(Fetched(GROUP, partition, offset, asked_s, loop.time()))
+        self._history.fetched.append(Fetched(GROUP, place.number, offset, asked_s, loop.time()))
         return max(0, offset)
 
-    async def resume_at_last(self, partition: int) -> int:
+    async def resume_at_last(self, place: Place) -> int:
         """The same, however long it takes."""
         while True:
             try:
-                return await self._resume(partition)
+                return await self._resume(place)
             except (Rejoin, Unanswered):
-                self._place = None
+                self._coordinates = None
                 await asyncio.sleep(0.3)
 
-    async def _commit(self, partition: int, offset: int) -> None:
+    async def _commit(self, place: Place, offset: int) -> None:
         row = offset_commit.OffsetCommitRequestPartition(
-            partition_index=partition, committed_offset=offset
+            partition_index=place.partition, committed_offset=offset
         )
         request = offset_commit.OffsetCommitRequest(
             group_id=GROUP,
             generation_id_or_member_epoch=self._generation,
             member_id=self._member_id,
-            topics=[offset_commit.OffsetCommitRequestTopic(name=self._topic, partitions=[row])],
+            topics=[offset_commit.OffsetCommitRequestTopic(name=place.topic, partitions=[row])],
         )
         loop = asyncio.get_running_loop()
         began_s, outcome = loop.time(), UNKNOWN
@@ -193,7 +195,7 @@ class Member:
             self._check(code)
         finally:
             self._history.commits.append(
-                Commit(GROUP, partition, offset, began_s, loop.time(), outcome)
+                Commit(GROUP, place.number, offset, began_s, loop.time(), outcome)
             )
 
     async def leave(self) -> None:
@@ -204,23 +206,36 @@ class Member:
             self._check((await connection.ask(request)).error_code)
 
 
-def _subscription(topic: str) -> bytes:
-    name = topic.encode()
-    return struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
+def _subscription(places: Sequence[Place]) -> bytes:
+    names = [topic.encode() for topic in dict.fromkeys(place.topic for place in places)]
+    rows = b"".join(struct.pack(">h", len(name)) + name for name in names)
+    return struct.pack(">hi", 0, len(names)) + rows + struct.pack(">i", -1)
 
 
-def _assignment(topic: str, partitions: list[int]) -> bytes:
-    name = topic.encode()
-    return (
-        struct.pack(">hih", 0, 1, len(name))
-        + name
-        + struct.pack(f">i{len(partitions)}ii", len(partitions), *partitions, -1)
-    )
+def _assignment(share: Sequence[Place]) -> bytes:
+    rows = b""
+    topics = list(dict.fromkeys(place.topic for place in share))
+    for topic in topics:
+        name = topic.encode()
+        mine = [place.partition for place in share if place.topic == topic]
+        rows += (
+            struct.pack(">h", len(name)) + name + struct.pack(f">i{len(mine)}i", len(mine), *mine)
+        )
+    return struct.pack(">hi", 0, len(topics)) + rows + struct.pack(">i", -1)
 
 
-def _partitions_in(assignment: bytes) -> list[int]:
+def _rows_in(assignment: bytes) -> list[tuple[str, int]]:
+    """Topics and partitions."""
     if not assignment:
         return []
-    (size,) = struct.unpack_from(">h", assignment, 6)
-    (count,) = struct.unpack_from(">i", assignment, 8 + size)
-    return list(struct.unpack_from(f">{count}i", assignment, 12 + size))
+    found: list[tuple[str, int]] = []
+    (topics,) = struct.unpack_from(">i", assignment, 2)
+    at = 6
+    for _ in range(topics):
+        (size,) = struct.unpack_from(">h", assignment, at)
+        topic = assignment[at + 2 : at + 2 + size].decode()
+        (count,) = struct.unpack_from(">i", assignment, at + 2 + size)
+        at += 6 + size
+        found += [(topic, row) for row in struct.unpack_from(f">{count}i", assignment, at)]
+        at += 4 * count
+    return found

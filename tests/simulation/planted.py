@@ -9,14 +9,22 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
+
 from kafscale.engine import fleet
 from kafscale.engine.fleet_view import View
+from kafscale.engine.housekeeping import Housekeeping
+from kafscale.engine.topic import Resident
+from kafscale.engine.topics import Topics
 from kafscale.groups.events import Done
 from kafscale.groups.machine import Group
-from kafscale.log import commits, opening
+from kafscale.log import commits, opening, places, reclaiming
 from kafscale.log.log import Log
 from kafscale.log.producers import ProducerTable
 from kafscale.log.settings import Appended
+from kafscale.log.shared import SharedLogs
+from kafscale.metadata import keys as metadata_keys
+from kafscale.model.topics import LaneRange
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import Buffer
 from kafscale.testing.simulated.metadata import SimulatedEtcd
@@ -97,3 +105,49 @@ def broker_that_ignores_the_end_of_its_lease() -> Iterator[None]:
 def broker_that_takes_over_at_once() -> AbstractContextManager[Any]:
     """It does not wait until the former owner has let go."""
     return patch.object(fleet, "_behind", lambda *_: [])
+
+
+# Logs that many topics share.
+
+
+def lanes_that_are_dealt_out_again() -> AbstractContextManager[Any]:
+    """Whoever asks for lanes of shared logs gets the first ones."""
+    honest = SharedLogs.allot
+
+    async def allot(self: SharedLogs, count: int, logs: int) -> LaneRange:
+        return msgspec.structs.replace(await honest(self, count, logs), first=0)
+
+    return patch.object(SharedLogs, "allot", allot)
+
+
+def deletion_of_all_that_lies_where_the_topic_lay() -> AbstractContextManager[Any]:
+    """By folder, as it is right for topics with logs of their own."""
+    honest = Housekeeping.remove_deleted_topics
+
+    async def remove(self: Housekeeping) -> None:
+        for entry in await self._metadata.find(metadata_keys.REMOVALS):
+            removal = metadata_keys.decode(metadata_keys.Removal, entry.value)
+            for folder in dict.fromkeys(row.folder for row in places.lanes_of(removal.shared)):
+                await self._store.delete([row.key for row in await self._store.find(folder)])
+        await honest(self)
+
+    return patch.object(Housekeeping, "remove_deleted_topics", remove)
+
+
+def retention_of_one_topic_for_all_its_neighbours() -> AbstractContextManager[Any]:
+    """Every lane of a log goes by the settings of the topic that keeps its records shortest."""
+    honest = Topics.residents
+
+    def residents(self: Topics, folder: str) -> dict[int, Resident]:
+        found = dict(honest(self, folder))
+        shortest = min(
+            found.values(), key=lambda row: row.topic.settings.retention_ms, default=None
+        )
+        return found if shortest is None else dict.fromkeys(found, shortest)
+
+    return patch.object(Topics, "residents", residents)
+
+
+def reclaiming_that_takes_the_living_for_dead() -> AbstractContextManager[Any]:
+    """An object is rewritten without a lane that somebody still reads."""
+    return patch.object(reclaiming, "is_alive", lambda span, _: span.lane % 2 == 0)

@@ -5,6 +5,7 @@ Next door: connections (cluster.py), the words of a history (tests/faults/histor
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafscale.records.record import Record, build_batch
@@ -13,6 +14,7 @@ from kafscale.wire.kafka.errors import RETRIABLE, ErrorCode
 from kafscale.wire.kafka.messages import init_producer_id, produce
 from tests.faults.history import OK, History, Send, Trouble
 from tests.simulation.cluster import Cluster, Unanswered, answered
+from tests.simulation.places import Place
 
 IN_FLIGHT = 5
 TIMEOUT_MS = 5_000
@@ -33,7 +35,6 @@ class Producer:
     def __init__(
         self,
         cluster: Cluster,
-        topic: str,
         history: History,
         *,
         idempotent: bool,
@@ -42,7 +43,6 @@ class Producer:
     ) -> None:
         """`strict`: being told that acknowledged batches are missing is a broken promise."""
         self._cluster = cluster
-        self._topic = topic
         self._history = history
         self._wander_chance = wander_chance
         self._strict = strict
@@ -51,12 +51,12 @@ class Producer:
         if idempotent:
             history.idempotent.add(cluster.name)
 
-    async def run(self, partitions: int, count: int, pause_s: float) -> None:
-        """Send so many records to each partition."""
+    async def run(self, places: Sequence[Place], count: int, pause_s: float) -> None:
+        """Send so many records to each place."""
         while self._idempotent and self._producer_id < 0:
             await self._introduce()
         # Not a TaskGroup: that one cancels in no particular order.
-        await asyncio.gather(*(self._fill(at, count, pause_s) for at in range(partitions)))
+        await asyncio.gather(*(self._fill(place, count, pause_s) for place in places))
 
     async def _introduce(self) -> None:
         try:
@@ -73,7 +73,7 @@ class Producer:
         else:
             await self._back_off()
 
-    async def _fill(self, partition: int, count: int, pause_s: float) -> None:
+    async def _fill(self, place: Place, count: int, pause_s: float) -> None:
         dice = self._cluster.dice
         waiting: list[Batch] = []
         number = 0
@@ -81,21 +81,21 @@ class Producer:
         while number < count or waiting:
             while len(waiting) < in_flight and number < count:
                 size = min(dice.randint(1, 4), count - number)
-                waiting.append(self._batch(partition, number, size))
+                waiting.append(self._batch(place, number, size))
                 number += size
-            went_well = await self._send(partition, waiting)
+            went_well = await self._send(place, waiting)
             waiting = [batch for batch in waiting if not batch.is_done]
             if went_well:
                 if dice.random() < self._wander_chance:
-                    self._cluster.wander(self._topic, partition)
+                    self._cluster.wander(place)
                 await asyncio.sleep(dice.random() * pause_s)
             else:
-                self._cluster.forget(self._topic, partition)
+                self._cluster.forget(place)
                 await self._back_off()
 
-    def _batch(self, partition: int, first: int, size: int) -> Batch:
+    def _batch(self, place: Place, first: int, size: int) -> Batch:
         now_s = asyncio.get_running_loop().time()
-        sends = [Send(self._cluster.name, partition, first + at, now_s) for at in range(size)]
+        sends = [Send(self._cluster.name, place.number, first + at, now_s) for at in range(size)]
         self._history.sends += sends
         records = [
             Record(at, wall_ms(now_s), None, one.value.encode()) for at, one in enumerate(sends)
@@ -113,14 +113,14 @@ class Producer:
             ),
         )
 
-    async def _send(self, partition: int, batches: list[Batch]) -> bool:
+    async def _send(self, place: Place, batches: list[Batch]) -> bool:
         """Send all of them, one behind the other, and hear what became of them."""
         try:
-            connection = await self._cluster.leader(self._topic, partition)
+            connection = await self._cluster.leader(place)
         except Unanswered:
             self._cluster.hang_up()
             return False
-        answers = [connection.begin(self._request(partition, batch)) for batch in batches]
+        answers = [connection.begin(produce_request(place, batch.data)) for batch in batches]
         went_well = True
         for at, (batch, answer) in enumerate(zip(batches, answers, strict=True)):
             try:
@@ -133,11 +133,6 @@ class Producer:
             is_next = all(earlier.is_done for earlier in batches[:at])
             went_well = self._hear(batch, row, is_next) and went_well
         return went_well
-
-    def _request(self, partition: int, batch: Batch) -> produce.ProduceRequest:
-        row = produce.PartitionProduceData(index=partition, records=memoryview(batch.data))
-        topic = produce.TopicProduceData(name=self._topic, partition_data=[row])
-        return produce.ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[topic])
 
     def _hear(self, batch: Batch, row: produce.PartitionProduceResponse, is_next: bool) -> bool:
         code = ErrorCode(row.error_code)
@@ -159,3 +154,10 @@ class Producer:
 
     async def _back_off(self) -> None:
         await asyncio.sleep(0.1 + self._cluster.dice.random() * 0.3)
+
+
+def produce_request(place: Place, data: bytes) -> produce.ProduceRequest:
+    """One batch for one place."""
+    row = produce.PartitionProduceData(index=place.partition, records=memoryview(data))
+    topic = produce.TopicProduceData(name=place.topic, partition_data=[row])
+    return produce.ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[topic])

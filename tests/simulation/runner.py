@@ -5,7 +5,6 @@ Next door: what a seed means (scenario.py), the checker (notes.py), many seeds (
 """
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -19,16 +18,16 @@ from kafscale.testing.simulated.metadata import SimulatedEtcd
 from kafscale.testing.simulated.network import NetworkFaults, SimulatedNetwork
 from kafscale.testing.simulated.remote import RemoteFaults
 from kafscale.testing.simulated.store import SimulatedBucket
-from kafscale.wire.kafka.messages import create_topics
 from tests.faults import checker
 from tests.faults.history import OK, History, Listed, Removed, Stored, Trouble
-from tests.simulation.cluster import Cluster, Unanswered
+from tests.simulation.administration import Neighbour, be_known, create
+from tests.simulation.cluster import Cluster
 from tests.simulation.members import Member
+from tests.simulation.places import places, plans
 from tests.simulation.producers import Producer
 from tests.simulation.readers import Reader, Watcher, read_all
 from tests.simulation.scenario import Blow, Scenario, draw
 
-TOPIC = "orders"
 HEALED_S = 180.0  # how long producers may need after the last fault
 QUIET = RemoteFaults(latency_s=0.001, jitter_s=0.002)
 
@@ -44,6 +43,7 @@ class Report:
     acknowledged: int = 0
     read: int = 0
     committed: int = 0
+    neighbours: int = 0  # topics that came and went
     lines: list[str] = field(default_factory=list)
 
 
@@ -78,6 +78,7 @@ def _report(loop: SimulatedLoop, scenario: Scenario) -> Report:
         len(history.acknowledged()),
         len(history.polls),
         len(history.commits),
+        history.lives,
         loop.lines or [],
     )
 
@@ -98,7 +99,8 @@ class _Run:
     def __init__(self, loop: SimulatedLoop, scenario: Scenario) -> None:
         self.scenario = scenario
         self.loop = loop
-        self.history = History(scenario.partitions)
+        self.places = places(scenario.kinds)
+        self.history = History(len(self.places))
         seed, context = scenario.seed, loop.world.context()
         self.world = SimulatedWorld(
             seed,
@@ -127,7 +129,10 @@ class _Run:
         """The whole run; gives what is wrong."""
         for broker in self.brokers:
             broker.start()
-        await self._as_client(self._create_topic())
+        for plan in plans(self.scenario.kinds):
+            creator = self._cluster("creator")
+            await self._as_client(create(creator, plan))
+            await self._as_client(be_known(creator, plan))
         producing, following = self._start_clients()
         await asyncio.gather(*map(self._strike, self.scenario.blows))
         self._heal()
@@ -150,42 +155,31 @@ class _Run:
     async def _as_client(self, work: Any) -> Any:
         return await self.clients.start(work)
 
-    async def _create_topic(self) -> None:
-        cluster = self._cluster("creator")
-        topic = create_topics.CreatableTopic(
-            name=TOPIC, num_partitions=self.scenario.partitions, replication_factor=1
-        )
-        while True:
-            with contextlib.suppress(Unanswered):
-                connection = await cluster.any()
-                told = await connection.ask(create_topics.CreateTopicsRequest(topics=[topic]))
-                if told.topics[0].error_code in (0, 36):  # TOPIC_ALREADY_EXISTS
-                    return
-            await asyncio.sleep(0.3)
-
     def _start_clients(self) -> tuple[list[asyncio.Task[None]], list[asyncio.Task[None]]]:
         scenario, history = self.scenario, self.history
         producing = []
         for number in range(scenario.producers):
             producer = Producer(
                 self._cluster(f"producer-{number}"),
-                TOPIC,
                 history,
                 idempotent=number != 2,
                 strict=scenario.one_truth,
                 wander_chance=scenario.wander_chance,
             )
-            work = producer.run(scenario.partitions, scenario.records, scenario.pause_s)
+            work = producer.run(self.places, scenario.records, scenario.pause_s)
             producing.append(self.clients.start(work))
-        reader = Reader(self._cluster("reader"), TOPIC, history, strict=scenario.one_truth)
-        watcher = Watcher(self._cluster("watcher"), TOPIC, history)
+        reader = Reader(self._cluster("reader"), history, strict=scenario.one_truth)
+        watcher = Watcher(self._cluster("watcher"), history)
         following = [
-            self.clients.start(reader.run(scenario.partitions)),
-            self.clients.start(watcher.run(scenario.partitions)),
+            self.clients.start(reader.run(self.places)),
+            self.clients.start(watcher.run(self.places)),
         ]
+        if scenario.has_neighbours:
+            neighbour = Neighbour(self._cluster("neighbour"), history, strict=scenario.one_truth)
+            following.append(self.clients.start(neighbour.run()))
         for number in range(scenario.members):
             cluster = self._cluster(f"member-{number}")
-            member = Member(cluster, TOPIC, scenario.partitions, history)
+            member = Member(cluster, self.places, history)
             process = self.loop.process(f"member-{number}")
             self.members.append(process)
             following.append(process.start(member.run()))
@@ -266,9 +260,7 @@ class _Run:
         for broker in self.brokers:  # what counts is what is in the bucket
             broker.crash()
             broker.start()
-        self.history.found += await self._as_client(
-            read_all(self._cluster("auditor"), TOPIC, self.scenario.partitions)
-        )
+        self.history.found += await self._as_client(read_all(self._cluster("auditor"), self.places))
         if self.scenario.members:
             await self._as_client(self._resume_all())
         self.history.listed += [
@@ -284,7 +276,6 @@ class _Run:
 
     async def _resume_all(self) -> None:
         """Ask once more where the group has come to."""
-        partitions = self.scenario.partitions
-        member = Member(self._cluster("last"), TOPIC, partitions, self.history)
-        for partition in range(partitions):
-            await member.resume_at_last(partition)
+        member = Member(self._cluster("last"), self.places, self.history)
+        for place in self.places:
+            await member.resume_at_last(place)

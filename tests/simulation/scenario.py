@@ -22,6 +22,7 @@ from kafscale.broker.config_sections import (
 from kafscale.broker.config_values import PositiveSize, Seconds, Size
 from kafscale.testing.simulated.network import NetworkFaults
 from kafscale.testing.simulated.remote import RemoteFaults
+from tests.simulation.places import KINDS
 
 # What the nemesis can do, to a broker where it says so.
 BLOWS = (
@@ -57,6 +58,8 @@ class Scenario:
     seed: int
     brokers: int
     partitions: int
+    kinds: tuple[str, ...]  # of topics, one for each place that is written to
+    has_neighbours: bool  # topics come and go in the shared logs meanwhile
     producers: int
     members: int
     records: int  # per producer and partition
@@ -82,6 +85,10 @@ class Scenario:
 
 def draw(seed: int) -> Scenario:
     """The scenario of a seed: three of five have a theme."""
+    return _of_kinds(_themed(seed), random.Random(f"{seed}/kinds"))
+
+
+def _themed(seed: int) -> Scenario:
     dice = random.Random(f"{seed}/scenario")
     match seed % 5:
         case 2:
@@ -92,6 +99,29 @@ def draw(seed: int) -> Scenario:
             return _sleepy(seed, dice)
         case _:
             return _any(seed, dice)
+
+
+def _of_kinds(made: Scenario, dice: random.Random) -> Scenario:
+    """What its topics are: one of four is all ordinary, others have what shares logs."""
+    among = dice.choice((("ordinary",), ("virtual",), ("shared", "shared-too"), tuple(KINDS)))
+    shares = among != ("ordinary",)
+    # Who shares a log needs somebody to share it with.
+    count = max(made.partitions, 2 if shares else 1)
+    kinds = tuple(sorted(among[at % len(among)] for at in range(count)))
+    if len(among) > count:
+        kinds = tuple(sorted(dice.sample(among, count)))
+    return dataclasses.replace(
+        made,
+        partitions=count,
+        kinds=kinds,
+        has_neighbours="shared" in among and dice.random() < 0.7,
+        config=msgspec.structs.replace(
+            made.config,
+            storage=msgspec.structs.replace(
+                made.config.storage, shared_logs=dice.choice((0, 1, 1, 2))
+            ),
+        ),
+    )
 
 
 def _sleepy(seed: int, dice: random.Random) -> Scenario:
@@ -172,6 +202,8 @@ def _any(seed: int, dice: random.Random) -> Scenario:
         seed=seed,
         brokers=brokers,
         partitions=dice.choice((1, 1, 2, 3)),
+        kinds=(),
+        has_neighbours=False,
         producers=dice.choice((1, 2, 2, 3)),
         members=dice.choice((0, 0, 1, 2, 3)),
         records=dice.choice((10, 30, 60)),
@@ -204,7 +236,7 @@ def _config(dice: random.Random, grace_s: float, *, is_fleet: bool) -> Config:
             grace_period=Seconds(grace_s),
             housekeeping_interval=Seconds(dice.choice((1.0, 3.0, 30.0))),
         ),
-        cache=CacheSection(tail_cache_size=Size(dice.choice((300, 256 << 20)))),
+        cache=CacheSection(tail_cache_size=Size(dice.choice((2000, 256 << 20)))),
         consumer=ConsumerSection(initial_rebalance_delay_ms=dice.choice((0, 500))),
     )
 

@@ -7,11 +7,13 @@ import pytest
 from tests.simulation import planted
 from tests.simulation.planted import Planting
 from tests.simulation.runner import run
+from tests.simulation.scenario import draw
 
 ANY = range(20)
 MOVING = range(2, 402, 5)
 GROUPS = range(3, 153, 5)  # see scenario.draw
 SLEEPY = range(4, 154, 5)
+SHARING = [seed for seed in range(60) if draw(seed).has_neighbours]
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,10 @@ SLEEPY = range(4, 154, 5)
         (planted.store_that_overwrites, SLEEPY, "overwritten, lost"),
         (planted.writer_that_takes_any_segment_for_its_own, SLEEPY, "lost"),
         (planted.writer_that_never_proves_its_tail, SLEEPY, "lost"),
+        (planted.lanes_that_are_dealt_out_again, SHARING, "lost, stranger"),
+        (planted.deletion_of_all_that_lies_where_the_topic_lay, SHARING, "lost"),
+        (planted.retention_of_one_topic_for_all_its_neighbours, SHARING, "lost"),
+        (planted.reclaiming_that_takes_the_living_for_dead, SHARING, "lost"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

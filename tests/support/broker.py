@@ -3,9 +3,8 @@
 Next door: the life of the process (process.py), the other broker (apache_kafka.py).
 """
 
-import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.ports import free_port
@@ -16,20 +15,22 @@ class KafscaleProcess(BrokerProcess):
     """`kafscale serve` on free ports of loopback, its data in a temporary folder."""
 
     label = "kafscale"
-    start_deadline_s = 30.0
+    settings: Sequence[str] = ()  # KEY=VALUE, as after --set
 
-    def __init__(self, folder: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        settings: Sequence[str] = (),
+    ) -> None:
         super().__init__(folder, env)
+        self.settings = (*self.settings, *settings)
         self.metrics_port = free_port()
         self.data = self.folder / "data"
 
-    def send(self, number: signal.Signals) -> None:
-        """SIGSTOP and SIGCONT, mostly."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "kafscale.cli.main", "serve"]
+        more = (word for one in self.settings for word in ("--set", one))
+        return [sys.executable, "-m", "kafscale.cli.main", "serve", *more]
 
     def environment(self) -> dict[str, str]:
         return {
@@ -41,11 +42,14 @@ class KafscaleProcess(BrokerProcess):
 
 
 class VirtualKafscaleProcess(KafscaleProcess):
-    """The same with every topic virtual: its partitions share two logs."""
+    """Every topic is virtual: its partitions share two logs."""
 
     label = "kafscale, virtual topics"
+    settings = ("mapping.physical_partitions=2",)
 
-    def environment(self) -> dict[str, str]:
-        file = self.folder / "kafscale.yaml"
-        file.write_text("mapping:\n  physical_partitions: 2\n", encoding="utf-8")
-        return {**super().environment(), "KAFSCALE_CONFIG": str(file)}
+
+class SharedKafscaleProcess(KafscaleProcess):
+    """All partitions of all topics share two logs."""
+
+    label = "kafscale, shared topics"
+    settings = ("storage.placement=shared", "storage.sharedLogs=2")

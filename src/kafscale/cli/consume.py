@@ -15,24 +15,13 @@ from confluent_kafka.admin import AdminClient
 
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.kafka import add_client_arguments, client_settings, refusal
+from kafscale.cli.leaders import PASSING
 from kafscale.cli.output import counting
 from kafscale.cli.record_format import Format, Record, as_json, compile_format
 from kafscale.cli.topics import describe_topic, offset_ranges
 
 _BATCH: Final = 1000
 _LOOK_UP_EVERY_S: Final = 0.25  # how long Ctrl-C may have to wait for the client library
-# The client library tries again by itself; it reports these all the same.
-_PASSING: Final = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.KAFKA_STORAGE_ERROR,
-    }
-)
 
 Ranges = Mapping[int, tuple[int, int]]
 
@@ -151,9 +140,10 @@ def _is_end(message: Any) -> bool:
     error = message.error()
     if error.code() == KafkaError._PARTITION_EOF:
         return True
-    if error.fatal() or (message.topic() is not None and error.code() not in _PASSING):
+    if error.fatal() or (message.topic() is not None and error.code() not in PASSING):
         raise refusal(f"{message.topic()}/{message.partition()}", error)
-    return False  # of the group, which is not used here, or over soon
+    # Of the group, which is not used here, or over soon: the library tries again by itself.
+    return False
 
 
 def _record(message: Any) -> Record:  # typed as if every field of a record could be missing

@@ -19,8 +19,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from kafscale.cli.errors import CommandError, UsageError
-from kafscale.cli.group_questions import Place, committed_of, described, offsets_at, state_name
+from kafscale.cli.group_questions import committed_of, described, offsets_at, state_name
 from kafscale.cli.kafka import ANSWER_WITHIN_S, admin_client, wait
+from kafscale.cli.leaders import Place
 from kafscale.cli.output import print_columns, print_json
 from kafscale.cli.topics import describe_topic
 from kafscale.system import SystemClock

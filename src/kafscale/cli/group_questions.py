@@ -10,7 +10,6 @@ from confluent_kafka import (
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     KafkaException,
-    TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -19,8 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from kafscale.cli.kafka import ANSWER_WITHIN_S, refusal, wait
-
-Place = tuple[str, int]  # topic, partition
+from kafscale.cli.leaders import Place, list_offsets
 
 _STATES: Final = {
     ConsumerGroupState.EMPTY: "Empty",
@@ -58,16 +56,12 @@ def ends_of(admin: AdminClient, places: Iterable[Place]) -> dict[Place, int]:
 
 def offsets_at(admin: AdminClient, places: Iterable[Place], spec: Any) -> dict[Place, int]:
     """Ask for an offset of each partition; what has been deleted meanwhile is left out."""
-    wanted = {TopicPartition(*place): spec for place in places}
-    if not wanted:
-        return {}
     found = {}
-    for place, answer in admin.list_offsets(wanted, request_timeout=ANSWER_WITHIN_S).items():
-        try:
-            found[place.topic, place.partition] = answer.result().offset
-        except KafkaException as bad:
-            if bad.args[0].retriable():
-                raise refusal(f"{place.topic}/{place.partition}", bad) from bad
+    for place, answer in list_offsets(admin, dict.fromkeys(places, spec)).items():
+        if not isinstance(answer, KafkaException):
+            found[place] = answer
+        elif answer.args[0].retriable():
+            raise refusal(f"{place[0]}/{place[1]}", answer) from answer
     return found
 
 

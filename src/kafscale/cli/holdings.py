@@ -35,29 +35,35 @@ class Holding(NamedTuple):
     bytes: int | None = None  # of its batches in them
 
 
-def look(
-    file: Path | None, given: Mapping[str, object], name: str, topic_id: str
-) -> tuple[dict[int, Holding], str]:
+class Found(NamedTuple):
+    """What a bucket says of a topic."""
+
+    partitions: dict[int, Holding]
+    moving_to: str | None = None  # the layout it is on its way to
+    unknown: str = ""  # why there is nothing
+
+
+def look(file: Path | None, given: Mapping[str, object], name: str, topic_id: str) -> Found:
     """What the bucket has of a topic, if our settings name the broker's bucket; else why not.
 
     Where the caller named a bucket, what goes wrong is raised: it is what they asked for.
     """
     is_named = file is not None or bool(given)
 
-    async def work() -> dict[int, Holding]:
+    async def work() -> Found:
         config = load(file, os.environ, given)
         async with asyncio.timeout(None if is_named else _UNASKED_S):
             return await of_topic(config, name, topic_id)
 
     try:
-        return asyncio.run(work()), ""
+        return asyncio.run(work())
     except TimeoutError:
         reason = f"the bucket did not answer within {_UNASKED_S:.0f} s"
     except (CommandError, ConfigError, KafscaleError) as bad:
         if is_named:
             raise
         reason = " ".join(str(bad).split())
-    return {}, f"{reason}; --config with the broker's file says which bucket it uses"
+    return Found({}, None, f"{reason}; --config with the broker's file says which bucket it uses")
 
 
 def told_by(configs: Mapping[str, str], partition: int, partitions: int) -> Holding:
@@ -68,13 +74,14 @@ def told_by(configs: Mapping[str, str], partition: int, partitions: int) -> Hold
     return Holding(*place_among(partition, logs if logs > 0 else partitions))
 
 
-async def of_topic(config: Config, name: str, topic_id: str) -> dict[int, Holding]:
+async def of_topic(config: Config, name: str, topic_id: str) -> Found:
     """What the configured bucket says of a topic; CommandError if it is another cluster's."""
     async with bucket.opened(config) as store:
         descriptor = await bucket.find_topic(store, config.storage.namespace, name)
         if topic_id_text(topic_id_from_hex(descriptor.topic_id)) != topic_id:
             raise CommandError(f"{name}: the topic of that name in this bucket is another one")
-        return await holdings(store, descriptor)
+        move = descriptor.moving
+        return Found(await holdings(store, descriptor), move.layout if move else None)
 
 
 async def holdings(store: ObjectStore, descriptor: TopicDescriptor) -> dict[int, Holding]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kafscale.broker.config import Config
-from kafscale.cli import bucket, verify
+from kafscale.cli import bucket, checkpoint_view, verify
 from kafscale.cli.errors import CommandError
 from kafscale.cli.output import counting, human_bytes, print_columns, print_json
 from kafscale.cli.settings import add_config_arguments, config_of
@@ -163,6 +163,9 @@ async def _inspect(args: argparse.Namespace, config: Config) -> int:
             data = await store.read(args.key)
         except ObjectMissing as bad:
             raise CommandError(f"{args.key}: no such object") from bad
+        if checkpoint_view.is_checkpoint(args.key):
+            await _show_checkpoint(args, store)
+            return 0
     name = keys.parse_segment(args.key)
     try:
         if name is None:
@@ -176,10 +179,17 @@ async def _inspect(args: argparse.Namespace, config: Config) -> int:
     return 0
 
 
+async def _show_checkpoint(args: argparse.Namespace, store: ObjectStore) -> None:
+    try:
+        await checkpoint_view.show(store, args.key, as_json=args.json)
+    except (CorruptObject, ObjectMissing) as bad:
+        raise CommandError(f"{args.key}: not whole: {bad}") from bad
+
+
 def _print_document(args: argparse.Namespace, data: memoryview) -> None:
     """Manifests, descriptors and allotments are JSON as they are."""
     if keys.parse_generation(args.key) is None:
-        raise CommandError(f"{args.key}: neither segment, index nor JSON of ours")
+        raise CommandError(f"{args.key}: neither segment, index, checkpoint nor JSON of ours")
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError as bad:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget them
     AdminClient,
     ConfigResource,
@@ -25,6 +25,7 @@ from kafscale.cli.kafka import (
     refusal,
     wait,
 )
+from kafscale.cli.leaders import list_offsets
 from kafscale.cli.output import print_columns, print_json
 
 
@@ -142,6 +143,8 @@ def _describe(args: argparse.Namespace) -> None:
         print(f"topic {facts['name']}  id {facts['id']}")
         for key, value in facts["configs"].items():
             print(f"  {key}={value}")
+        if "moving_to" in facts:
+            print(f"  is on its way to the {facts['moving_to']} layout")
         _print_partitions(facts)
 
 
@@ -173,18 +176,19 @@ def _facts(admin: AdminClient, args: argparse.Namespace, name: str) -> dict[str,
     numbers = [partition.id for partition in topic.partitions]
     ranges = offset_ranges(admin, name, numbers)
     configs = _own_configs(admin, name)
-    places: dict[int, holdings.Holding] = {}
-    reason = "--no-objects"
+    found = holdings.Found({}, unknown="--no-objects")
     if not args.no_objects:
         given = parse_pairs("--set", args.set)
-        places, reason = holdings.look(args.config, given, name, topic_id)
+        found = holdings.look(args.config, given, name, topic_id)
+    places = found.partitions
     for number in numbers:
         places.setdefault(number, holdings.told_by(configs, number, len(numbers)))
     return {
         "name": name,
         "id": topic_id,
         "configs": configs,
-        **({"unknown": reason} if reason else {}),
+        **({"unknown": found.unknown} if found.unknown else {}),
+        **({"moving_to": found.moving_to} if found.moving_to else {}),
         "partitions": [
             {
                 "partition": partition.id,
@@ -212,14 +216,13 @@ def offset_ranges(
     """Ask for the first offset of each partition and the one the next record will get."""
     bounds: list[dict[int, int]] = []
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
-        wanted = {TopicPartition(name, number): spec for number in partitions}
-        answers = admin.list_offsets(wanted, request_timeout=ANSWER_WITHIN_S)
-        bounds.append(
-            {
-                place.partition: wait(f"{name}/{place.partition}", answer).offset
-                for place, answer in answers.items()
-            }
-        )
+        found: dict[int, int] = {}
+        answers = list_offsets(admin, {(name, number): spec for number in partitions})
+        for (_, number), answer in answers.items():
+            if isinstance(answer, KafkaException):
+                raise refusal(f"{name}/{number}", answer) from answer
+            found[number] = answer
+        bounds.append(found)
     return {number: (bounds[0][number], bounds[1][number]) for number in bounds[0]}
 
 

@@ -88,7 +88,16 @@ class Checkpoints:
         self._writing = asyncio.Lock()
         self._written = (0, -1)  # number and digest of the last one from here
         self._has_complained = False
+        self._good_s = clock.elapsed_s()  # when a checkpoint said all there was, as far as we know
         self.responsible: Callable[[], bool] = lambda: True
+
+    def age_s(self) -> float | None:
+        """For how long no checkpoint may have said all there was; None where it is not our duty.
+
+        One that is old because nothing has changed counts as new with every look. A broker whose
+        duty it has become begins at nothing.
+        """
+        return self._clock.elapsed_s() - self._good_s if self.responsible() else None
 
     async def write_for_ever(self) -> None:
         """One look after the other."""
@@ -106,6 +115,7 @@ class Checkpoints:
 
     async def _write_or_warn(self, *, leaving: bool) -> None:
         if not self.responsible():
+            self._good_s = self._clock.elapsed_s()
             return
         try:
             await self.write(leaving=leaving)
@@ -115,12 +125,14 @@ class Checkpoints:
     async def write(self, *, leaving: bool = False) -> int | None:
         """Take a checkpoint if anything has changed since the last; gives its number."""
         async with self._writing:
+            began_s = self._clock.elapsed_s()
             newest = await self._newest()
             if not await self._is_ours() or not await self._may_follow(newest, leaving):
                 return None
             contents = await self._gather()
             number, digest = self._written
             if newest is not None and (newest[0], contents.digest) == (number, digest):
+                self._good_s = began_s
                 return None
             head = Head(
                 number=newest[0] + 1 if newest else 1,
@@ -136,6 +148,7 @@ class Checkpoints:
             ):
                 return None  # another broker was faster
             self._written = head.number, contents.digest
+            self._good_s = began_s
             logger.debug("checkpoint_written", number=head.number, offsets=head.offsets)
             await checkpoints.delete_old(self._store, self._namespace)
             return head.number
@@ -172,7 +185,10 @@ class Checkpoints:
             self._complain("checkpoints_of_another_cluster", head.cluster_id)
             return False
         age_s = (await self._store.now_ms() - newest[1].modified_ms) / 1000
-        return leaving or age_s >= self._interval_s / 2
+        if leaving or age_s >= self._interval_s / 2:
+            return True
+        self._good_s = max(self._good_s, self._clock.elapsed_s() - age_s)
+        return False
 
     def _complain(self, event: str, cluster_id: str) -> None:
         if not self._has_complained:

@@ -19,7 +19,7 @@ from kafscale.engine.following import follow_topics
 from kafscale.engine.groups import Groups
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.housekeeping import Housekeeping
-from kafscale.engine.lag import Lag
+from kafscale.engine.lag import LOOK_EVERY_S, Lag
 from kafscale.engine.logs import Logs
 from kafscale.engine.membership import HAND_OVER_S, Membership
 from kafscale.engine.moves import Moves
@@ -106,6 +106,8 @@ class Engine:
         self._opening = OwnedLogs(topics, logs, fleet)
         fleet.on_ready = self._opening.look
         checkpoints.responsible = lambda: fleet.is_controller
+        lag.is_shared = fleet.is_shared
+        probe.sample_checkpoint_age(checkpoints.age_s)
         topics.on_changed = self._topic_changed
         topics.on_gone = self._topic_gone
         self._creating: dict[str, asyncio.Task[Topic]] = {}
@@ -132,10 +134,14 @@ class Engine:
             logger.warning("removal_postponed", error=str(problem))
 
     async def _recall_lag(self) -> None:
-        try:
-            await self.lag.recall(self.offsets)
-        except KafscaleError as problem:
-            logger.warning("lag_not_recalled", error=str(problem))
+        while True:
+            try:
+                await self.lag.recall()
+            except KafscaleError as problem:
+                logger.warning("lag_not_recalled", error=str(problem))
+            if not self.fleet.is_shared:
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def aclose(self, deadline_s: float) -> None:
         """Flush every log and stop."""
@@ -183,7 +189,9 @@ class Engine:
         """Make a topic; many who ask for the same name at once cause one attempt."""
         self.topics.check(name, partitions, configs)
         if name in self._creating:
-            raise TopicExists(f"topic {name!r} is being created")
+            # That it exists is said when it does: the other attempt may fail yet.
+            await asyncio.shield(self._creating[name])
+            raise TopicExists(f"topic {name!r} exists already")
         # Goes on when nobody waits for it any more: a topic half made is finished or taken up.
         work = self.topics.create(name, partitions, configs)
         task = self._tasks.spawn(work, f"creation of {name}", awaited=True)

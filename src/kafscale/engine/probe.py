@@ -147,6 +147,20 @@ class Probe:
             "kafscale_group_members", "Members of all consumer groups", _single(members)
         )
 
+    def sample_checkpoint_age(self, look: Callable[[], float | None]) -> None:
+        """Ask for how long no checkpoint may have been complete, where that is our duty."""
+
+        def source() -> Iterator[tuple[Sequence[str], float]]:
+            age_s = look()
+            if age_s is not None:
+                yield (), age_s
+
+        self.registry.sampled(
+            "kafscale_checkpoint_age_seconds",
+            "Time since the bucket had all that groups have committed",
+            source,
+        )
+
     def sample_fleet(
         self,
         *,

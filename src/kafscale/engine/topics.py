@@ -364,9 +364,25 @@ class Topics:
         return topic
 
     async def _forget(self, gone: TopicDescriptor) -> int:
-        """Take a topic out of the metadata store and note that its objects must go."""
+        """Take a topic out of the metadata store and note that its objects must go.
+
+        Gives the version by which it is gone, 0 if it was gone before: others may have deleted
+        it, and made a new one of that name, while we were waiting for the bucket.
+        """
+        key = metadata_keys.topic_config(gone.name)
         notes = removals.of_topic(gone, self._clock.now_ms())
-        return await self.metadata.commit([Remove(metadata_keys.topic_config(gone.name)), *notes])
+        while True:
+            found = await self.metadata.get(key)
+            row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
+            try:
+                if found is None or row is None or row.topic_id != gone.topic_id:
+                    await self.metadata.commit(notes)
+                    return 0
+                return await self.metadata.commit(
+                    [Remove(key), *notes], [Compare(key, found.version)]
+                )
+            except MetadataConflict:
+                continue
 
 
 def _is_alive(descriptor: TopicDescriptor, topic_id: str) -> bool:

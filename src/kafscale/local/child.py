@@ -18,6 +18,8 @@ from typing import Final
 from kafscale.model.clock import Clock
 
 _PR_SET_PDEATHSIG: Final = 1
+_LOOK_EVERY_S: Final = 4.0
+_SILENT_LOOKS: Final = 3  # in a row: it hangs
 _LONG_ENOUGH_S: Final = 10.0  # one that lived this long did not die at once
 _FIRST_DELAY_S: Final = 0.25
 _LONGEST_DELAY_S: Final = 30.0
@@ -33,7 +35,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How to run it, how to see that it answers, how to stop it."""
+    """How to run it, how to see that it answers and goes on answering, how to stop it."""
 
     name: str
     port: int
@@ -41,7 +43,8 @@ class Program:
     environment: Mapping[str, str]
     folder: Path
     log: Path
-    answers: Callable[[], bool]
+    answers: Callable[[], bool]  # ready for work
+    lives: Callable[[], bool]  # says anything at all
     stop_signal: signal.Signals
     stop_within_s: float
 
@@ -56,6 +59,9 @@ class Child:
         self.was_up = False
         self.quick_deaths = 0
         self.last_status: int | None = None
+        self.was_hung = False  # when it ended last
+        self._silent = 0
+        self._look_at_s = 0.0
         self._clock = clock
         self._began_s = 0.0
         self._start_at_s = 0.0
@@ -67,7 +73,10 @@ class Child:
         return self._process.pid if self._process else None
 
     def tend(self) -> bool:
-        """Do what is due: notice a death, start again, see whether it answers. True on a change."""
+        """Do what is due: notice a death, end one that hangs, start again, see whether it answers.
+
+        True on a change.
+        """
         if self._process is None:
             if self._clock.elapsed_s() < self._start_at_s:
                 return False
@@ -78,8 +87,22 @@ class Child:
             return True
         if self.state is State.STARTING and self.program.answers():
             self.state, self.was_up = State.UP, True
+            self._silent, self._look_at_s = 0, self._clock.elapsed_s() + _LOOK_EVERY_S
             return True
-        return False
+        return self.state is State.UP and self._end_if_hung(self._process)
+
+    def _end_if_hung(self, process: subprocess.Popen[bytes]) -> bool:
+        """Look now and then; one that was up and does not say anything any more is killed."""
+        if self._clock.elapsed_s() < self._look_at_s:
+            return False
+        self._silent = 0 if self.program.lives() else self._silent + 1
+        self._look_at_s = self._clock.elapsed_s() + _LOOK_EVERY_S
+        if self._silent < _SILENT_LOOKS:
+            return False
+        process.kill()
+        self._bury(process.wait())
+        self.was_hung = True
+        return True
 
     def ask_to_stop(self) -> None:
         """Send the signal that this program stops on."""
@@ -123,6 +146,7 @@ class Child:
         self.quick_deaths = 0 if lived_long else self.quick_deaths + 1
         self._start_at_s = now_s + delay_s(self.quick_deaths)
         self._process, self.state, self.last_status = None, State.DOWN, status
+        self.was_hung = False
 
 
 def delay_s(quick_deaths: int) -> float:

@@ -128,6 +128,7 @@ class Members:
                 folder=folder,
                 log=self.folder.log(name),
                 answers=partial(_etcd_answers, port),
+                lives=partial(_says_anything, port, "/version"),  # /health waits for a majority
                 stop_signal=signal.SIGKILL,
                 stop_within_s=5.0,
             )
@@ -169,6 +170,7 @@ class Members:
             folder=folder,
             log=self.folder.log("s3"),
             answers=partial(_s3_answers, ports["s3.port"], ports["filer.port"]),
+            lives=partial(_says_anything, ports["s3.port"], "/"),
             stop_signal=signal.SIGKILL,
             stop_within_s=5.0,
         )
@@ -200,6 +202,7 @@ class Members:
                 folder=folder,
                 log=self.folder.log(f"broker-{number}"),
                 answers=partial(_broker_answers, port + 1),
+                lives=partial(_says_anything, port + 1, "/health"),
                 stop_signal=signal.SIGTERM,
                 stop_within_s=30.0,
             )
@@ -238,6 +241,10 @@ def _s3_answers(port: int, filer_port: int) -> bool:
         and _ask(filer_port, "PUT", "/ready", b"x")[0] == 201
         and _ask(port, "GET", "/")[0] == 403
     )
+
+
+def _says_anything(port: int, path: str) -> bool:
+    return _ask(port, "GET", path)[0] != 0
 
 
 def _ask(port: int, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:

@@ -153,7 +153,10 @@ class Supervisor:
             if child.state is State.UP:
                 self._say(f"{name} 127.0.0.1:{child.program.port}, process {child.pid}")
             elif child.state is State.DOWN:
-                self._say(f"{name} ended with {child.last_status}; it is started again")
+                end = (
+                    "hung, and was killed" if child.was_hung else f"ended with {child.last_status}"
+                )
+                self._say(f"{name} {end}; it is started again")
         if changed and self._published:
             self._publish()
 

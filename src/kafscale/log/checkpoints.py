@@ -73,7 +73,7 @@ async def newest(store: ObjectStore, namespace: str) -> Found:
         number = left[-1]
         tried.add(number)
         try:
-            return Found(await _read(store, namespace, number), problems)
+            return Found(await read(store, namespace, number), problems)
         except (CorruptObject, ObjectMissing) as bad:
             problems.append(f"checkpoint {number} cannot be used: {bad}")
 
@@ -86,7 +86,8 @@ async def read_head(store: ObjectStore, namespace: str, number: int) -> Head:
     return head
 
 
-async def _read(store: ObjectStore, namespace: str, number: int) -> Checkpoint:
+async def read(store: ObjectStore, namespace: str, number: int) -> Checkpoint:
+    """Read one with all its parts; CorruptObject or ObjectMissing if it is not whole."""
     head = await read_head(store, namespace, number)
     rows: list[Row] = []
     for named in head.parts:

@@ -1,7 +1,8 @@
-"""Opening a log: newest manifest, then the tail, then a second look.
+"""Opening a log: newest manifest and the tail, then a second look.
 
 Here: rule 1 of the log protocol, the same for brokers, jobs and tools. The cost depends on
-the tail, which roll-up keeps short, never on the length of history.
+the tail, which roll-up keeps short, never on the length of history: two LISTs, a third where one
+page does not reach from the manifests to the end, the manifest, and what the tail consists of.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from kafscale.log.manifest import Entry, Manifest, flush_entry
 from kafscale.log.segment import ContentId, Segment
 from kafscale.model.clock import Clock, Moment, moment
 from kafscale.model.errors import CorruptObject, LogStopped, ObjectMissing
-from kafscale.objects.store import ObjectStore
+from kafscale.objects.store import PAGE, ObjectStore, StoredObject
 
 _READS_AT_ONCE = 32
 
@@ -49,20 +50,20 @@ async def open_log(store: ObjectStore, folder: str, clock: Clock, index_from_byt
 
 
 async def _attempt(store: ObjectStore, folder: str, clock: Clock, index_from_bytes: int) -> Opened:
-    generation = await commits.newest_generation(store, folder)
+    # Manifests come first, then segments: a page holds all of most logs, as of one moment.
+    listed = await store.find(folder, after=keys.manifest(folder, 0), limit=PAGE)
+    is_all = len(listed) < PAGE
+    generation = max((keys.parse_generation(row.key) or 0 for row in listed), default=0)
+    if not is_all and listed[-1].key < keys.manifests_before(folder):
+        generation = await commits.newest_generation(store, folder, generation)
     past = await commits.read_generation(store, folder, generation)
-    listed = await store.find(
-        folder,
-        after=keys.segments_from(folder, past.end),
-        before=keys.segments_before(folder),
-    )
-    bases = [
-        name.base
-        for row in listed
-        if (name := keys.parse_segment(row.key)) and name.generation is None and not name.is_index
-    ]
-    bodies = await _read_all(store, [keys.segment(folder, base) for base in bases])
-    found = dict(zip(bases, bodies, strict=True))
+    if not is_all:
+        listed = await store.find(
+            folder,
+            after=keys.segments_from(folder, past.end),
+            before=keys.segments_before(folder),
+        )
+    found = await _read_all(store, _flushes(listed, past.end))
     tail = walk(folder, past, found, index_from_bytes)
     proof = moment(clock)
     if await commits.newest_generation(store, folder, generation) != generation:
@@ -70,14 +71,30 @@ async def _attempt(store: ObjectStore, folder: str, clock: Clock, index_from_byt
     return Opened(past, tail, proof)
 
 
-async def _read_all(store: ObjectStore, names: list[str]) -> list[memoryview]:
+def _flushes(listed: list[StoredObject], end: int) -> dict[int, StoredObject]:
+    """By base, what may belong to the chain from `end` on."""
+    return {
+        name.base: row
+        for row in listed
+        if (name := keys.parse_segment(row.key))
+        and name.generation is None
+        and not name.is_index
+        and name.base >= end
+    }
+
+
+async def _read_all(store: ObjectStore, flushes: dict[int, StoredObject]) -> dict[int, memoryview]:
     gate = asyncio.Semaphore(_READS_AT_ONCE)
 
-    async def one(key: str) -> memoryview:
+    async def one(row: StoredObject) -> memoryview:
+        # To a bucket a range is one hop less than an object of unknown size. One byte more than
+        # was listed tells whether it is that object: a name that was deleted can come back.
         async with gate:
-            return await store.read(key)
+            data = await store.read(row.key, 0, row.size + 1)
+            return data if len(data) == row.size else await store.read(row.key)
 
-    return await asyncio.gather(*map(one, names))
+    bodies = await asyncio.gather(*map(one, flushes.values()))
+    return dict(zip(flushes, bodies, strict=True))
 
 
 def walk(

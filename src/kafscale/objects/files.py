@@ -93,13 +93,12 @@ class FileObjectStore:
             return _read(path, start, length)
         return await self._in_thread(_read, path, start, length)
 
-    async def find(self, folder: str, after: str = "", before: str = "") -> list[StoredObject]:
-        """Scan directories, never asking for the size of a file outside the range."""
+    async def find(
+        self, folder: str, after: str = "", before: str = "", limit: int = 0
+    ) -> list[StoredObject]:
+        """Scan directories, never asking for the size of a file that is not wanted."""
         check_folder(folder)
-        found: list[StoredObject] = []
-        await self._in_thread(self._scan, inside(folder), after, before, found)
-        found.sort()
-        return found
+        return await self._in_thread(self._find, inside(folder), after, before, limit)
 
     async def folders(self, folder: str) -> list[str]:
         """One directory's directories. An empty one is on its way out and of no interest."""
@@ -177,7 +176,24 @@ class FileObjectStore:
         except OSError as failed:
             raise StoreRefused(f"cannot create folder {folder}: {failed}") from failed
 
-    def _scan(self, prefix: str, after: str, before: str, found: list[StoredObject]) -> None:
+    def _find(self, prefix: str, after: str, before: str, limit: int) -> list[StoredObject]:
+        names: list[str] = []
+        self._scan(prefix, after, before, names)
+        names.sort()
+        found: list[StoredObject] = []
+        for key in names:
+            if limit and len(found) == limit:
+                break
+            try:
+                facts = os.lstat(f"{self._root}/{key}")
+            except (FileNotFoundError, NotADirectoryError):  # deleted while we looked
+                continue
+            except OSError as failed:
+                _fail("list", f"{self._root}/{key}", failed)
+            found.append(StoredObject(key, facts.st_size, facts.st_mtime_ns // 1_000_000))
+        return found
+
+    def _scan(self, prefix: str, after: str, before: str, found: list[str]) -> None:
         try:
             with os.scandir(f"{self._root}/{prefix}") as entries:
                 for entry in entries:
@@ -186,10 +202,7 @@ class FileObjectStore:
                         if _may_hold(key + "/", after, before) and not key.startswith("."):
                             self._scan(key + "/", after, before, found)
                     elif key > after and (not before or key < before):
-                        with suppress(FileNotFoundError):  # deleted while we looked
-                            facts = entry.stat(follow_symlinks=False)
-                            modified_ms = facts.st_mtime_ns // 1_000_000
-                            found.append(StoredObject(key, facts.st_size, modified_ms))
+                        found.append(key)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as failed:

@@ -64,11 +64,13 @@ class InstrumentedStore:
         self._report("get", key, began_s, len(data))
         return data
 
-    async def find(self, folder: str, after: str = "", before: str = "") -> list[StoredObject]:
+    async def find(
+        self, folder: str, after: str = "", before: str = "", limit: int = 0
+    ) -> list[StoredObject]:
         """Report as list."""
         began_s = self._clock.elapsed_s()
         try:
-            found = await self._inner.find(folder, after, before)
+            found = await self._inner.find(folder, after, before, limit)
         except StoreError as failed:
             self._on_request("list", folder, 1)
             self._report("list", folder, began_s, 0, failed)

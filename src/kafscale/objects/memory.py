@@ -39,12 +39,16 @@ class MemoryObjectStore:
             raise ObjectMissing(key) from None
         return memoryview(body)[start : None if length is None else start + length]
 
-    async def find(self, folder: str, after: str = "", before: str = "") -> list[StoredObject]:
+    async def find(
+        self, folder: str, after: str = "", before: str = "", limit: int = 0
+    ) -> list[StoredObject]:
         """List by bisecting the sorted keys."""
         prefix = inside(check_folder(folder))
         first = max(bisect_left(self._keys, prefix), bisect_right(self._keys, after))
         end = bisect_left(self._keys, prefix + "\x7f")  # keys are ASCII without control characters
         last = min(end, bisect_left(self._keys, before)) if before else end
+        if limit:
+            last = min(last, first + limit)
         return [
             StoredObject(key, len(self._objects[key][0]), self._objects[key][1])
             for key in self._keys[first:last]

@@ -143,7 +143,9 @@ class S3ObjectStore:
 
         return await self._tried("get", key, send)
 
-    async def find(self, folder: str, after: str = "", before: str = "") -> list[StoredObject]:
+    async def find(
+        self, folder: str, after: str = "", before: str = "", limit: int = 0
+    ) -> list[StoredObject]:
         """List page by page; S3 gives keys in order, so a page beyond `before` is the last."""
         prefix = check_folder(folder) or None
         found: list[StoredObject] = []
@@ -159,17 +161,17 @@ class S3ObjectStore:
                     self.on_request("list", folder, 1)
                 for row in page:
                     modified_ms = int(row["last_modified"].timestamp() * 1000)
-                    found.append(StoredObject(row["path"], row["size"], modified_ms))
-                if before and found and found[-1].key >= before:
+                    if row["path"][0] != ".":
+                        found.append(StoredObject(row["path"], row["size"], modified_ms))
+                is_last = len(page) < PAGE  # asking once more would be a hop for nothing
+                is_beyond = before and found and found[-1].key >= before
+                if is_last or is_beyond or (limit and len(found) >= limit):
                     break
 
         await self._tried("list", folder, send)
         found.sort()
-        return [
-            row
-            for row in found
-            if row.key > after and (not before or row.key < before) and row.key[0] != "."
-        ]
+        wanted = [row for row in found if row.key > after and (not before or row.key < before)]
+        return wanted[: limit or None]
 
     async def folders(self, folder: str) -> list[str]:
         """List with a delimiter."""

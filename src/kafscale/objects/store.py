@@ -48,10 +48,13 @@ class ObjectStore(Protocol):
         """
         ...
 
-    async def find(self, folder: str, after: str = "", before: str = "") -> list[StoredObject]:
+    async def find(
+        self, folder: str, after: str = "", before: str = "", limit: int = 0
+    ) -> list[StoredObject]:
         """List all objects below `folder` (whole path segments) in key order.
 
-        Only keys > `after` and, where given, < `before`: both are whole keys.
+        Only keys > `after` and, where given, < `before`: both are whole keys. With a `limit` only
+        the first so many, as of one moment if it is not above PAGE; fewer mean that this was all.
         """
         ...
 

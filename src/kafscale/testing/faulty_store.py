@@ -103,9 +103,13 @@ class FaultyObjectStore:
         """Read under the plan."""
         return await self._run("read", key, lambda: self.inner.read(key, start, length))
 
-    async def find(self, folder: str, after: str = "", before: str = "") -> list[StoredObject]:
+    async def find(
+        self, folder: str, after: str = "", before: str = "", limit: int = 0
+    ) -> list[StoredObject]:
         """Find under the plan."""
-        return await self._run("find", folder, lambda: self.inner.find(folder, after, before))
+        return await self._run(
+            "find", folder, lambda: self.inner.find(folder, after, before, limit)
+        )
 
     async def folders(self, folder: str) -> list[str]:
         """Folders under the plan."""

@@ -16,7 +16,7 @@ from tests.support.clients.base import CODECS, Client, ClientError, Member, Reco
 from tests.support.clients.confluent import Confluent
 
 PARTITIONS: Final = 4
-WITHIN_S: Final = 60.0
+WITHIN_S: Final = 120.0
 _names = itertools.count()
 
 
@@ -154,7 +154,7 @@ def admin(bench: Bench) -> str:
     client.create_partitions(topic, 5)
     until(lambda: client.list_topics().get(topic) == 5, f"{topic} has grown")
     client.alter_config(topic, "SET", "retention.ms", "5000000")
-    until(lambda: bench.judge.configs(topic) == {"retention.ms": "5000000"}, f"{topic} is set")
+    until(lambda: bench.judge.configs(topic).get("retention.ms") == "5000000", f"{topic} is set")
     client.delete_topic(topic)
     until(lambda: topic not in client.list_topics(), f"{topic} is gone")
     return "yes"

@@ -77,7 +77,7 @@ async def bucket_of(monkeypatch: pytest.MonkeyPatch) -> SharedInMemory:
 
 
 async def test_a_topic_of_another_cluster_is_told_by_its_id(bucket_of: SharedInMemory) -> None:
-    assert (await holdings.of_topic(Config(), "views", ID))[0].objects == 2
+    assert (await holdings.of_topic(Config(), "views", ID)).partitions[0].objects == 2
     with pytest.raises(CommandError, match="in this bucket is another one"):
         await holdings.of_topic(Config(), "views", "x" + ID[1:])
 
@@ -88,7 +88,7 @@ def test_where_nobody_named_a_bucket_the_reason_is_told(
     monkeypatch.chdir(tmp_path)
     for name in ("KAFSCALE_DATA_DIR", "KAFSCALE_S3_BUCKET", "KAFSCALE_CONFIG"):
         monkeypatch.delenv(name, raising=False)
-    found, reason = holdings.look(None, {}, "clicks", ID)
+    found, _, reason = holdings.look(None, {}, "clicks", ID)
     assert found == {}
     assert reason.startswith("./data: no such data folder")
     assert "--config" in reason

@@ -1,5 +1,6 @@
 """What `kafscale segments` prints."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,8 +9,10 @@ import pytest
 
 from kafscale.broker.config import Config
 from kafscale.cli import bucket, main, segments
-from kafscale.log import keys
+from kafscale.log import checkpoint, checkpoints, keys
+from kafscale.metadata import keys as metadata_keys
 from kafscale.objects.store import ObjectStore
+from kafscale.testing.clock import SeededDice
 from tests.unit.cli.bucket_builder import LOG, TopicInMemory
 
 Run = Callable[..., tuple[int, str, str]]
@@ -88,6 +91,87 @@ def test_inspect_reads_indexes_manifests_and_descriptors(run: Run) -> None:
     assert json.loads(run("inspect", keys.manifest(LOG, 1))[1])["end"] == 10
     described = run("inspect", keys.descriptor("default/orders", 1), "--json")[1]
     assert json.loads(described)["name"] == "orders"
+
+
+async def take_checkpoint(topic: TopicInMemory) -> str:
+    """One whose groups are in a part and whose numbers are in the head; gives its key."""
+    member = metadata_keys.GroupMember(
+        client_id="c",
+        client_host="h",
+        heartbeat_at="now",
+        session_timeout_ms=1,
+        rebalance_timeout_ms=1,
+    )
+    group = metadata_keys.Group(
+        group_id="a/b",
+        state="Stable",
+        protocol_type="consumer",
+        protocol="range",
+        leader="m",
+        generation_id=4,
+        members={"m": member},
+    )
+    offset = metadata_keys.CommittedOffset(offset=7, committed_at="2023-11-14T22:13:20Z")
+    rows = {
+        metadata_keys.group_metadata("a/b"): metadata_keys.encode(group),
+        metadata_keys.group_offset("a/b", "orders", 2): metadata_keys.encode(offset),
+        metadata_keys.group_offset("alone", "orders", 0): metadata_keys.encode(offset),
+        metadata_keys.group_offset("broken", "orders", 0): b'{"offset":"seven"}',
+    }
+    part = checkpoints.Part()
+    found = [checkpoint.row(key, value) for key, value in rows.items()]
+    part.add(checkpoint.encode_rows(found), len(found))
+    mark = metadata_keys.encode(metadata_keys.Mark(next=1000))
+    head = checkpoint.Head(
+        number=3,
+        created_ms=1_700_000_000_000,
+        author="broker 1",
+        cluster_id="ours",
+        groups=2,
+        offsets=2,
+        rows=[checkpoint.row(metadata_keys.PRODUCER_IDS, mark)],
+    )
+    assert await checkpoints.write(topic.store, "default", head, [part], SeededDice(1))
+    return keys.checkpoint("default", 3)
+
+
+async def test_inspect_shows_who_had_committed_what_in_a_checkpoint(
+    topic: TopicInMemory, run: Run
+) -> None:
+    key = await take_checkpoint(topic)
+    code, out, _ = await asyncio.to_thread(run, "inspect", key)
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0] == ["checkpoint", key]
+    assert ["number", "3"] in lines
+    assert ["taken", "2023-11-14T22:13:20.000Z"] in lines
+    assert ["next", "of", "producer-ids", "1000"] in lines
+    assert ["a/b", "Stable", "4", "1"] in lines
+    assert ["a/b", "orders", "2", "7", "2023-11-14T22:13:20Z", "-"] in lines
+
+
+async def test_inspect_as_json_holds_all_of_a_checkpoint(topic: TopicInMemory, run: Run) -> None:
+    key = await take_checkpoint(topic)
+    found = json.loads((await asyncio.to_thread(run, "inspect", key, "--json"))[1])
+    assert (found["number"], found["author"], found["cluster"]) == (3, "broker 1", "ours")
+    assert [row["group"] for row in found["groups"]] == ["a/b", "alone", "broken"]
+    assert [(row["group"], row["offset"]) for row in found["offsets"]] == [("a/b", 7), ("alone", 7)]
+    assert found["marks"] == {"producer-ids": 1000}
+    broken = metadata_keys.group_offset("broken", "orders", 0)
+    assert found["others"] == {broken: {"offset": "seven"}}  # as it is
+
+
+async def test_inspect_reads_a_part_alone_and_says_when_it_is_missing(
+    topic: TopicInMemory, run: Run
+) -> None:
+    key = await take_checkpoint(topic)
+    [part] = [row.key for row in await topic.store.find("default/@checkpoints") if row.key != key]
+    found = json.loads((await asyncio.to_thread(run, "inspect", part, "--json"))[1])
+    assert (found["number"], len(found["offsets"]), found["marks"]) == (3, 2, {})
+    await topic.store.delete([part])
+    code, out, err = await asyncio.to_thread(run, "inspect", key)
+    assert (code, out) == (1, "")
+    assert "not whole" in err
 
 
 @pytest.mark.parametrize(

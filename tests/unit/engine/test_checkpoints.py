@@ -123,7 +123,7 @@ async def test_they_are_taken_by_the_clock_and_a_sick_store_is_tried_again() -> 
     storage = StorageSection(checkpoint_interval=Seconds(0.01))
     async with Shop(msgspec.structs.replace(FOR_TESTS, storage=storage)) as shop:
         rule = shop.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*@checkpoints*", times=2))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await rule.reached.wait()
             while not await numbers(shop):
                 await asyncio.sleep(0.01)
@@ -228,3 +228,54 @@ async def test_a_broken_newest_one_is_followed_by_a_good_one(shop: Shop) -> None
     assert checkpoint.decode_head(
         await shop.objects.read(keys.checkpoint(NAMESPACE, 5))
     ).cluster_id == (shop.engine.identity.cluster_id)
+
+
+async def test_its_age_is_that_of_the_last_moment_when_nothing_was_missing(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 1, {})
+    ours = shop.engine.checkpoints
+    shop.clock.advance_ms(5_000)
+    assert ours.age_s() == 5  # none yet: since the start
+    await commit(shop, "g", 1)
+    await ours.write()
+    assert ours.age_s() == 0
+    shop.clock.advance_ms(100_000)
+    assert ours.age_s() == 100
+    assert await ours.write() is None  # nothing has changed: it is as good as new
+    assert ours.age_s() == 0
+    await commit(shop, "g", 2)
+    shop.clock.advance_ms(7_000)
+    shop.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", times=1))
+    await ours._write_or_warn(leaving=False)
+    assert ours.age_s() == 7
+    assert "kafscale_checkpoint_age_seconds 7" in shop.engine.probe.registry.render().decode()
+
+
+async def test_a_checkpoint_of_another_broker_counts_by_its_age(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 1, {})
+    other = another(shop)
+    shop.clock.advance_ms(50_000)
+    assert await shop.engine.checkpoints.write() == 1
+    shop.clock.advance_ms(20_000)
+    assert other.age_s() == 70
+    assert await other.write() is None  # too soon after the other
+    assert other.age_s() == 20
+
+
+async def test_who_need_not_take_any_shows_no_age_and_begins_at_nothing(shop: Shop) -> None:
+    other = another(shop)
+    other.responsible = lambda: False
+    shop.clock.advance_ms(1_000_000)
+    assert other.age_s() is None
+    await other._write_or_warn(leaving=False)
+    other.responsible = lambda: True
+    shop.clock.advance_ms(3_000)
+    assert other.age_s() == 3
+
+
+async def test_one_of_another_cluster_grows_older_and_older(shop: Shop) -> None:
+    await shop.engine.checkpoints.write()
+    stranger = another(shop)
+    stranger._cluster_id = "another"
+    shop.clock.advance_ms(500_000)
+    assert await stranger.write() is None
+    assert stranger.age_s() == 500

@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from kafscale.log.descriptors import Descriptors
 from kafscale.metadata import keys as metadata_keys
 from kafscale.model.errors import (
     InvalidTopicName,
@@ -96,6 +97,14 @@ async def test_two_who_create_at_once_get_one_topic_and_one_refusal(shop: Shop) 
     assert len(await descriptors(shop)) == 1
 
 
+async def test_nobody_is_told_that_a_topic_exists_whose_creation_fails(shop: Shop) -> None:
+    shop.plan.add(Rule(Fault.FAIL_BEFORE, "find", error=StoreRefused))
+    results = await asyncio.gather(
+        *(shop.engine.create_topic("t", 1, {}) for _ in range(2)), return_exceptions=True
+    )
+    assert [type(result) for result in results] == [StoreRefused, StoreRefused]
+
+
 async def test_those_who_need_a_topic_at_once_share_one_creation(shop: Shop) -> None:
     found = await asyncio.gather(*(shop.engine.find_or_create("t") for _ in range(5)))
     assert {topic.topic_id for topic in found} == {shop.engine.topics.get("t").topic_id}
@@ -154,6 +163,30 @@ async def test_a_deletion_cut_short_after_the_tombstone_is_finished_by_trying_ag
     await shop.engine.delete_topic("t")
     assert [row.deleted for row in await descriptors(shop)] == [False, True]
     assert shop.engine.topics.all() == []
+
+
+async def test_a_deletion_that_comes_late_does_not_end_the_next_topic_of_that_name(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shop.engine.create_topic("t", 1, {})
+    arrived, may_go_on, honest = asyncio.Event(), asyncio.Event(), Descriptors.newest
+
+    async def slow(self: Descriptors, name: str) -> tuple[int, TopicDescriptor | None]:
+        arrived.set()
+        await may_go_on.wait()
+        return await honest(self, name)
+
+    with monkeypatch.context() as patching:
+        patching.setattr(Descriptors, "newest", slow)
+        late = asyncio.ensure_future(shop.engine.delete_topic("t"))
+        await arrived.wait()
+    await shop.engine.delete_topic("t")
+    again = await shop.engine.create_topic("t", 1, {})
+    may_go_on.set()
+    await late
+    assert shop.engine.topics.find("t") is again
+    await shop.reopen()
+    assert shop.engine.topics.get("t").topic_id == again.topic_id
 
 
 async def test_each_incarnation_has_its_own_folder_and_number(shop: Shop) -> None:
@@ -223,12 +256,12 @@ async def test_removals_that_wait_are_taken_up_after_a_restart(shop: Shop) -> No
     await shop.append("t", b"a")
     rule = shop.plan.add(Rule(Fault.FAIL_BEFORE, "delete"))
     await shop.engine.delete_topic("t")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await rule.reached.wait()
     assert len(await objects_of_logs(shop)) == 1
     shop.plan.clear()
     await shop.reopen()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while await objects_of_logs(shop):
             await asyncio.sleep(0.01)
 

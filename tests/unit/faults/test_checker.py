@@ -10,6 +10,7 @@ from tests.faults import history as words
 from tests.faults.checker import check
 from tests.faults.history import (
     FAILED,
+    NOTHING,
     OK,
     UNKNOWN,
     Commit,
@@ -318,3 +319,32 @@ def test_a_history_is_the_same_after_it_was_kept_in_a_file(tmp_path: Path) -> No
     again = words.load(tmp_path / "history.jsonl")
     assert again == told
     assert kinds(again) == {"commit undone"}
+
+
+def moved(told: History, moves: int) -> None:
+    """Partition 0 has moved after its last record, and then taken one more."""
+    told.moves = moves
+    told.found.insert(10, Found(0, 10, NOTHING, epoch=2))
+    send = Send("p", 0, 10, 11.0, 11.5, OK, offset=11)
+    told.sends.append(send)
+    told.found.insert(11, Found(0, 11, send.value, epoch=2))
+    told.polls.append(Poll("r", 0, 0, 11, send.value, 11.7))
+
+
+def test_a_move_takes_an_offset_that_nobody_misses() -> None:
+    told = story()
+    moved(told, moves=1)
+    assert kinds(told) == set()
+
+
+def test_an_empty_offset_without_a_move_is_found() -> None:
+    told = story()
+    moved(told, moves=0)
+    assert kinds(told) == {"stranger"}
+
+
+def test_a_reader_led_past_a_record_and_an_empty_offset_is_found() -> None:
+    told = story()
+    moved(told, moves=1)
+    without_poll(told, 0, 9)
+    assert kinds(told) == {"gap"}

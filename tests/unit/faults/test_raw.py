@@ -4,6 +4,7 @@ import struct
 
 from tests.faults import raw
 from tests.faults.history import Found
+from tests.faults.places import KINDS
 from tests.faults.s3_proxy import Manners, epochs, together
 from tests.support import wire
 
@@ -34,9 +35,12 @@ def test_a_segment_tells_its_first_and_last_epoch() -> None:
 
 
 def test_watermarks_with_an_error_are_no_watermarks() -> None:
-    rows = struct.pack(">ihqq", 0, 0, -1, 17) + struct.pack(">ihqq", 1, 6, -1, -1)
-    body = struct.pack(">i", 1) + wire.string("topic") + struct.pack(">i", 2) + rows
-    assert raw.offsets_listed(body) == {0: 17}
+    body = struct.pack(">i", 2)
+    for kind, rows in ((KINDS[0], [(0, 0, 17), (1, 6, -1)]), (KINDS[2], [(1, 0, 5)])):
+        body += wire.string(kind.topic) + struct.pack(">i", len(rows))
+        body += b"".join(struct.pack(">ihqq", p, error, -1, at) for p, error, at in rows)
+    shared = KINDS[0].partitions + KINDS[1].partitions
+    assert raw.offsets_listed(body) == {0: 17, shared + 1: 5}
 
 
 def test_two_faults_at_one_door_are_both_felt() -> None:

@@ -2,7 +2,8 @@
 
 from tests.faults import report
 from tests.faults.checker import Finding
-from tests.faults.history import OK, Fault, History, Poll, Send
+from tests.faults.history import NOTHING, OK, Fault, Found, History, Poll, Send
+from tests.faults.places import KIND_OF
 
 
 def told() -> History:
@@ -43,6 +44,18 @@ def test_a_table_has_a_line_per_nemesis() -> None:
     assert [line.split("|")[1].strip() for line in lines] == [
         *("nemesis", "-" * 9, "peace", "kill"),
     ]
+
+
+def test_records_are_counted_by_the_kind_of_their_topic() -> None:
+    history = told()
+    history.sends[3].partition = KIND_OF.index("shared")
+    history.lives = 4
+    history.moves = 3
+    history.found.append(Found(0, 7, NOTHING))
+    assert report.by_kind(history) == (
+        "acknowledged by topics that began as: ordinary 29, virtual 0, shared 1; 3 moves asked "
+        "for, 1 moves of partitions; 4 neighbours created, used and deleted"
+    )
 
 
 def test_findings_are_counted_and_the_first_are_told() -> None:

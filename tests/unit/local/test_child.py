@@ -19,6 +19,7 @@ class Rig:
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock()
         self.answering = True
+        self.looks: list[bool] = []  # what the next ones find; nothing: it lives
         self.children: list[Child] = []
         self._folder = folder
 
@@ -31,6 +32,7 @@ class Rig:
             folder=self._folder / "data",
             log=self._folder / "logs" / "one.log",
             answers=lambda: self.answering,
+            lives=lambda: not self.looks or self.looks.pop(0),
             stop_signal=signal.SIGTERM,
             stop_within_s=5.0,
         )
@@ -118,3 +120,52 @@ def test_it_is_asked_and_then_killed(rig: Rig) -> None:
     stubborn.kill()
     assert stubborn.has_ended()
     assert (stubborn.state, stubborn.pid) == (State.DOWN, None)
+
+
+def look(rig: Rig, child: Child, *answers: bool) -> list[bool]:
+    """Whether anything changed, look by look."""
+    changes = []
+    for answer in answers:
+        rig.looks.append(answer)
+        rig.clock.advance_ms(5000)
+        changes.append(child.tend())
+        assert rig.looks == []
+    return changes
+
+
+def test_one_that_hangs_for_three_looks_is_killed_and_started_again(rig: Rig) -> None:
+    child = rig.child("exec sleep 60")
+    child.tend(), child.tend()
+    hung = child.pid
+    assert hung is not None
+    os.kill(hung, signal.SIGSTOP)
+    assert look(rig, child, False, False, True, False, False) == [False] * 5
+    assert child.pid == hung
+    assert look(rig, child, False) == [True]
+    assert (child.state, child.pid, child.was_hung) == (State.DOWN, None, True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(hung, 0)
+    assert child.tend()  # it had lived long enough: at once
+    assert child.tend()
+    assert (child.state, child.restarts) == (State.UP, 1)
+    assert child.pid not in (None, hung)
+
+
+def test_one_that_has_not_answered_yet_is_not_taken_for_hung(rig: Rig) -> None:
+    rig.answering = False
+    child = rig.child("exec sleep 60")
+    child.tend()
+    rig.looks = [False] * 10
+    for _ in range(10):
+        rig.clock.advance_ms(5000)
+        assert not child.tend()
+    assert child.state is State.STARTING
+
+
+def test_nobody_looks_more_often_than_every_few_seconds(rig: Rig) -> None:
+    child = rig.child("exec sleep 60")
+    child.tend(), child.tend()
+    rig.looks = [False] * 3
+    for _ in range(100):
+        assert not child.tend()
+    assert len(rig.looks) == 3

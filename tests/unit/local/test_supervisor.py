@@ -42,6 +42,7 @@ class SmallFleet:
             folder=place,
             log=self.folder.log(name),
             answers=(place / "ready").exists,
+            lives=lambda: True,
             stop_signal=stop_signal,
             stop_within_s=30.0,
         )

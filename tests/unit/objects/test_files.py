@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -159,22 +159,6 @@ async def test_fsync_reaches_the_file_before_the_link_and_the_folders_after(
     await store.aclose()
 
 
-class NotedEntry:
-    """A directory entry that tells whose facts were asked for."""
-
-    def __init__(self, entry: os.DirEntry[str], asked: list[str]) -> None:
-        self._entry = entry
-        self._asked = asked
-        self.name = entry.name
-
-    def is_dir(self, *, follow_symlinks: bool) -> bool:
-        return self._entry.is_dir(follow_symlinks=follow_symlinks)
-
-    def stat(self, *, follow_symlinks: bool) -> os.stat_result:
-        self._asked.append(self.name)
-        return self._entry.stat(follow_symlinks=follow_symlinks)
-
-
 async def test_a_listing_asks_for_the_facts_of_no_file_outside_its_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,19 +167,24 @@ async def test_a_listing_asks_for_the_facts_of_no_file_outside_its_range(
         await store.put_new(f"ns/{name}", [b"x"])
     asked: list[str] = []
     scanned: list[str] = []
-    scandir = os.scandir
+    lstat, scandir = os.lstat, os.scandir
 
-    @contextmanager
-    def noted_scandir(path: str) -> Iterator[Iterator[NotedEntry]]:
-        scanned.append(path.removeprefix(str(tmp_path)))
-        with scandir(path) as entries:
-            yield (NotedEntry(entry, asked) for entry in entries)
+    def noted_lstat(path: str) -> os.stat_result:
+        asked.append(path.removeprefix(f"{tmp_path}/"))
+        return lstat(path)
 
+    def noted_scandir(path: str) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        scanned.append(path.removeprefix(f"{tmp_path}/"))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "lstat", noted_lstat)
     monkeypatch.setattr(os, "scandir", noted_scandir)
     rows = await store.find("ns", after="ns/2", before="ns/4")
     assert [row.key for row in rows] == ["ns/3"]
-    assert asked == ["3"]
-    assert scanned == ["/ns/"]
+    assert (asked, scanned) == (["ns/3"], ["ns/"])
+    asked.clear()
+    rows = await store.find("ns", after="ns/0", limit=2)
+    assert [row.key for row in rows] == asked == ["ns/1", "ns/1x/deep"]
     await store.aclose()
 
 

@@ -58,10 +58,12 @@ class SimulatedObjectStore(Line):
         """Read, some time from now."""
         return await self._ask(f"read {key}", lambda: self._bucket.objects.read(key, start, length))
 
-    async def find(self, folder: str, after: str = "", before: str = "") -> list[StoredObject]:
+    async def find(
+        self, folder: str, after: str = "", before: str = "", limit: int = 0
+    ) -> list[StoredObject]:
         """Find, some time from now."""
         return await self._ask(
-            f"find {folder}", lambda: self._bucket.objects.find(folder, after, before)
+            f"find {folder}", lambda: self._bucket.objects.find(folder, after, before, limit)
         )
 
     async def folders(self, folder: str) -> list[str]:

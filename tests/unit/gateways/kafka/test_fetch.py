@@ -5,6 +5,7 @@ import pytest
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import CacheSection
 from kafscale.broker.config_values import Size
+from kafscale.log.lane import BATCH_BYTES, CHUNK_BYTES
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
@@ -126,7 +127,7 @@ async def test_old_data_is_read_only_as_far_as_the_answer_has_room() -> None:
 
 async def watched(broker: InProcessBroker) -> None:
     """Return when somebody waits for new data."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not any(
             lane.watchers for _, log in broker.engine.logs.each() for lane in log.lanes.values()
         ):
@@ -211,7 +212,7 @@ async def test_a_client_that_leaves_takes_its_waiting_fetch_along(
     async with Caller(broker.port) as waiting:
         waiting.send(fetch_request([("t", 0, 0)], max_wait_ms=30_000), 12)
         await watched(broker)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while any(
             lane.watchers for _, log in broker.engine.logs.each() for lane in log.lanes.values()
         ):
@@ -244,7 +245,7 @@ async def test_while_the_store_fails_memory_serves_and_the_rest_gets_a_code_cons
 ) -> None:
     plan = Plan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)
-    size = len(make_batch(b"000"))
+    size = len(make_batch(b"000")) + CHUNK_BYTES + BATCH_BYTES
     config = changed(FOR_TESTS, cache=CacheSection(tail_cache_size=Size(2 * size)))
     async with (
         InProcessBroker(config=config, store=store) as broker,

@@ -1,0 +1,249 @@
+"""Topics that come and go in the shared logs while others are judged there.
+
+In this room: an administrator who creates a topic, has it written, read, widened and cut, deletes
+it and uses its name again. Each life of a name must hold what was written in it and nothing else.
+Next door: the topics that stay (places.py).
+
+A deletion that was not answered may still happen when its topic is a new one: its name is not used
+again. After an answer it is. A broker that has not heard of a deletion yet goes on with the old
+topic, and what it takes goes with that: so nothing is written before all brokers know the new one.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget them
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+)
+
+from tests.faults import raw
+from tests.faults.history import History
+from tests.faults.places import SHARED
+from tests.faults.workers import QUIET, Worker
+
+PARTITIONS = 2
+RECORDS = 10  # of each partition, at a time
+PATIENCE_S = 120.0
+STAYS_S = (0.0, 4.0)
+GONE = KafkaError.UNKNOWN_TOPIC_OR_PART
+THERE = KafkaError.TOPIC_ALREADY_EXISTS
+AS_WIDE = KafkaError.INVALID_PARTITIONS
+
+
+Place = tuple[int, str]  # partition and value
+
+
+def problems(
+    sent: set[Place], acknowledged: Mapping[Place, int], found: Sequence[tuple[int, int, str]]
+) -> Iterator[str]:
+    """What is wrong with the records found, of partition, offset and value, in one life."""
+    at = {(partition, value): offset for partition, offset, value in found}
+    for place, offset in acknowledged.items():
+        if place not in at:
+            yield f"{place} was acknowledged and is not there"
+        elif offset >= 0 and at[place] != offset:
+            yield f"{place} is at {at[place]}, not at {offset}"
+    if strange := sorted(set(at) - sent):
+        yield f"{strange[:5]} were not written there"
+    if len(at) != len(found):
+        yield "something is there twice"
+
+
+class NotDone(Exception):
+    """An administrator was refused for too long."""
+
+
+class Neighbour(Worker):
+    """One name at a time, life after life."""
+
+    def __init__(
+        self, name: str, bootstrap: str, ports: Sequence[int], history: History, seed: int
+    ) -> None:
+        super().__init__(name, bootstrap, history)
+        self._ports = ports
+        self._last_id = b""
+        self._dice = random.Random(f"{seed} {name}")
+        self._names = 0
+        self.lives = 0
+        self._admin = self._cutter = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+
+    def work(self) -> None:
+        while not self.stopping.is_set():
+            if self._live(f"{self.name}-{self._names}"):
+                continue
+            self._names += 1
+
+    def _live(self, topic: str) -> bool:
+        """One life; gives whether the name may be used again."""
+        self._until_done(
+            f"creating {topic}",
+            lambda: self._admin.create_topics(
+                [NewTopic(topic, num_partitions=PARTITIONS, config=dict(SHARED))]
+            )[topic],
+            THERE,
+        )
+        self._be_known(topic)
+        written = _Life(self, topic, self.lives, PARTITIONS)
+        written.write()
+        self._stay()
+        if self._dice.random() < 0.5:
+            wide = PARTITIONS + 1
+            self._until_done(
+                f"widening {topic}",
+                lambda: self._admin.create_partitions([NewPartitions(topic, wide)])[topic],
+                AS_WIDE,
+            )
+            written.partitions = wide
+            written.write()
+        self._stay()
+        written.check()
+        if self._dice.random() < 0.5:
+            self._cut(topic)
+        self.lives += 1
+        return self._until_done(
+            f"deleting {topic}", lambda: self._admin.delete_topics([topic])[topic], GONE
+        )
+
+    def _be_known(self, topic: str) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while True:
+            ids = {_id_at(port, topic) for port in self._ports}
+            if len(ids) == 1 and not ids & {None, self._last_id}:
+                self._last_id = ids.pop() or b""
+                return
+            if time.monotonic() > until_s:
+                raise NotDone(f"not all brokers know of {topic}: {ids}")
+            time.sleep(0.1)
+
+    def _stay(self) -> None:
+        self.stopping.wait(self._dice.uniform(*STAYS_S))
+
+    def _cut(self, topic: str) -> None:
+        """Records are deleted, so that log starts move beside those of others."""
+        place = TopicPartition(topic, 0, RECORDS // 2)
+
+        def cut() -> Future[Any]:
+            # This client goes on asking the leader it once knew, and is refused for ever.
+            self._cutter = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
+            return self._cutter.delete_records([place])[place]
+
+        self._until_done(f"cutting {place}", cut, None)
+
+    def _until_done(self, what: str, ask: Callable[[], Future[Any]], enough: int | None) -> bool:
+        """Ask until it is done, or was done already; gives whether the first answer said so."""
+        until_s = time.monotonic() + PATIENCE_S
+        at_once = True
+        while True:
+            try:
+                ask().result(30)
+                return at_once
+            except (KafkaException, TimeoutError) as refused:
+                at_once = False
+                code = refused.args[0].code() if isinstance(refused, KafkaException) else None
+                if code is not None and code == enough:
+                    return False
+                if time.monotonic() > until_s:
+                    raise NotDone(f"{what}: {refused}; {self._view()}") from refused
+                time.sleep(0.2)
+
+    def _view(self) -> str:
+        """What a new client is told of these topics."""
+        fresh = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
+        try:
+            topics = fresh.list_topics(timeout=10).topics
+        except KafkaException as refused:
+            return f"a new client is told {refused}"
+        return str(
+            {
+                name: {at: row.leader for at, row in topic.partitions.items()}
+                for name, topic in topics.items()
+                if name.startswith(self.name)
+            }
+        )
+
+
+def _id_at(port: int, topic: str) -> bytes | None:
+    try:
+        return raw.topic_id(port, topic)
+    except OSError:
+        return None  # dead or paused: asked again
+
+
+class _Life:
+    """What was written to a topic from its creation to its deletion."""
+
+    def __init__(self, owner: Neighbour, topic: str, number: int, partitions: int) -> None:
+        self._owner, self._topic, self._number = owner, topic, number
+        self.partitions = partitions
+        self._sent: set[Place] = set()
+        self._acknowledged: dict[Place, int] = {}
+        self._turn = 0
+
+    def write(self) -> None:
+        """As an idempotent producer, to all partitions."""
+        producer = Producer(
+            {"bootstrap.servers": self._owner.bootstrap, "enable.idempotence": True, **QUIET}
+        )
+        for _ in range(RECORDS):
+            for partition in range(self.partitions):
+                value = f"{self._topic} {self._number} {partition} {self._turn}"
+                self._sent.add((partition, value))
+                producer.produce(
+                    self._topic, value.encode(), partition=partition, on_delivery=self._delivered
+                )
+            self._turn += 1
+        if left := producer.flush(PATIENCE_S):
+            self._owner.trouble(f"{self._topic}: {left} records without an answer")
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            self._owner.trouble(f"{self._topic}: {message.value()!r}: {error}")
+            return
+        offset = message.offset()
+        place = message.partition(), message.value().decode()
+        self._acknowledged[place] = -1 if offset is None else offset
+
+    def check(self) -> None:
+        """All that was acknowledged is there, once, at its offset, and nothing else is."""
+        for what in problems(self._sent, self._acknowledged, self._read()):
+            self._owner.trouble(f"{self._topic}: {what}")
+
+    def _read(self) -> list[tuple[int, int, str]]:
+        """Everything, until what was acknowledged has come by, or it takes too long."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._owner.bootstrap,
+                "group.id": self._topic,
+                "enable.auto.commit": False,
+                **QUIET,
+            }
+        )
+        rows: list[tuple[int, int, str]] = []
+        missing = set(self._acknowledged)
+        until_s = time.monotonic() + PATIENCE_S / 2
+        try:
+            consumer.assign(
+                [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in range(self.partitions)]
+            )
+            while missing and time.monotonic() < until_s:
+                for message in consumer.consume(100, timeout=0.2):
+                    if message.error() is None:
+                        value = message.value().decode(errors="replace")
+                        rows.append((message.partition(), message.offset(), value))
+                        missing.discard((message.partition(), value))
+        finally:
+            consumer.close()
+        return rows

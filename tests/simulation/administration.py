@@ -1,0 +1,141 @@
+"""Simulated administrators: topics are created, and some come and go beside those that stay.
+
+In this room: asking until it is done, and a neighbour in the shared logs whose every life must
+hold what was written in it and nothing else.
+Next door: the topics that stay (places.py), who writes there (producers.py).
+"""
+
+import asyncio
+from typing import Final
+
+from kafscale.records.record import Record, build_batch
+from kafscale.testing.simulated.clock import wall_ms
+from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages import create_topics, delete_topics, metadata
+from tests.faults.history import Found, History, Trouble
+from tests.simulation.cluster import Cluster, Unanswered
+from tests.simulation.places import SHARED, Place, Plan
+from tests.simulation.producers import produce_request
+from tests.simulation.readers import read_place
+
+_PAUSE_S = 0.3
+_STAYS_S = 3.0
+SOON: Final = {**SHARED, "retention.ms": "1000"}
+
+
+async def create(cluster: Cluster, plan: Plan) -> None:
+    """Until it is there."""
+    topic = create_topics.CreatableTopic(
+        name=plan.topic,
+        num_partitions=plan.partitions,
+        replication_factor=1,
+        configs=[
+            create_topics.CreatableTopicConfig(name=name, value=value)
+            for name, value in plan.configs.items()
+        ],
+    )
+    while True:
+        try:
+            connection = await cluster.any()
+            told = await connection.ask(create_topics.CreateTopicsRequest(topics=[topic]))
+            code = ErrorCode(told.topics[0].error_code)
+            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                return
+        except Unanswered:
+            cluster.hang_up()
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def be_known(cluster: Cluster, plan: Plan) -> None:
+    """Until every broker knows of it: those without a fleet do not hear of each other's doings."""
+    asked = metadata.MetadataRequest(
+        topics=[metadata.MetadataRequestTopic(name=plan.topic)], allow_auto_topic_creation=False
+    )
+    for address in cluster.bootstrap:
+        while True:
+            try:
+                told = await (await cluster.to(address)).ask(asked)
+                if told.topics[0].error_code == ErrorCode.NONE:
+                    break
+            except Unanswered:
+                cluster.hang_up()
+            await asyncio.sleep(_PAUSE_S)
+
+
+async def delete(cluster: Cluster, topic: str) -> bool:
+    """Until it is gone; gives whether the first answer said so, so that none can come late."""
+    at_once = True
+    while True:
+        try:
+            connection = await cluster.any()
+            request = delete_topics.DeleteTopicsRequest(topic_names=[topic])
+            told = await connection.ask(request)
+            code = ErrorCode(told.responses[0].error_code)
+            if code is ErrorCode.NONE:
+                return at_once
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return False
+        except Unanswered:
+            cluster.hang_up()
+        at_once = False
+        await asyncio.sleep(_PAUSE_S)
+
+
+class Neighbour:
+    """A topic in the shared logs that is created, written, read, deleted, and created again."""
+
+    def __init__(self, cluster: Cluster, history: History, *, strict: bool) -> None:
+        """`strict`: brokers know of each other, and so of what one of them did."""
+        self._cluster = cluster
+        self._history = history
+        self._strict = strict
+        self._names = 0
+        self._lives = 0
+
+    async def run(self) -> None:
+        """Life after life; every second one expires all the time."""
+        while True:
+            expires = self._lives % 2 == 1
+            topic = f"neighbour-{self._names}"
+            await create(self._cluster, Plan(topic, 1, SOON if expires else SHARED))
+            place = Place(-1, topic, 0)
+            written = [await self._write(place, number) for number in range(3)]
+            await self._stay()
+            if not expires and self._strict:
+                self._judge(topic, written, await read_place(self._cluster, place))
+            self._history.lives += 1
+            self._lives += 1
+            if not await delete(self._cluster, topic) or not self._strict:
+                self._names += 1
+
+    async def _stay(self) -> None:
+        await asyncio.sleep(self._cluster.dice.random() * _STAYS_S)
+
+    async def _write(self, place: Place, number: int) -> str:
+        """A record, until it is acknowledged; it may be there more than once."""
+        value = f"{place.topic} {self._lives} {number}"
+        now_ms = wall_ms(asyncio.get_running_loop().time())
+        data = build_batch([Record(0, now_ms, None, value.encode())], base_offset=0)
+        while True:
+            try:
+                connection = await self._cluster.leader(place)
+                told = await connection.ask(produce_request(place, data))
+                if told.responses[0].partition_responses[0].error_code == 0:
+                    return value
+            except Unanswered:
+                self._cluster.hang_up()
+            self._cluster.forget(place)
+            await asyncio.sleep(_PAUSE_S)
+
+    def _judge(self, topic: str, written: list[str], found: list[Found]) -> None:
+        values = {row.value: row.offset for row in found}
+        for value in written:
+            if value not in values:
+                self._trouble(f"{topic}: {value!r} was acknowledged and is not there")
+        for value, offset in values.items():
+            if value not in written:
+                self._trouble(f"{topic}: {offset} holds {value!r}, which was not written there")
+
+    def _trouble(self, what: str) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._history.troubles.append(Trouble(self._cluster.name, what, now_s))
