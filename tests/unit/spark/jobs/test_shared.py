@@ -279,8 +279,14 @@ def test_statistics_share_the_cost_of_objects_among_topics(shared: SharedNamespa
     shared.write([flush] * 4, roll_up=False)
     found = gather(context(shared), sample_bytes=0)
     assert [topic.total("records") for topic in found.topics] == [8, 8]
+    assert found.objects == len({key for topic in (GONE, ALIVE) for key in keys_of(shared, topic)})
     rates = [sum(one.flushes_per_day for one in topic.partitions) for topic in found.topics]
     assert rates == pytest.approx([4, 4]), "8 objects, half of each is each one's"
+
+
+def keys_of(shared: SharedNamespace, topic: str) -> set[str]:
+    logs = shared.bucket.snapshots(shared.bucket.topic(topic))
+    return {piece.key for log in logs for piece in log.pieces}
 
 
 def test_by_key_only_the_lanes_of_topics_that_want_it(shared: SharedNamespace) -> None:
