@@ -20,7 +20,7 @@ from kafscale.wire.kafka.messages import (
 )
 from tests.faults.history import Found, History, Trouble
 from tests.simulation.cluster import Cluster, Unanswered
-from tests.simulation.places import KINDS, SHARED, Place, Plan
+from tests.simulation.places import SHARED, Place, Plan
 from tests.simulation.producers import produce_request
 from tests.simulation.readers import read_place
 
@@ -28,7 +28,8 @@ _PAUSE_S = 0.3
 _STAYS_S = 3.0
 _TOPIC = 2
 SOON: Final = {**SHARED, "retention.ms": "1000"}
-STAYING: Final = {"storage.placement": "dedicated", "physical.partitions": "-1"}
+OWN: Final = {"storage.placement": "dedicated", "physical.partitions": "-1"}
+LAYOUTS: Final = (OWN, {**OWN, "physical.partitions": "1"}, SHARED)
 
 
 async def create(cluster: Cluster, plan: Plan) -> None:
@@ -102,8 +103,7 @@ class Mover:
         dice = self._cluster.dice
         while True:
             await asyncio.sleep(dice.random() * _STAYS_S)
-            wanted = KINDS[dice.choice(("ordinary", "virtual", "shared"))]
-            request = _alteration(dice.choice(self._topics), STAYING | wanted)
+            request = _alteration(dice.choice(self._topics), dice.choice(LAYOUTS))
             try:
                 self._history.moves += 1  # at most: it may be refused, or be there already
                 await (await self._cluster.any()).ask(request)
