@@ -1,6 +1,8 @@
 """Fixtures for all tests."""
 
+import gc
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -12,6 +14,28 @@ hypothesis.settings.register_profile(
     "kafscale", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("kafscale")
+# For `make check`: pytest --hypothesis-profile=quick
+hypothesis.settings.register_profile(
+    "quick", parent=hypothesis.settings.get_profile("kafscale"), max_examples=20
+)
+
+TESTS = Path(__file__).parent
+# What starts programs may take long where other programs run as well.
+PATIENT = {"bad_input", "compat", "e2e", "faults", "simulation", "spark"}
+PATIENCE_S = 1200
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        room = item.path.relative_to(TESTS).parts[0]
+        if room in PATIENT and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(PATIENCE_S))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests live until the end: the garbage collector need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

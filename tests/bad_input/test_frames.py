@@ -4,11 +4,12 @@ import socket
 import ssl
 import struct
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.bad_input import missiles
-from tests.bad_input.victim import FRAME_S, IDLE_S, Victim, is_closed
+from tests.bad_input.victim import ANSWER_S, FRAME_S, Victim, is_closed
 from tests.support import wire
 
 API_VERSIONS = wire.frame(wire.API_VERSIONS, 0, 5, b"")
@@ -90,18 +91,19 @@ def test_f6_a_byte_now_and_then_does_not_stretch_the_deadline(victim: Victim) ->
                 time.sleep(0.2)
         except OSError:
             pass
-        assert time.monotonic() - began < 10 * FRAME_S
+        assert time.monotonic() - began < 100, "all of it would take 200 s"
 
 
-def test_f7_a_peer_that_fell_silent_is_let_go(victim: Victim) -> None:
-    with victim.suffers("idle"):
-        sock = victim.connect()
-        assert victim.is_served(sock)
+def test_f7_a_peer_that_fell_silent_is_let_go(tmp_path: Path) -> None:
+    impatient = Victim(tmp_path, idle_s=5.0)
+    with impatient.process, impatient.suffers("idle"):
+        sock = impatient.connect()
+        assert impatient.is_served(sock)
         # The bystander of this test must not fall silent as well.
-        victim.close_connections_but(sock)
+        impatient.close_connections_but(sock)
         began = time.monotonic()
         assert is_closed(sock)
-        assert time.monotonic() - began > IDLE_S / 2
+        assert time.monotonic() - began > 2.5
 
 
 def test_f8_a_reader_that_never_reads_is_paused_and_then_let_go(victim: Victim) -> None:
@@ -118,7 +120,7 @@ def test_f8_a_reader_that_never_reads_is_paused_and_then_let_go(victim: Victim) 
         sock.setblocking(False)
         body = missiles.fetch_body("t", first - 4, max_bytes=50 << 20, partition_bytes=50 << 20)
         request = wire.frame(wire.FETCH, 11, 1, body)
-        deadline = time.monotonic() + 8 * FRAME_S
+        deadline = time.monotonic() + ANSWER_S
         sent, peak = 0, 0
         resident = victim.resident_bytes()
         while time.monotonic() < deadline:
@@ -148,7 +150,7 @@ def test_f9_tls_at_this_door_is_refused_and_the_log_says_so(victim: Victim) -> N
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        sock = socket.create_connection(("127.0.0.1", victim.process.port), 5)
+        sock = socket.create_connection(("127.0.0.1", victim.process.port), ANSWER_S)
         try:
             with pytest.raises(OSError, match=r".*"), context.wrap_socket(sock):
                 pass

@@ -21,13 +21,13 @@ from tests.support.broker import KafscaleProcess
 from tests.support.exposition import parse
 
 MOST_GROWTH_BYTES = 16 << 20
-ANSWER_S = 10.0
-FRAME_S = 1.0  # how long a frame may take, in this configuration
-IDLE_S = 2.5
+ANSWER_S = 60.0
+FRAME_S = 2.0  # how long a frame may take, in this configuration
+IDLE_S = 300.0  # longer than any test: a connection that falls silent meanwhile would be counted
 _SETTINGS = f"""
 network:
   connectionTimeout: {FRAME_S}s
-  idleTimeout: {IDLE_S}s
+  idleTimeout: {{idle_s}}s
   maxConnections: 600
 storage:
   housekeepingInterval: 60s
@@ -42,10 +42,10 @@ logging:
 class Victim:
     """One broker process with short deadlines."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, idle_s: float = IDLE_S) -> None:
         settings = folder / "kafscale.yaml"
         settings.parent.mkdir(parents=True, exist_ok=True)
-        settings.write_text(_SETTINGS)
+        settings.write_text(_SETTINGS.format(idle_s=idle_s))
         self.process = KafscaleProcess(folder / "broker", {"KAFSCALE_CONFIG": str(settings)})
         self._open: list[socket.socket] = []
 
@@ -152,13 +152,21 @@ class Victim:
         output = self.process.output.read_text(errors="replace")
         assert "Traceback" not in output, output[-2000:]
 
+    def refused_since(self, before: Counter[str]) -> Counter[str]:
+        """What has been refused since, as soon as something was."""
+        deadline = time.monotonic() + ANSWER_S
+        while not (found := self.refusals() - before):
+            assert time.monotonic() < deadline, "nothing was refused"
+            time.sleep(0.02)
+        return found
+
     def warm_up(self) -> None:
         """Load what the first request of its kind loads, so that it is not taken for growth."""
         self.refusals()
 
     def _wait_for(self, expected: Counter[str]) -> None:
         """A refusal is counted a moment after its connection is seen to end."""
-        deadline = time.monotonic() + 2.0
+        deadline = time.monotonic() + ANSWER_S
         while (found := self.refusals()) != expected and time.monotonic() < deadline:
             time.sleep(0.02)
         assert found == expected, f"{found - expected} too many, {expected - found} missing"

@@ -13,7 +13,8 @@ import xml.etree.ElementTree as Xml
 from pathlib import Path
 
 from tests.compat import sources
-from tests.support.process import BrokerProcess, dying_with_us
+from tests.support.process import BrokerProcess
+from tests.support.program import dying_with_us
 
 VERSION = "3.0.12"
 SHA256 = "4ccda3616b9aa5c353d74a97f2770d6cd1b950890d77ab0e8890e09a48eeed65"

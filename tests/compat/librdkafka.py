@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.compat import sources
 from tests.compat.cases import Case
 from tests.support.maven import ROOT, Unavailable
-from tests.support.process import dying_with_us
+from tests.support.program import dying_with_us
 
 PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
 SHA256 = "ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66"

@@ -15,7 +15,7 @@ from tests.compat.cases import Case
 from tests.compat.librdkafka import Verdict
 from tests.support.broker import KafscaleProcess
 from tests.support.exposition import parse
-from tests.support.process import BrokerDied
+from tests.support.program import ProgramDied
 
 # Those that take longest come first, so that no worker is left with one at the end.
 LONGEST = ("0113", "0089", "0081", "0076", "0045", "0091", "0033", "0026", "0094", "0102", "0030")
@@ -40,7 +40,7 @@ class Bench:
         verdict = librdkafka.run(case, broker.bootstrap)
         verdict.seconds = time.monotonic() - began
         if not broker.running:
-            raise BrokerDied(f"during {case}; its last words:\n{broker.tail()}")
+            raise ProgramDied(f"during {case}; its last words:\n{broker.tail()}")
         verdict.requests = _requests(broker) - before
         return verdict
 

@@ -30,7 +30,7 @@ class Scene:
         clock = SystemClock()
         self.proxy = proxy
         self.far = EtcdMetadataStore(
-            EtcdSettings((proxy.endpoint,), request_timeout_s=3.0, prefix=prefix), clock
+            EtcdSettings((proxy.endpoint,), request_timeout_s=6.0, prefix=prefix), clock
         )
         self.near = EtcdMetadataStore(EtcdSettings(server.endpoints, prefix=prefix), clock)
 

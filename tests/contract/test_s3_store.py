@@ -51,7 +51,7 @@ async def test_a_refused_connection_leaves_everything_open(
 async def test_a_put_that_hung_may_have_been_done_and_is_reported_as_unknown(
     seaweed_server: SeaweedServer, folder: str
 ) -> None:
-    settings = replace(s3_settings(seaweed_server), request_timeout_s=0.5, max_retries=0)
+    settings = replace(s3_settings(seaweed_server), request_timeout_s=3.0, max_retries=0)
     store = S3ObjectStore(settings)
     await store.put_new(f"{folder}/warm", [b"x"])
     seaweed_server.pause()

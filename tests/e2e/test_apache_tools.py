@@ -44,7 +44,7 @@ def topic(broker: BrokerProcess) -> str:
 def run(broker: BrokerProcess, jars: str, tool: str, *words: str) -> str:
     """What a tool prints; it must succeed."""
     command = ["java", "-cp", jars, tool, "--bootstrap-server", broker.bootstrap, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -48,7 +48,7 @@ def reset(broker: KafscaleProcess, group: str, *words: str) -> None:
 
 def drained(member: ConfluentMember, count: int) -> int:
     """Poll until so many records have come."""
-    seen, deadline = 0, time.monotonic() + 60
+    seen, deadline = 0, time.monotonic() + 120
     while seen < count:
         assert time.monotonic() < deadline, seen
         seen += len(member.poll())

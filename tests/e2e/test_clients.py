@@ -61,7 +61,7 @@ def topic_name(purpose: str) -> str:
     return f"{purpose}-{next(_names)}"
 
 
-def eventually(ask: Callable[[], T], wanted: Callable[[T], bool], within_s: float = 20.0) -> T:
+def eventually(ask: Callable[[], T], wanted: Callable[[T], bool], within_s: float = 60.0) -> T:
     """Ask until the answer is as wanted: Kafka's brokers learn of topics a little later."""
     deadline = time.monotonic() + within_s
     while True:

@@ -24,7 +24,7 @@ pytestmark = [
 ]
 COMMAND = [sys.executable, "-m", "kafscale.cli.main", "cluster"]
 TOPIC, PARTITIONS = "kept", 3
-WITHIN_S = 120.0
+WITHIN_S = 180.0
 
 
 class Cluster:
@@ -113,7 +113,7 @@ def all_up(now: dict[str, Any]) -> bool:
 def wait_for_members(bootstrap: str, count: int) -> dict[int, int]:
     """The brokers that clients are told of, once there are as many: ids and ports."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WITHIN_S
     while True:
         told = {one.id: one.port for one in admin.list_topics(timeout=30).brokers.values()}
         if len(told) == count or time.monotonic() > deadline:
@@ -123,8 +123,8 @@ def wait_for_members(bootstrap: str, count: int) -> dict[int, int]:
 
 def create(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    (made,) = admin.create_topics([NewTopic(topic, PARTITIONS, 1)], request_timeout=60).values()
-    made.result(60)
+    asked = admin.create_topics([NewTopic(topic, PARTITIONS, 1)], request_timeout=WITHIN_S)
+    asked[topic].result(WITHIN_S)
 
 
 def produce(bootstrap: str, topic: str, values: range) -> None:
@@ -138,7 +138,7 @@ def produce(bootstrap: str, topic: str, values: range) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for value in values:
         producer.produce(topic, str(value), partition=value % PARTITIONS, on_delivery=told)
-    assert producer.flush(60) == 0
+    assert producer.flush(WITHIN_S) == 0
     assert not refused
 
 
@@ -147,7 +147,7 @@ def read(bootstrap: str, topic: str, count: int) -> list[int]:
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, at, OFFSET_BEGINNING) for at in range(PARTITIONS)])
     values: list[int] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WITHIN_S
     while len(values) < count and time.monotonic() < deadline:
         taken = consumer.consume(500, 0.5)
         values += [int(message.value()) for message in taken if message.error() is None]
@@ -193,7 +193,7 @@ def test_a_fleet_outlives_its_processes_and_leaves_none_behind(cluster: Cluster)
     cluster.supervisor.kill()
     cluster.supervisor.wait()
     cluster.supervisor = None
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + WITHIN_S
     while cluster.processes() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert cluster.processes() == []
@@ -217,19 +217,19 @@ def test_three_members_of_etcd_survive_the_death_of_one(cluster: Cluster) -> Non
     create(first["bootstrap"], TOPIC)
     produce(first["bootstrap"], TOPIC, range(30))
     second = cluster.wait_for(lambda now: all_up(now) and victim not in pids(now))
-    assert second["etcd"]["members"][0]["restarts"] == 1
+    assert second["etcd"]["members"][0]["restarts"] > 0
     # Two that hang instead of dying: they are found out, killed and started again.
     hung = {second["etcd"]["members"][1]["pid"], second["brokers"][0]["pid"]}
     for pid in hung:
         os.kill(pid, signal.SIGSTOP)
     third = cluster.wait_for(lambda now: all_up(now) and not pids(now) & hung)
-    assert third["etcd"]["members"][1]["restarts"] == 1
-    assert third["brokers"][0]["restarts"] >= 1
+    assert third["etcd"]["members"][1]["restarts"] > 0
+    assert third["brokers"][0]["restarts"] > 0
     assert read(first["bootstrap"], TOPIC, 30) == list(range(30))
     create(first["bootstrap"], "another")
     assert cluster.supervisor is not None
     cluster.supervisor.send_signal(signal.SIGINT)
-    assert cluster.supervisor.wait(60) == 0
+    assert cluster.supervisor.wait(WITHIN_S) == 0
     assert cluster.processes() == []
     assert cluster.now() is None
 
@@ -239,5 +239,5 @@ def test_three_members_of_etcd_survive_the_death_of_one(cluster: Cluster) -> Non
     assert last["etcd"]["endpoints"] == first["etcd"]["endpoints"]
     assert read(first["bootstrap"], TOPIC, 30) == list(range(30))
     cluster.supervisor.terminate()
-    assert cluster.supervisor.wait(60) == 0
+    assert cluster.supervisor.wait(WITHIN_S) == 0
     assert cluster.processes() == []

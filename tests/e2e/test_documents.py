@@ -30,7 +30,7 @@ from tests.support.maven import Unavailable
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMAND_WITHIN_S = 180  # a command that runs on Spark starts a JVM
+COMMAND_WITHIN_S = 300  # a command that runs on Spark starts a JVM
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,6 @@ def read_some(bootstrap: str) -> None:
         consumer.close()
 
 
-@pytest.mark.timeout(300)
 def test_records_offsets_and_topics_survive_when_etcd_and_the_broker_are_killed(
     server: etcd.EtcdCluster, env: dict[str, str], tmp_path: Path
 ) -> None:
@@ -112,7 +111,6 @@ def test_records_offsets_and_topics_survive_when_etcd_and_the_broker_are_killed(
     assert json.loads(server.ctl("get", f"/kafscale/topics/{TOPIC}/config", "--print-value-only"))
 
 
-@pytest.mark.timeout(120)
 def test_what_needs_etcd_waits_for_it_and_then_works(
     server: etcd.EtcdCluster, tmp_path: Path
 ) -> None:

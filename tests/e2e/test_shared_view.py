@@ -13,23 +13,12 @@ import pytest
 
 from tests.e2e.conftest import watched
 from tests.e2e.test_cli import WITHIN_S, kafscale, said
-from tests.support.broker import KafscaleProcess
+from tests.support.broker import KafscaleProcess, SharedKafscaleProcess
 from tests.support.clients.base import Record
 from tests.support.clients.confluent import Confluent
 from tests.support.exposition import Series, parse, series
 
 LOGS = ["@shared/0", "@shared/1"]
-
-
-class SharedKafscaleProcess(KafscaleProcess):
-    """A broker whose topics share two logs unless they say otherwise."""
-
-    label = "kafscale, shared logs"
-
-    def environment(self) -> dict[str, str]:
-        file = self.folder / "kafscale.yaml"
-        file.write_text("storage:\n  placement: shared\n  sharedLogs: 2\n", encoding="utf-8")
-        return {**super().environment(), "KAFSCALE_CONFIG": str(file)}
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from tests.faults.s3_proxy import S3Proxy, direct_store
 from tests.faults.schedule import LEASE_S
 from tests.support.broker import KafscaleProcess
 from tests.support.etcd import EtcdCluster
-from tests.support.process import BrokerDied
+from tests.support.program import ProgramDied
 from tests.support.seaweed import SeaweedServer
 
 NAMESPACE = "faults"
@@ -129,13 +129,13 @@ class Cluster:
         self.s3.close()
         self.wires.close()
 
-    def start_broker(self, node: Node, within_s: float = 60.0) -> None:
+    def start_broker(self, node: Node, within_s: float = 120.0) -> None:
         """Start it, again if what it needs is not there yet."""
         deadline = time.monotonic() + within_s
         while not node.broker.running:
             try:
                 node.broker.start()
-            except BrokerDied:
+            except ProgramDied:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)

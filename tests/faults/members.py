@@ -134,7 +134,7 @@ class Auditor(Worker):
 
 
 def wait_for_group(
-    group: Group, ends: Mapping[int, int], worker: Worker, within_s: float = 60.0
+    group: Group, ends: Mapping[int, int], worker: Worker, within_s: float = 120.0
 ) -> None:
     """Until the group has committed everything; a finding if it does not."""
     deadline = time.monotonic() + within_s

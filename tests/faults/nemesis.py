@@ -3,7 +3,6 @@
 Next door: which and when (schedule.py), the things that are disturbed (cluster.py).
 """
 
-import signal
 import time
 from collections.abc import Callable, Sequence
 
@@ -11,8 +10,7 @@ from tests.faults.cluster import Cluster, Node
 from tests.faults.history import Fault
 from tests.faults.s3_proxy import POLITE, Manners, together
 from tests.faults.schedule import AT_A_BROKER, AT_A_MEMBER, Step
-from tests.support.etcd import Member
-from tests.support.process import wait_until_stopped
+from tests.support.program import Program
 
 LATE_S = 4.0
 STARTS = {"kill", "kill-all", "restart"}  # end with the start of brokers
@@ -64,12 +62,11 @@ class Nemesis:
         """Whatever was done, undone."""
         self._at_s3.clear()
         for member in self._cluster.etcd.members:
-            _resume_member(member)
+            _resume(member)
         self._start_etcd()
         for node in self._cluster.nodes:
             _heal_wires(node)
-            if node.broker.running:
-                node.broker.send(signal.SIGCONT)
+            _resume(node.broker)
         self._cluster.start_brokers()
 
     def _name(self, step: Step) -> str:
@@ -88,22 +85,19 @@ class Nemesis:
             case "kill-all":
                 cluster.kill_brokers()
             case "restart":
-                if node.broker.running:
-                    node.broker.send(signal.SIGCONT)  # a paused one would never hear of it
+                _resume(node.broker)  # a paused one would never hear of it
                 node.broker.stop()
             case "pause" | "pause-short":
-                if node.broker.running:
-                    node.broker.send(signal.SIGSTOP)
-                    wait_until_stopped(node.broker.pid)
+                _pause(node.broker)
             case "etcd-kill":
                 cluster.etcd.kill()
             case "etcd-pause":
                 for one in cluster.etcd.members:
-                    _pause_member(one)
+                    _pause(one)
             case "etcd-kill-one":
                 member.kill()
             case "etcd-pause-one":
-                _pause_member(member)
+                _pause(member)
             case "cut-etcd":
                 for link in node.etcd:
                     link.hold()
@@ -122,15 +116,14 @@ class Nemesis:
             case "kill-all":
                 cluster.start_brokers()
             case "pause" | "pause-short":
-                if node.broker.running:
-                    node.broker.send(signal.SIGCONT)
+                _resume(node.broker)
             case "etcd-kill" | "etcd-kill-one":
                 self._start_etcd()
             case "etcd-pause":
                 for one in cluster.etcd.members:
-                    _resume_member(one)
+                    _resume(one)
             case "etcd-pause-one":
-                _resume_member(member)
+                _resume(member)
             case "cut-etcd":
                 for link in node.etcd:
                     link.heal()
@@ -156,15 +149,14 @@ class Nemesis:
             node.s3.behave(together(mine))
 
 
-def _pause_member(member: Member) -> None:
-    if member.running:
-        member.signal(signal.SIGSTOP)
-        member.wait_until_stopped()
+def _pause(program: Program) -> None:
+    if program.running:
+        program.pause()
 
 
-def _resume_member(member: Member) -> None:
-    if member.running:
-        member.signal(signal.SIGCONT)
+def _resume(program: Program) -> None:
+    if program.running:
+        program.resume()
 
 
 def _heal_wires(node: Node) -> None:

@@ -158,7 +158,7 @@ class Stubborn(Worker):
             note.error = str(error)
 
 
-def ends(ports: list[int], partitions: int, within_s: float = 30.0) -> dict[int, int]:
+def ends(ports: list[int], partitions: int, within_s: float = 120.0) -> dict[int, int]:
     """Where each partition ends, as the highest that any broker says."""
     found: dict[int, int] = {}
     deadline = time.monotonic() + within_s
@@ -175,7 +175,7 @@ def ends(ports: list[int], partitions: int, within_s: float = 30.0) -> dict[int,
     return found
 
 
-def read_log(ports: list[int], upto: Mapping[int, int], within_s: float = 120.0) -> list[Found]:
+def read_log(ports: list[int], upto: Mapping[int, int], within_s: float = 240.0) -> list[Found]:
     """Every record of every partition up to its end, from whichever broker hands it out."""
     deadline = time.monotonic() + within_s
     return [

@@ -121,7 +121,7 @@ class Field:
         for worker in [*self.writers, self.follower, *self.members, *self.auditors]:
             worker.start()
 
-    def wait_for_answers(self, more: int, within_s: float = 60.0) -> None:
+    def wait_for_answers(self, more: int, within_s: float = 120.0) -> None:
         """Until each writer has had this many more acknowledgements."""
         wanted = [writer.acknowledged + more for writer in self.writers]
         deadline = time.monotonic() + within_s
@@ -130,7 +130,7 @@ class Field:
                 raise TimeoutError(f"the writers came to a halt at {wanted}")
             time.sleep(0.01)
 
-    def wait_for_partitions(self, within_s: float = 60.0) -> None:
+    def wait_for_partitions(self, within_s: float = 120.0) -> None:
         """Until each partition has acknowledged a record to somebody since we were called.
 
         A default client waits a minute for a paused broker; the stubborn ones ask all brokers.
@@ -164,7 +164,7 @@ class Field:
             neighbour.finish(PATIENCE_S)
             self.history.lives += neighbour.lives
         ends = raw.ends(self.ports, self.history.partitions)
-        self.follower.wait_for(ends, within_s=30.0)
+        self.follower.wait_for(ends, within_s=120.0)
         if self.members:
             wait_for_group(self.group, ends, self.members[0])
         for worker in [*self.members, self.follower, *self.auditors]:

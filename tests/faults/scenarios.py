@@ -5,7 +5,6 @@ The same attacks in small are in test_short.py.
 """
 
 import random
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from tests.faults.run import Field, Shape, Verdict, judged
 from tests.faults.s3_proxy import POLITE, Manners
 from tests.faults.schedule import LEASE_S, Step
 from tests.faults.workers import Flood
-from tests.support.process import wait_until_stopped
 
 Say = Callable[[str], None]
 # Ten seconds of work may wait in memory, as the settings allow; more would be a leak.
@@ -127,14 +125,13 @@ def zombie(seed: int, brokers: int, say: Say) -> Result:
             node = running.cluster.nodes[number % brokers]
             # Every second pause is longer than deleted names are kept back.
             lasts_s = LEASE_S * 1.5 if number < brokers else 25.0
-            node.broker.send(signal.SIGSTOP)
-            wait_until_stopped(node.broker.pid)
+            node.broker.pause()
             paused_s = time.monotonic()
             if brokers > 1:
                 running.wait_for_partitions()
                 resumed.append(time.monotonic() - paused_s)
             time.sleep(max(0.0, paused_s + lasts_s - time.monotonic()))
-            node.broker.send(signal.SIGCONT)
+            node.broker.resume()
         running.wait_for_answers(300)
 
     shape = Shape(brokers=brokers, etcd_members=1, stubborn=True, members=3)

@@ -1,7 +1,7 @@
 """The judge in the field: lies and damage, planted in a running system, are found."""
 
 import hashlib
-import signal
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from tests.faults.s3_proxy import Manners, S3Proxy, direct_store
 from tests.faults.schedule import LEASE_S
 from tests.faults.workers import QUIET, Follower, Writer
 from tests.support import etcd, seaweed
-from tests.support.process import wait_until_stopped
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +58,6 @@ class Dreamer(Follower):
             super().note(partition, offset, value)
 
 
-@pytest.mark.timeout(60)
 def test_lies_of_clients_and_damage_behind_their_backs_are_found(tmp_path: Path) -> None:
     shape = run.Shape(brokers=1, etcd_members=1, members=1, plain_writers=0, idempotent_writers=1)
     with run.field_of(shape, 1, tmp_path / "run") as running:
@@ -121,7 +119,6 @@ def test_a_store_that_does_not_honour_create_if_absent_is_found(
     assert row["e_tag"] == f'"{hashlib.md5(winner, usedforsecurity=False).hexdigest()}"'
 
 
-@pytest.mark.timeout(180)
 def test_a_zombie_on_a_store_without_create_if_absent_is_found(tmp_path: Path) -> None:
     """What fences a paused writer is the store alone: without it, the same pause does damage."""
     shape = run.Shape(brokers=2, etcd_members=1, members=0, idempotent_writers=1)
@@ -130,16 +127,19 @@ def test_a_zombie_on_a_store_without_create_if_absent_is_found(tmp_path: Path) -
         running.wait_for_answers(200)
         for node in running.cluster.nodes:
             node.s3.behave(Manners(ignores_conditions=True))
+        deadline = time.monotonic() + 300
         found: set[str] = set()
-        for node in running.cluster.nodes:
-            node.broker.send(signal.SIGSTOP)
-            wait_until_stopped(node.broker.pid)
+        for node in itertools.cycle(running.cluster.nodes):
+            node.broker.pause()
             # Whoever was paused with work in hand has its place in the log taken meanwhile.
             time.sleep(1.5 * LEASE_S)
-            node.broker.send(signal.SIGCONT)
+            node.broker.resume()
             time.sleep(2.0)
             found |= {finding.kind for finding in check(running.history)}
-        assert "overwritten" in found
+            if "overwritten" in found:
+                break
+            # It had nothing in hand, or nobody had time to take over: once more.
+            assert time.monotonic() < deadline, found
 
 
 def put_new(door: S3Proxy, key: str, body: bytes) -> None:

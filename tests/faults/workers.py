@@ -42,7 +42,7 @@ class Worker(threading.Thread):
     def work(self) -> None:
         raise NotImplementedError
 
-    def finish(self, within_s: float = 60.0) -> None:
+    def finish(self, within_s: float = 120.0) -> None:
         self.stopping.set()
         self.join(within_s)
         if self.is_alive():

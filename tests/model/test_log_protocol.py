@@ -7,10 +7,12 @@ manifests after the first; not modelled: lanes, LISTs of several pages, clock sk
 Evidence within bounds, not proof.
 """
 
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import NamedTuple
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.model import safety
 from tests.model.search import search
@@ -115,8 +117,34 @@ SAFE_BUT_LARGE = {
     ),
 }
 
+# Searches of a second and more.
+SLOW = {
+    "a stale owner beside one that rolls up",
+    "the same with half a grace period",
+    "two owners that both roll up",
+    "faults during roll-up",
+    "a slow manifest PUT",
+    "a reader beside mixed roll-up and compaction",
+    "compaction against retention",
+    "lost answers, late PUTs, crashes",
+    "a topic deleted and created again",
+    "a snapshot with a tail that is adopted and compacted",
+    "two roll-ups race",
+    "1, deleter",
+    "1, deleter, rule 9 strict",
+    "3, dating of a check",
+    "3, judged before the PUT",
+    "6, Created taken for committed",
+    "7, order",
+    "9, flushes, any old manifest below the end",
+}
 
-@pytest.mark.parametrize("name", SAFE)
+
+def quick_or_slow(names: Iterable[str]) -> list[ParameterSet]:
+    return [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in names]
+
+
+@pytest.mark.parametrize("name", quick_or_slow(SAFE))
 def test_with_all_rules_on_no_promise_is_broken(name: str) -> None:
     _finds_nothing(RELAXED, SAFE[name])
 
@@ -309,7 +337,7 @@ MISSING = {
 }
 
 
-@pytest.mark.parametrize("name", MISSING)
+@pytest.mark.parametrize("name", quick_or_slow(MISSING))
 def test_a_missing_rule_is_found(name: str) -> None:
     rules, bounds, kind, prefix = MISSING[name]
     found = search(rules, bounds, prefix=prefix)

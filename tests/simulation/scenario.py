@@ -239,7 +239,7 @@ def _config(dice: random.Random, grace_s: float, *, is_fleet: bool) -> Config:
             grace_period=Seconds(grace_s),
             housekeeping_interval=Seconds(dice.choice((1.0, 3.0, 30.0))),
         ),
-        cache=CacheSection(tail_cache_size=Size(dice.choice((300, 256 << 20)))),
+        cache=CacheSection(tail_cache_size=Size(dice.choice((2000, 256 << 20)))),
         consumer=ConsumerSection(initial_rebalance_delay_ms=dice.choice((0, 500))),
     )
 

@@ -22,7 +22,7 @@ def _hashes_elsewhere(hash_seed: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
     )
     return found.stdout.split()
 

@@ -46,11 +46,9 @@ def cluster() -> Iterator[SparkCluster]:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafscaleProcess]:
+def broker() -> Iterator[KafscaleProcess]:
     """A broker that rolls up early, so that its logs have history as well as a tail."""
-    config = tmp_path_factory.mktemp("broker") / "kafscale.yaml"
-    config.write_text("storage:\n  rollupObjects: 10\n")
-    with KafscaleProcess(env={"KAFSCALE_CONFIG": str(config)}) as process:
+    with KafscaleProcess(settings=["storage.rollupObjects=10"]) as process:
         yield process
 
 

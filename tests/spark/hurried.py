@@ -16,9 +16,6 @@ class HurriedBroker(KafscaleProcess):
         "cache.segmentCacheSize=256Ki",
     )
 
-    def command(self) -> list[str]:
-        return [*super().command(), *(word for one in self.settings for word in ("--set", one))]
-
     @property
     def store(self) -> str:
         return f"file://{self.data}"

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 
 
 class Row(NamedTuple):
@@ -85,8 +85,9 @@ def consume(bootstrap: str, topic: str, partitions: int) -> list[Row]:
         open_ends = set(range(partitions))
         while open_ends:
             for message in consumer.consume(1000, 0.2):
-                if message.error():
-                    open_ends.discard(message.partition())
+                if (error := message.error()) is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:  # others pass: it asks again
+                        open_ends.discard(message.partition())
                     continue
                 kind, time_ms = message.timestamp()
                 rows.append(

@@ -110,7 +110,7 @@ class Jobs:
     def finish(self) -> None:
         """The last job ends well."""
         self.wait_for("done")
-        assert self.process.wait(60) == 0
+        assert self.process.wait(120) == 0
         self._close()
 
     def _close(self) -> None:

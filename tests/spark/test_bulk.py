@@ -44,7 +44,7 @@ def consume(broker: KafscaleProcess, topic: str, count: int) -> dict[int, list[t
     left = count
     try:
         while left:
-            some = consumer.consume(min(left, 10_000), timeout=20.0)
+            some = consumer.consume(min(left, 10_000), timeout=120.0)
             assert some, f"{left} records of {topic} did not come"
             for one in some:
                 assert one.error() is None, one.error()
@@ -92,7 +92,7 @@ def chosen_by_librdkafka(broker: KafscaleProcess, keys: list[bytes]) -> dict[byt
         producer.produce(
             "loaded", key=key, on_delivery=lambda _, m: where.update({m.key(): m.partition()})
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     return where
 
 
@@ -101,22 +101,22 @@ def test_a_loaded_topic_is_an_ordinary_topic(
 ) -> None:
     bulk.load(rows(spark, 1000), bucket, "plain", 2, compression="zstd")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    assert len(admin.list_topics("plain", timeout=10).topics["plain"].partitions) == 2
+    assert len(admin.list_topics("plain", timeout=60).topics["plain"].partitions) == 2
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
-    low, high = consumer.get_watermark_offsets(TopicPartition("plain", 0), timeout=10)
+    low, high = consumer.get_watermark_offsets(TopicPartition("plain", 0), timeout=60)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
     placed = []
     producer.produce(
         "plain", b"more", partition=0, on_delivery=lambda _, m: placed.append(m.offset())
     )
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert (low, placed) == (0, [high])
     in_time = consumer.offsets_for_times(
-        [TopicPartition("plain", 0, 1_700_000_000_500)], timeout=10
+        [TopicPartition("plain", 0, 1_700_000_000_500)], timeout=60
     )
     assert 200 < in_time[0].offset < 300
     consumer.close()
-    admin.delete_topics(["plain"])["plain"].result(10)
+    admin.delete_topics(["plain"])["plain"].result(60)
     again = bulk.load(rows(spark, 10), bucket, "plain", 1)
     assert again.topic.incarnation == 2
     assert sum(map(len, consume(broker, "plain", 10).values())) == 10

@@ -26,8 +26,6 @@ from tests.support import seaweed
 from tests.support.broker import KafscaleProcess
 from tests.support.spark_cluster import SparkCluster
 
-pytestmark = pytest.mark.timeout(600)
-
 ROOT = Path(__file__).parents[2]
 FIRST = 2000  # records there are before anybody reads
 PARTITIONS = 2

@@ -45,7 +45,6 @@ def whole_load(bucket: Bucket, topic: str, count: int = COUNT) -> bool:
     return sorted(number for log in numbers for number in log) == list(range(count))
 
 
-@pytest.mark.timeout(280)
 def test_a_bulk_load_whose_driver_is_killed_shows_nothing_or_everything(folder: Path) -> None:
     bucket = Bucket(f"file://{folder}")
     dice = random.Random(SEED)
@@ -66,7 +65,6 @@ def test_a_bulk_load_whose_driver_is_killed_shows_nothing_or_everything(folder: 
 
 
 @pytest.mark.deep
-@pytest.mark.timeout(600)
 def test_a_conversion_that_is_killed_goes_on_and_is_the_same(folder: Path) -> None:
     bucket = Bucket(f"file://{folder}")
     dice = random.Random(SEED)
@@ -105,7 +103,6 @@ def killed_on_spark(folder: Path, job: str, dice: random.Random, **arguments: ob
         run.kill()
 
 
-@pytest.mark.timeout(600)
 def test_an_export_on_spark_whose_driver_is_killed_doubles_and_loses_nothing(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -134,7 +131,6 @@ def test_an_export_on_spark_whose_driver_is_killed_doubles_and_loses_nothing(
     ]
 
 
-@pytest.mark.timeout(600)
 def test_a_mirror_on_spark_whose_driver_is_killed_has_every_record_once(
     folder: Path, broker: KafscaleProcess
 ) -> None:

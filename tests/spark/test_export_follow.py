@@ -48,7 +48,7 @@ def follower(topic: Topic, lake: Lake) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_for(lake: Lake, rows: int, follower: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 200
     table = ParquetTable(Place(lake.url))
     while sum(file.rows for file in table.files()) < rows:
         assert follower.poll() is None, follower.communicate()
@@ -65,7 +65,7 @@ def test_an_export_follows_until_it_is_told_to_stop(
         topic.flush(count % 2, [b"more"])
         wait_for(lake, count, follower)
     follower.send_signal(kind)
-    out, err = follower.communicate(timeout=60)
+    out, err = follower.communicate(timeout=120)
     assert follower.returncode == 0, err
     (row,) = json.loads(out)["rows"]
     assert (row["records"], row["commits"]) == (5, 4)

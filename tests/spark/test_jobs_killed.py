@@ -24,8 +24,6 @@ from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
 from tests.unit.spark.jobs.place import local
 
-pytestmark = pytest.mark.timeout(600)
-
 FOLDER = "default/killed/0"
 WITHIN_S = 200  # Spark alone takes a minute to start on a busy machine
 

@@ -5,7 +5,6 @@ The tasks run in this process: what Spark adds is tested with the other jobs.
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import (
@@ -44,10 +43,8 @@ def source() -> Iterator[ApacheKafka]:
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Iterator[KafscaleProcess]:
-    settings = tmp_path / "kafscale.yaml"
-    settings.write_text("storage:\n  housekeepingInterval: 1s\n")
-    with KafscaleProcess(env={"KAFSCALE_CONFIG": str(settings)}) as broker:
+def target() -> Iterator[KafscaleProcess]:
+    with KafscaleProcess(settings=["storage.housekeepingInterval=1s"]) as broker:
         yield broker
 
 
@@ -121,12 +118,11 @@ def test_a_mirror_has_the_same_records_at_the_same_offsets_and_goes_on(
     assert run(context, source).facts["records"] == 100
     assert run(context, source).facts["records"] == 0
     high = bounds(source.bootstrap, "orders")[0][1]
-    for _ in range(100):  # the broker has the log open and looks for foreign manifests each second
-        if bounds(target.bootstrap, "orders")[0][1] == high:
-            break
+    # The broker has the log open and looks for foreign manifests each second.
+    deadline = time.monotonic() + TIMEOUT_S
+    while bounds(target.bootstrap, "orders")[0][1] != high:
+        assert time.monotonic() < deadline, f"what was added is not taken up: {target.tail()}"
         time.sleep(0.3)
-    else:
-        pytest.fail(f"the broker did not take up what was added: {target.tail()}")
     same(source, target, "orders")
 
     produce(target.bootstrap, "orders", [(0, b"moved", b"here")])

@@ -63,7 +63,7 @@ def test_a_topic_and_its_groups_are_mirrored_by_the_commands_of_the_document(
         words = [replaced.get(word, word) for word in command]
         monkeypatch.setattr(sys, "argv", words)  # which job's arguments there are depends on it
         assert main(words[1:]) == 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while committed(target.bootstrap, topic) != 60:
         assert time.monotonic() < deadline, "the group did not come along"
         time.sleep(0.2)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -18,16 +18,20 @@ from tests.spark import kafka
 from tests.support.broker import KafscaleProcess
 from tests.unit.spark.source.test_reading import offsets, options, read
 
-SETTINGS = "storage:\n  rollupObjects: 5\n  gracePeriod: 1s\n  housekeepingInterval: 1s\n"
+SETTINGS = (
+    "storage.rollupObjects=5",
+    "storage.gracePeriod=1s",
+    "storage.housekeepingInterval=1s",
+)
 STEP, RECORDS = 100, 400
+# One flush and no second one by mistake: five of them are rolled up, four would wait for a fifth.
+IN_ONE_GO: dict[str, Any] = {"linger.ms": 10_000, "enable.idempotence": True}
 
 
 @pytest.fixture
-def hasty(tmp_path: Path) -> Iterator[KafscaleProcess]:
+def hasty() -> Iterator[KafscaleProcess]:
     """A broker whose deleter waits for nobody."""
-    config = tmp_path / "kafscale.yaml"
-    config.write_text(SETTINGS)
-    with KafscaleProcess(tmp_path, env={"KAFSCALE_CONFIG": str(config)}) as process:
+    with KafscaleProcess(settings=SETTINGS) as process:
         yield process
 
 
@@ -43,7 +47,7 @@ def eventually(what: str, is_so: Callable[[], bool]) -> None:
 
 
 def objects(broker: KafscaleProcess, topic: str) -> set[str]:
-    return {path.name for path in (broker.data / "default" / topic).rglob("*.kfs")}
+    return {path.name for path in (broker.data / "objects" / "default" / topic).rglob("*.kfs")}
 
 
 def fill(broker: KafscaleProcess, topic: str) -> set[str]:
@@ -52,7 +56,7 @@ def fill(broker: KafscaleProcess, topic: str) -> set[str]:
     bucket = Bucket(f"file://{broker.data}")
     for reached in range(STEP, RECORDS + 1, STEP):
         for at in range(reached - STEP, reached, 20):
-            kafka.produce(broker.bootstrap, topic, [(0, b"k%d" % at, b"v" * 50)] * 20)
+            kafka.produce(broker.bootstrap, topic, [(0, b"k%d" % at, b"v" * 50)] * 20, **IN_ONE_GO)
         eventually(
             "the broker rolls up",
             lambda reached=reached: (
@@ -67,6 +71,7 @@ def test_a_snapshot_outlives_retention_and_compaction_until_it_is_released(
 ) -> None:
     store = f"file://{hasty.data}"
     held, control = fill(hasty, "t"), fill(hasty, "control")
+    assert min(len(held), len(control)) >= RECORDS // STEP
     kafscale("snapshots", "take", "before", "--store", store, "--topic", "t", "--keep", "1h")
     kafscale("snapshots", "take", "short", "--store", store, "--topic", "t", "--keep", "1s")
     capsys.readouterr()

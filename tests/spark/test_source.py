@@ -73,7 +73,7 @@ def test_rolled_up_and_fresh_objects_are_read_while_the_broker_writes(
     for number in range(40):
         kafka.produce(broker.bootstrap, "rolled", [(0, b"%d" % number, b"v" * 300)] * 20)
     bucket = Bucket(store)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not bucket.snapshots(bucket.topic("rolled"))[0].manifest.segments:
         assert time.monotonic() < deadline, "the broker did not roll up"
         kafka.produce(broker.bootstrap, "rolled", [(0, b"more", b"v")])

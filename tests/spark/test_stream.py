@@ -119,7 +119,6 @@ def test_a_query_killed_at_any_point_goes_on_without_a_lost_or_doubled_row(
     assert offsets(spark, tmp_path) == once(3, 2000)
 
 
-@pytest.mark.timeout(600)
 def test_a_process_killed_in_mid_batch_loses_and_doubles_nothing(
     spark: SparkSession, broker: KafscaleProcess, store: str, tmp_path: Path
 ) -> None:

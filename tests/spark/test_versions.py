@@ -55,7 +55,6 @@ def listed(rows: list[Row]) -> list[list[Any]]:
     ]  # fmt: skip
 
 
-@pytest.mark.timeout(900)
 def test_the_oldest_spark_reads_writes_exports_and_checks(
     broker: KafscaleProcess, store: str, tmp_path: Path
 ) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.support.maven import Unavailable, classpath
 from tests.support.ports import free_port
-from tests.support.process import BrokerDied, BrokerProcess
+from tests.support.process import BrokerProcess
+from tests.support.program import ProgramDied
 
 VERSION = "4.3.1"
 COORDINATES = (
@@ -88,7 +89,7 @@ class ApacheKafka(BrokerProcess):
             check=False,
         )
         if run.returncode:
-            raise BrokerDied(f"kafka storage format: {run.stdout}\n{run.stderr}")
+            raise ProgramDied(f"kafka storage format: {run.stdout}\n{run.stderr}")
 
     def _java(self) -> list[str]:
         java = shutil.which("java")

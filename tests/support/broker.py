@@ -3,11 +3,9 @@
 Next door: the life of the process (process.py), the other broker (apache_kafka.py).
 """
 
-import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from tests.support.ports import free_port
 from tests.support.process import BrokerProcess
@@ -17,21 +15,22 @@ class KafscaleProcess(BrokerProcess):
     """`kafscale serve` on free ports of loopback, its data in a temporary folder."""
 
     label = "kafscale"
-    start_deadline_s = 30.0
-    config: ClassVar[str] = ""  # what its file says, if it has one
+    settings: Sequence[str] = ()  # KEY=VALUE, as after --set
 
-    def __init__(self, folder: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        settings: Sequence[str] = (),
+    ) -> None:
         super().__init__(folder, env)
+        self.settings = (*self.settings, *settings)
         self.metrics_port = free_port()
         self.data = self.folder / "data"
 
-    def send(self, number: signal.Signals) -> None:
-        """SIGSTOP and SIGCONT, mostly."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "kafscale.cli.main", "serve"]
+        more = (word for one in self.settings for word in ("--set", one))
+        return [sys.executable, "-m", "kafscale.cli.main", "serve", *more]
 
     def environment(self) -> dict[str, str]:
         return {
@@ -42,24 +41,15 @@ class KafscaleProcess(BrokerProcess):
         }
 
 
-class ConfiguredKafscaleProcess(KafscaleProcess):
-    """The same with a configuration file of its own."""
-
-    def environment(self) -> dict[str, str]:
-        file = self.folder / "kafscale.yaml"
-        file.write_text(self.config, encoding="utf-8")
-        return {**super().environment(), "KAFSCALE_CONFIG": str(file)}
-
-
-class VirtualKafscaleProcess(ConfiguredKafscaleProcess):
+class VirtualKafscaleProcess(KafscaleProcess):
     """Every topic is virtual: its partitions share two logs."""
 
     label = "kafscale, virtual topics"
-    config = "mapping:\n  physical_partitions: 2\n"
+    settings = ("mapping.physical_partitions=2",)
 
 
-class SharedKafscaleProcess(ConfiguredKafscaleProcess):
+class SharedKafscaleProcess(KafscaleProcess):
     """All partitions of all topics share two logs."""
 
     label = "kafscale, shared topics"
-    config = "storage:\n  placement: shared\n  sharedLogs: 2\n"
+    settings = ("storage.placement=shared", "storage.sharedLogs=2")

@@ -10,15 +10,12 @@ import http.client
 import json
 import os
 import shutil
-import signal
 import ssl
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kafscale.local import programs
@@ -26,7 +23,7 @@ from kafscale.local.errors import ProgramMissing
 from tests.support import debian
 from tests.support.maven import Unavailable
 from tests.support.ports import free_port
-from tests.support.process import dying_with_us, wait_until_stopped
+from tests.support.program import Program, Service
 
 
 def program(name: str) -> str:
@@ -77,18 +74,18 @@ def certificates(folder: Path) -> Certificates:
     return Certificates(folder / "ca.pem", folder / "one.pem", folder / "one.key")
 
 
-class Member:
+class Member(Program):
     """One process of a cluster."""
 
+    label = "etcd"
+
     def __init__(self, name: str, folder: Path, tls: Certificates | None) -> None:
+        super().__init__(folder)
         self.name = name
-        self.folder = folder
         self.folder.mkdir(parents=True)
         self.tls = tls
         self.port = free_port()
         self.peer = f"http://127.0.0.1:{free_port()}"
-        self.output = folder / "output.txt"
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
@@ -116,28 +113,18 @@ class Member:
                 f"--trusted-ca-file={self.tls.authority}",
                 "--client-cert-auth",
             ]
-        with self.output.open("ab") as output:
-            self._process = subprocess.Popen(
-                dying_with_us(command),
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        self.launch(command)
 
     def healthy(self) -> bool:
-        """Whether it has a leader and answers; an error if the process has ended."""
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise RuntimeError(f"etcd ended with {self._process.returncode}:\n{self.tail()}")
+        """Whether it has a leader and answers."""
         if self.tls:
             context = ssl.create_default_context(cafile=str(self.tls.authority))
             context.load_cert_chain(self.tls.certificate, self.tls.key)
             asked: http.client.HTTPConnection = http.client.HTTPSConnection(
-                "127.0.0.1", self.port, timeout=2, context=context
+                "127.0.0.1", self.port, timeout=10, context=context
             )
         else:
-            asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+            asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             asked.request("GET", "/health")
             return json.loads(asked.getresponse().read()).get("health") == "true"
@@ -146,33 +133,9 @@ class Member:
         finally:
             asked.close()
 
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
 
-    def signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def wait_until_stopped(self) -> None:
-        """Wait until SIGSTOP has been obeyed."""
-        assert self._process is not None
-        wait_until_stopped(self._process.pid)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def tail(self) -> str:
-        return "\n".join(self.output.read_text(errors="replace").splitlines()[-20:])
-
-
-class EtcdCluster:
-    """Some members, healthy when entered and gone without a trace when left."""
-
-    start_deadline_s = 30.0
+class EtcdCluster(Service):
+    """Some members, healthy when entered."""
 
     def __init__(
         self, size: int = 1, *, tls: Certificates | None = None, extra: Sequence[str] = ()
@@ -192,11 +155,8 @@ class EtcdCluster:
         chosen = which or tuple(self.members)
         for member in chosen:
             member.begin(cluster, self._extra)
-        deadline = time.monotonic() + self.start_deadline_s
-        while not all(member.healthy() for member in chosen):
-            if time.monotonic() > deadline:
-                raise RuntimeError("etcd is not healthy:\n" + chosen[0].tail())
-            time.sleep(0.02)
+        for member in chosen:
+            member.wait_until(member.healthy)
         return self
 
     def kill(self) -> None:
@@ -206,13 +166,11 @@ class EtcdCluster:
 
     def pause(self) -> None:
         for member in self.members:
-            member.signal(signal.SIGSTOP)
-        for member in self.members:
-            member.wait_until_stopped()
+            member.pause()
 
     def resume(self) -> None:
         for member in self.members:
-            member.signal(signal.SIGCONT)
+            member.resume()
 
     def ctl(self, *arguments: str) -> str:
         """Run etcdctl; its output."""
@@ -228,27 +186,8 @@ class EtcdCluster:
             env={"ETCDCTL_API": "3"},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
         assert run.returncode == 0, f"etcdctl {arguments}: {run.stderr}"
         return run.stdout
-
-    def close(self) -> None:
-        self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -6,19 +6,14 @@ It is always killed: a polite stop takes half a minute.
 
 import http.client
 import json
-import shutil
-import signal
-import subprocess
 import tempfile
-import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kafscale.local import programs
 from kafscale.local.errors import ProgramMissing
 from tests.support.ports import free_port
-from tests.support.process import dying_with_us, wait_until_stopped
+from tests.support.program import Program, Service
 
 BUCKET = "kafscale"
 ACCESS_KEY = "kafscale-test"
@@ -33,13 +28,13 @@ def binary() -> Path | None:
         return None
 
 
-class SeaweedServer:
+class SeaweedServer(Program, Service):
     """Start, kill, pause, start again on the same ports and data."""
 
-    start_deadline_s = 20.0
+    label = "weed"
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="seaweed-"))
+        super().__init__(Path(tempfile.mkdtemp(prefix="seaweed-")))
         self.port = free_port()
         self._filer_port = free_port()
         self._ports = {
@@ -54,8 +49,6 @@ class SeaweedServer:
             "s3.port.iceberg": 0,
             "s3.port.lance": 0,
         }
-        self.output = self.folder / "output.txt"
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
@@ -84,19 +77,11 @@ class SeaweedServer:
             "-s3.iam=false",
             *(f"-{name}={port}" for name, port in self._ports.items()),
         ]
-        with self.output.open("ab") as output:
-            self._process = subprocess.Popen(
-                dying_with_us(command),
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            self._wait_until_writable()
-        except BaseException:
-            self.kill()
-            raise
+        self.launch(command)
+        # 403: the gateway wants a signature, so it is awake.
+        self.wait_until(
+            lambda: self._made_bucket() and _ask(self.port, "GET", "/") == 403, pause_s=0.1
+        )
         return self
 
     def broker_environment(self, namespace: str) -> dict[str, str]:
@@ -111,49 +96,6 @@ class SeaweedServer:
             "KAFSCALE_S3_NAMESPACE": namespace,
         }
 
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def pause(self) -> None:
-        """Hang: connections stay open, nothing answers."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-        wait_until_stopped(self._process.pid)
-
-    def resume(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
-
-    def close(self) -> None:
-        self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _wait_until_writable(self) -> None:
-        deadline = time.monotonic() + self.start_deadline_s
-        while time.monotonic() < deadline:
-            assert self._process is not None
-            if self._process.poll() is not None:
-                raise RuntimeError(f"weed ended with {self._process.returncode}:\n{self._tail()}")
-            # 403: the gateway wants a signature, so it is awake.
-            if self._made_bucket() and _ask(self.port, "GET", "/") == 403:
-                return
-            time.sleep(0.1)
-        raise RuntimeError(f"weed is not writable:\n{self._tail()}")
-
     def _made_bucket(self) -> bool:
         # The filer takes folders without a signature; a folder below /buckets is a bucket. The
         # file beside it is written only when a volume is there to hold it.
@@ -162,13 +104,10 @@ class SeaweedServer:
             and _ask(self._filer_port, "PUT", "/ready", b"x") == 201
         )
 
-    def _tail(self) -> str:
-        return "\n".join(self.output.read_text(errors="replace").splitlines()[-30:])
-
 
 def _ask(port: int, method: str, path: str, body: bytes | None = None) -> int:
     """The status of an answer, 0 where nobody answers. No content type: the filer reads it."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request(method, path, body)
         return connection.getresponse().status

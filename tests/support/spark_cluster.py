@@ -7,13 +7,10 @@ Next door: sessions in the test's own process (tests/spark/conftest.py).
 """
 
 import os
-import re
 import shutil
-import subprocess
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -21,17 +18,15 @@ import pyspark
 
 from tests.support.maven import Unavailable
 from tests.support.ports import free_port
-from tests.support.process import dying_with_us
+from tests.support.program import Program, Service
 
 HOME = Path(pyspark.__file__).parent
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
-class SparkCluster:
+class SparkCluster(Service):
     """One master, `workers` workers of one core; to be used as a context."""
-
-    start_deadline_s = 120.0
 
     def __init__(self, workers: int = 2) -> None:
         java = shutil.which("java")
@@ -43,7 +38,7 @@ class SparkCluster:
         self._scratch.mkdir()
         self.port = free_port()
         self._count = workers
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._programs: list[Program] = []
 
     @property
     def url(self) -> str:
@@ -86,57 +81,40 @@ class SparkCluster:
         return len({path.name for path in self.folder.glob("worker-*/app-*")})
 
     def start(self) -> Self:
-        try:
-            master = ["master.Master", "--host", "127.0.0.1", "--port", str(self.port)]
-            self._launch("master", [*master, "--webui-port", "0"])
-            self._wait_for("master", r"New state: ALIVE")
-            for number in range(self._count):
-                name = f"worker-{number}"
-                words = ["worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
-                words += ["--cores", "1", "--memory", "700m", "--work-dir", str(self.folder / name)]
-                self._launch(name, [*words, self.url])
-            for number in range(self._count):
-                self._wait_for(f"worker-{number}", r"Successfully registered with master")
-        except BaseException:
-            self.close()
-            raise
+        words = ["master.Master", "--host", "127.0.0.1", "--port", str(self.port)]
+        master = self._launch("master", [*words, "--webui-port", "0"])
+        master.wait_until(lambda: "New state: ALIVE" in master.output.read_text(errors="replace"))
+        for number in range(self._count):
+            name = f"worker-{number}"
+            words = ["worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
+            words += ["--cores", "1", "--memory", "700m", "--work-dir", str(self.folder / name)]
+            self._launch(name, [*words, self.url])
+        for worker in self._programs[1:]:
+            worker.wait_until(partial(_is_registered, worker))
         return self
 
-    def close(self) -> None:
+    def kill(self) -> None:
         """End everything that was started, executors included."""
         family = self._children()
-        for process in self._processes.values():
-            process.kill()
-            process.wait()
+        for program in self._programs:
+            program.kill()
         for one in family:
             try:
                 one.kill()
             except psutil.NoSuchProcess:
                 continue  # it went with its worker
-        psutil.wait_procs(family, timeout=20)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        psutil.wait_procs(family, timeout=60)
 
     def _children(self) -> list[psutil.Process]:
         found: list[psutil.Process] = []
-        for process in self._processes.values():
+        for program in self._programs:
             try:
-                found += psutil.Process(process.pid).children(recursive=True)
+                found += psutil.Process(program.pid).children(recursive=True)
             except psutil.NoSuchProcess:
                 continue
         return found
 
-    def _launch(self, name: str, words: list[str]) -> None:
+    def _launch(self, name: str, words: list[str]) -> Program:
         kind, *rest = words
         quick = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         command = [self._java, *quick, "-cp", f"{HOME}/jars/*"]
@@ -147,20 +125,11 @@ class SparkCluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self._scratch),
         }
-        with (self.folder / f"{name}.txt").open("wb") as output:
-            self._processes[name] = subprocess.Popen(
-                dying_with_us([*command, f"org.apache.spark.deploy.{kind}", *rest]),
-                cwd=self.folder,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        program = Program(self.folder, f"{name}.txt")
+        program.launch([*command, f"org.apache.spark.deploy.{kind}", *rest], env)
+        self._programs.append(program)
+        return program
 
-    def _wait_for(self, name: str, words: str) -> None:
-        deadline = time.monotonic() + self.start_deadline_s
-        output = self.folder / f"{name}.txt"
-        while not re.search(words, text := output.read_text(errors="replace")):
-            if self._processes[name].poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{name} did not come up:\n{text[-2000:]}")
-            time.sleep(0.05)
+
+def _is_registered(worker: Program) -> bool:
+    return "Successfully registered with master" in worker.output.read_text(errors="replace")

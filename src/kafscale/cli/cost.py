@@ -15,6 +15,7 @@ from kafscale.broker.config_sections import PricesSection
 from kafscale.cli import exposition, spending
 from kafscale.cli.errors import UsageError
 from kafscale.cli.output import human_bytes, print_columns, print_json
+from kafscale.cli.settings import set_by
 from kafscale.cli.spending import Look, Use
 from kafscale.engine.census import SHARED
 from kafscale.engine.probe import NO_TOPIC, S3_BYTES, S3_REQUESTS, STARTED
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it and give the exit code."""
-    prices = _prices(args)
+    prices = load(args.config, os.environ, set_by(args)).prices
     urls = [url.strip() for url in args.metrics.split(",") if url.strip()]
     if not urls:
         raise UsageError("--metrics: expected at least one URL")
@@ -62,16 +63,6 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--wait: expected seconds above zero, found {args.wait}")
     asyncio.run(_cost(args, urls, prices))
     return 0
-
-
-def _prices(args: argparse.Namespace) -> PricesSection:
-    given: dict[str, object] = {}
-    for pair in args.set:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"--set: expected KEY=VALUE, found {pair!r}")
-        given[key] = value
-    return load(args.config, os.environ, given).prices
 
 
 async def _cost(args: argparse.Namespace, urls: list[str], prices: PricesSection) -> None:

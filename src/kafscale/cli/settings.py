@@ -32,12 +32,18 @@ def add_config_arguments(parser: argparse.ArgumentParser) -> None:
 
 def config_of(args: argparse.Namespace) -> Config:
     """Load the configuration these arguments, the environment and the file add up to."""
-    flags: dict[str, object] = {}
+    flags = set_by(args)
+    for flag in FLAGS:
+        flags[flag] = getattr(args, flag.removeprefix("--").replace("-", "_"))
+    return load(args.config, os.environ, flags)
+
+
+def set_by(args: argparse.Namespace) -> dict[str, object]:
+    """Read what follows --set, each time it was given."""
+    given: dict[str, object] = {}
     for pair in args.set:
         key, equals, value = pair.partition("=")
         if not equals:
             raise UsageError(f"--set: expected KEY=VALUE, found {pair!r}")
-        flags[key] = value
-    for flag in FLAGS:
-        flags[flag] = getattr(args, flag.removeprefix("--").replace("-", "_"))
-    return load(args.config, os.environ, flags)
+        given[key] = value
+    return given

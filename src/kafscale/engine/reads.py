@@ -139,13 +139,25 @@ class Reads:
                 part = self._another_time(one)
             if part is None:
                 cold.append(at)
-            room -= max(1, one.max_bytes) if part is None else part.size
+            room -= self._at_most(one) if part is None else part.size
             parts.append(part)
         if cold:
             found = await asyncio.gather(*(self._from_store(wanted[at], max_bytes) for at in cold))
             for at, part in zip(cold, found, strict=True):
                 parts[at] = part
         return _fit([part for part in parts if part is not None], max_bytes)
+
+    def _at_most(self, one: Wanted) -> int:
+        """What a partition's old data may take of an answer: no more than there is."""
+        place = self._place(one)
+        if place is None:
+            return max(1, one.max_bytes)
+        size = 0
+        for span, _ in place[1].spans_at(one.offset):
+            size += span.length
+            if size >= one.max_bytes:
+                return max(1, one.max_bytes)
+        return max(1, size)
 
     def _another_time(self, one: Wanted) -> Part | None:
         """A part without data for a partition that has some; None if its log is not open."""

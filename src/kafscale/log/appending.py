@@ -3,17 +3,22 @@
 Here: a job as one more member of the chain, under the same rules as a broker: it creates only the
 segment that follows the last one it knows, asks for newer manifests before it believes in it
 (rules 3 and 4), and then makes it past (rule 12), so that brokers who have the log open take it up.
-Whatever comes between raises LostRace: open again and go on from what is there then.
+Whatever comes between raises LostRace: look again and go on from what is there then.
 Next door: a broker's own writing (log.py), the rules (docs/formats/log-protocol.md).
 """
+
+from collections.abc import Sequence
+
+import msgspec
 
 from kafscale.log import commits, index, keys, manifest, opening, segment
 from kafscale.log.commits import LostRace
 from kafscale.log.lane import Chunk, TailMemory
-from kafscale.log.manifest import Manifest
+from kafscale.log.manifest import LaneMark, Manifest
 from kafscale.log.segment import Built, LaneBatches
 from kafscale.log.view import View
 from kafscale.model.clock import Clock, Dice
+from kafscale.model.errors import ObjectMissing
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 
@@ -50,26 +55,59 @@ class Appender:
         )
         self._view.load(opened)
 
-    @property
-    def next(self) -> int:
-        """The offset that a segment must begin with."""
-        return self._view.lane(0).high
+    async def follow(self) -> None:
+        """Take up what was added since, flush by flush; all anew if the past has changed.
 
-    @property
-    def epoch(self) -> int:
-        """The newest leader epoch in the log; it must not go back."""
-        epochs = self._view.lane(0).epochs
+        Whoever looks at everything again after each lost race never comes before a busy owner.
+        """
+        view = self._view
+        while True:
+            found = await commits.persist(self._after_the_tail, "follow")
+            if found is None:
+                break
+            marks = {number: LaneMark(lane.start, lane.high) for number, lane in view.lanes.items()}
+            here = msgspec.structs.replace(
+                view.manifest, end=view.end, end_id=tuple(view.tail_id), lanes=marks
+            )
+            for row in opening.walk(self._folder, here, {view.end: found}, INDEX_FROM_BYTES):
+                view.take_up(row)
+        if await commits.persist(self._newest_generation, "manifests") != view.manifest.generation:
+            await self.open()
+
+    async def _after_the_tail(self) -> memoryview | None:
+        try:
+            return await self._store.read(keys.segment(self._folder, self._view.end))
+        except ObjectMissing:
+            return None
+
+    def next(self, lane: int = 0) -> int:
+        """The offset that a lane must go on with; a lane that has nothing yet begins anywhere."""
+        return self._view.lane(lane).high
+
+    def is_new(self, lane: int) -> bool:
+        """Whether nothing was ever written to a lane, and nothing said of it."""
+        live = self._view.lane(lane)
+        return not live.high and not live.start and not live.epochs
+
+    def epoch(self, lane: int = 0) -> int:
+        """The newest leader epoch in a lane; it must not go back."""
+        epochs = self._view.lane(lane).epochs
         return epochs[-1][0] if epochs else 0
 
-    async def append(self, lane: LaneBatches) -> None:
-        """Commit one segment of lane 0; LostRace if the log is no longer what we know."""
-        if lane.first != self.next or lane.lane != 0:
-            raise ValueError(f"the log goes on at {self.next}, not at {lane.first}")
+    async def append(self, lanes: Sequence[LaneBatches]) -> None:
+        """Commit one segment, lanes in their order; LostRace if the log is not what we know."""
+        numbers = [lane.lane for lane in lanes]
+        if not lanes or numbers != sorted(set(numbers)):
+            raise ValueError("a segment has at least one lane, each once, in their order")
+        for lane in lanes:
+            if lane.first != self.next(lane.lane) and not self.is_new(lane.lane):
+                at = self.next(lane.lane)
+                raise ValueError(f"lane {lane.lane} goes on at {at}, not at {lane.first}")
         view = self._view
         built = segment.build(
             view.end,
-            view.end + lane.last - lane.first + 1,
-            [lane],
+            view.end + sum(lane.last - lane.first + 1 for lane in lanes),
+            lanes,
             created_ms=self._clock.now_ms(),
             token=int.from_bytes(self._dice.token(4)),
             predecessor=view.tail_id,
@@ -81,28 +119,31 @@ class Appender:
         newest = await commits.persist(self._newest_generation, "manifests")
         if newest != view.manifest.generation:
             raise LostRace(f"{self._folder}: manifest {newest} has appeared")
-        await self._take_up(built, lane)
+        await self._take_up(built, lanes)
         await self._roll_up()
 
     async def _newest_generation(self) -> int:
         known = self._view.manifest.generation
         return await commits.newest_generation(self._store, self._folder, known)
 
-    async def _take_up(self, built: Built, lane: LaneBatches) -> None:
+    async def _take_up(self, built: Built, lanes: Sequence[LaneBatches]) -> None:
         entry = manifest.flush_entry(built, INDEX_FROM_BYTES)
         if entry.has_index:
-            hints = index.encode(index.of_pieces(built.spans, [lane.batches], self._interval))
+            pieces = [lane.batches for lane in lanes]
+            hints = index.encode(index.of_pieces(built.spans, pieces, self._interval))
             key = keys.index_of(f"{self._folder}/{entry.name}")
             await commits.put_same(self._store, key, [hints], "index")
-        live = self._view.lane(0)
-        if not live.epochs and not self._view.end:
-            live.start = lane.first
-        for one in lane.batches:
-            header = batch.read_header(one)
-            live.note_epoch(header.leader_epoch, header.base_offset)
-        live.end = lane.last + 1
-        chunk = Chunk(lane.first, lane.last, [], [])
-        self._view.extend(entry, built.content_id, [(built.spans[0], chunk)])
+        parts = []
+        for lane, span in zip(lanes, built.spans, strict=True):
+            if self.is_new(lane.lane):
+                self._view.lane(lane.lane).start = lane.first
+            live = self._view.lane(lane.lane)
+            for one in lane.batches:
+                for _, header in batch.walk(one):
+                    live.note_epoch(header.leader_epoch, header.base_offset)
+            live.end = lane.last + 1
+            parts.append((span, Chunk(lane.first, lane.last, [], [])))
+        self._view.extend(entry, built.content_id, parts)
 
     async def _roll_up(self) -> None:
         """Make the whole tail past, by name: nothing is copied."""

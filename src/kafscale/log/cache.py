@@ -11,6 +11,27 @@ from typing import Generic, TypeVar
 from kafscale.log.tasks import Tasks
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+class Recent(Generic[K]):
+    """A number for each of the last so many keys."""
+
+    def __init__(self, most: int) -> None:
+        """Remember at most `most`."""
+        self._most = most
+        self._numbers: OrderedDict[K, int] = OrderedDict()
+
+    def get(self, key: K) -> int | None:
+        """The number last put."""
+        return self._numbers.get(key)
+
+    def put(self, key: K, number: int) -> None:
+        """Remember, forgetting what was put longest ago."""
+        self._numbers[key] = number
+        self._numbers.move_to_end(key)
+        if len(self._numbers) > self._most:
+            self._numbers.popitem(last=False)
 
 
 class LoadingCache(Generic[T]):

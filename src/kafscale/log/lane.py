@@ -16,6 +16,10 @@ from kafscale.log.producers import ProducerTable
 from kafscale.log.segment import Span
 from kafscale.records import batch
 
+# What Python needs around the bytes, about: small batches of many lanes are mostly that.
+CHUNK_BYTES: Final = 512
+BATCH_BYTES: Final = 384
+
 
 class Chunk:
     """One lane's batches of one committed flush, still in memory."""
@@ -28,7 +32,7 @@ class Chunk:
         self.last = last
         self.firsts = firsts
         self.batches = batches
-        self.size = sum(map(len, batches))
+        self.size = CHUNK_BYTES + sum(map(len, batches)) + BATCH_BYTES * len(batches)
 
     def leave_memory(self) -> None:
         """Let go of the bytes; the object in the bucket still has them."""

@@ -5,7 +5,6 @@ that can be applied again to a newer generation. Next door: committing one (comm
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -28,7 +27,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     token: int
     crc: int
     has_index: bool
-    lanes: list[tuple[int, int, int, int, int, int, int, int]] = []
+    lanes: list[Span] = []
 
     @property
     def content_id(self) -> ContentId:
@@ -37,9 +36,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
 
     def spans(self) -> list[Span]:
         """The lanes in the segment, in lane order."""
-        if self.lanes:
-            return [Span._make(row) for row in self.lanes]
-        return [
+        return self.lanes or [
             Span(
                 0,
                 self.base,
@@ -64,7 +61,7 @@ def entry_of(
 ) -> Entry:
     """Describe a segment that has just been written or read."""
     ordinary = segment.is_ordinary(base, end, spans)
-    lanes: list[Any] = [] if ordinary else [tuple(span) for span in spans]
+    lanes = [] if ordinary else list(spans)
     return Entry(
         name,
         base,

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
 from kafscale.log.flush import Outcome, Waiting
+from kafscale.log.lane import Lane
 from kafscale.log.log import Log
 from kafscale.log.producers import SEALER
 from kafscale.log.segment import Span
@@ -19,8 +20,9 @@ from kafscale.model.errors import CorruptObject, NotTheOwner
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.records.batch import BatchHeader
-from kafscale.records.control import control_batch
+from kafscale.records.control import control_batch, empty_batch
 
+_LONGEST_GAP: Final = 1 << 31  # of one batch
 _STEP: Final = 4 << 20  # bytes that are read, or wait for their commit, at a time
 
 
@@ -42,7 +44,9 @@ def adopt(log: Log, number: int, header: BatchHeader, data: memoryview) -> async
     if first < lane.end:
         raise NotTheOwner(f"lane {number} of {log.folder} is at {lane.end} already, not at {first}")
     if not lane.end:
-        lane.start = lane.high = first
+        lane.start = lane.high = lane.end = first
+    while first > lane.end:
+        _fill(log, lane, min(first, lane.end + _LONGEST_GAP) - 1, header)
     # What is written here later must not look older.
     log.epoch = max(log.epoch, header.leader_epoch)
     log.newest_epoch = max(log.newest_epoch, log.epoch)
@@ -50,6 +54,14 @@ def adopt(log: Log, number: int, header: BatchHeader, data: memoryview) -> async
     if header.producer_id >= 0:
         lane.producers.remember(header, first, log.clock.now_ms(), lane.high)
     return log.gather(Waiting(lane, header, first, data, False, header.leader_epoch))
+
+
+def _fill(log: Log, lane: Lane, last: int, following: BatchHeader) -> None:
+    """Take the offsets that nothing is left of: a lane goes on where it ended."""
+    epoch = following.leader_epoch
+    made = memoryview(empty_batch(lane.end, last, following.base_timestamp_ms, epoch))
+    log.gather(Waiting(lane, batch.read_header(made), lane.end, made, False, epoch))
+    lane.end = last + 1
 
 
 class Stretch(NamedTuple):
@@ -130,7 +142,7 @@ async def _batches(
                 raise CorruptObject(f"{stretch.key}: the batch at {header.base_offset} is broken")
             yield header, one
             used += header.size
-        if not used and step >= end - at:
+        if not used and (len(data) >= end - at or len(data) < batch.HEADER_SIZE):
             raise CorruptObject(f"{stretch.key}: ends within a batch")
         at += used
 

@@ -64,7 +64,7 @@ async def _attempt(store: ObjectStore, folder: str, clock: Clock, index_from_byt
             before=keys.segments_before(folder),
         )
     found = await _read_all(store, _flushes(listed, past.end))
-    tail = _walk(folder, past, found, index_from_bytes)
+    tail = walk(folder, past, found, index_from_bytes)
     proof = moment(clock)
     if await commits.newest_generation(store, folder, generation) != generation:
         raise _Moved
@@ -97,7 +97,7 @@ async def _read_all(store: ObjectStore, flushes: dict[int, StoredObject]) -> dic
     return dict(zip(flushes, bodies, strict=True))
 
 
-def _walk(
+def walk(
     folder: str, past: Manifest, found: dict[int, memoryview], index_from_bytes: int
 ) -> list[TailSegment]:
     """Follow the chain from the manifest's end: each segment begins where the last one ended."""

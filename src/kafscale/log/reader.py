@@ -1,11 +1,10 @@
-"""Reading what has left memory: ranged GETs through a block cache, with read-ahead.
+"""Reading what has left memory: batches by offset and by time.
 
 Here: from (lane, offset) to whole batches, and from a time to an offset. Every batch handed
 out from here has had its checksum looked at.
-Next door: recent batches (lane.py), the cache (cache.py).
+Next door: recent batches (lane.py), which bytes are loaded and kept (blocks.py).
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import islice
 from typing import Final, TypeVar
@@ -13,17 +12,17 @@ from typing import Final, TypeVar
 import structlog
 
 from kafscale.log import index, keys
-from kafscale.log.cache import LoadingCache
+from kafscale.log.blocks import Blocks
+from kafscale.log.cache import LoadingCache, Recent
 from kafscale.log.index import Index
 from kafscale.log.lane import Lane
 from kafscale.log.log import Log
 from kafscale.log.manifest import Entry
-from kafscale.log.segment import Span
+from kafscale.log.segment import ContentId, Span
 from kafscale.log.tasks import Tasks
 from kafscale.model.errors import (
     CorruptBatch,
     CorruptObject,
-    KafscaleError,
     ObjectMissing,
     StoreError,
 )
@@ -36,6 +35,7 @@ _SMALL_AT_ONCE: Final = 64
 _REBUILT_INTERVAL: Final = 4096
 _LARGEST_OPENED: Final = 128 << 20
 _ALL: Final = 1 << 62
+_REMEMBERED: Final = 10_000
 
 T = TypeVar("T")
 
@@ -57,10 +57,16 @@ class Reader:
     ) -> None:
         """Share one cache between all logs."""
         self._store = store
-        self._tasks = tasks
-        self._read_ahead = read_ahead
         self._block_bytes = block_bytes
-        self.blocks: LoadingCache[memoryview] = LoadingCache(cache_bytes, len, tasks)
+        self._bytes = Blocks(
+            store,
+            cache_bytes=cache_bytes,
+            block_bytes=block_bytes,
+            read_ahead=read_ahead,
+            tasks=tasks,
+        )
+        self.blocks = self._bytes.cache
+        self._bookmarks: Recent[tuple[ContentId, int, int]] = Recent(_REMEMBERED)
         self.indexes: LoadingCache[Index] = LoadingCache(
             index_cache_bytes, lambda found: 64 + 80 * len(found.addresses), tasks
         )
@@ -91,27 +97,24 @@ class Reader:
             if ended:
                 found += await self._whole_small(log.folder, later, max_bytes - len(piece))
             if len(piece):
-                self._look_ahead(log.folder, entry, span, stop, later[len(found) - 1 :])
+                self._bytes.look_ahead(log.folder, entry, span, stop, later[len(found) - 1 :])
             return [one for one in found if len(one)]
         return []
 
     async def _whole_small(
         self, folder: str, later: list[tuple[Span, Entry]], room: int
     ) -> list[memoryview]:
-        """Small flush objects that fit as a whole, read side by side."""
+        """Further parts of the lane that fit as a whole, read side by side."""
         wanted = []
         for span, entry in later:
             room -= span.length
-            if room < 0 or entry.size > self._block_bytes:
+            if room < 0 or span.length > self._block_bytes:
                 break
             wanted.append((span, entry))
-
-        async def one(span: Span, entry: Entry) -> memoryview:
-            piece = await self._range(folder, entry, span.start, span.start + span.length)
+        pieces = await self._bytes.read_whole(folder, wanted)
+        for (_, entry), piece in zip(wanted, pieces, strict=True):
             self._check(entry, piece)
-            return piece
-
-        return list(await asyncio.gather(*(one(span, entry) for span, entry in wanted)))
+        return pieces
 
     async def _from_span(
         self,
@@ -127,11 +130,11 @@ class Reader:
         at = await self._position(folder, entry, span, offset)
         end = span.start + span.length
         # Blocks are loaded whole: looking on to the end of this one costs nothing more.
-        block_end = (at // self._block_bytes + 1) * self._block_bytes
+        block_end = at + self._block_bytes - (at - span.start) % self._block_bytes
         window_end = min(end, max(at + max_bytes, block_end))
-        window = await self._range(folder, entry, at, window_end)
+        window = await self._bytes.read(folder, entry, span, at, window_end)
         begin: int | None = None
-        stop = 0
+        stop = following_offset = 0
         for position, header in batch.walk(window):
             following = position + header.size
             if begin is None and header.last_offset >= offset:
@@ -141,6 +144,7 @@ class Reader:
                 if following - begin > max_bytes and not (at_least_one and first):
                     break
             stop = following
+            following_offset = header.last_offset + 1
         if begin is None:
             # All that is whole in the window lies before `offset`: the next batch sticks out.
             return await self._one_by_one(
@@ -148,6 +152,8 @@ class Reader:
             )
         piece = window[begin:stop]
         self._check(entry, piece)
+        if at + stop < end:
+            self._bookmarks.put((entry.content_id, span.lane, following_offset), at + stop)
         return piece, at + stop
 
     async def _one_by_one(
@@ -164,12 +170,12 @@ class Reader:
         """Go on batch by batch from `at`, where a window could not help, to the first wanted."""
         end = span.start + span.length
         while at < end:
-            head = await self._range(folder, entry, at, at + batch.HEADER_SIZE)
+            head = await self._bytes.read(folder, entry, span, at, at + batch.HEADER_SIZE)
             header = batch.read_header(head)
             if header.last_offset >= offset:
                 if header.size > max_bytes and not at_least_one:
                     return memoryview(b""), at
-                piece = await self._range(folder, entry, at, at + header.size)
+                piece = await self._bytes.read(folder, entry, span, at, at + header.size)
                 self._check(entry, piece)
                 return piece, at + header.size
             at += header.size
@@ -182,63 +188,15 @@ class Reader:
                     f"{entry.name}: the batch at offset {header.base_offset} fails its checksum"
                 )
 
-    # -- bytes -----------------------------------------------------------------------------
-
-    async def _range(self, folder: str, entry: Entry, start: int, end: int) -> memoryview:
-        """Bytes of an object; within one block they are handed out without copying."""
-        size = self._block_bytes
-        first, last = start // size, max(start, end - 1) // size
-        if first == last:
-            block = await self._block(folder, entry, first)
-            piece = block[start - first * size : end - first * size]
-        else:
-            blocks = await asyncio.gather(
-                *(self._block(folder, entry, number) for number in range(first, last + 1))
-            )
-            blocks[0] = blocks[0][start - first * size :]
-            blocks[-1] = blocks[-1][: end - last * size]
-            piece = memoryview(b"".join(blocks))
-        if len(piece) != end - start:
-            raise CorruptObject(f"{entry.name} is shorter than the {entry.size} bytes it had")
-        return piece
-
-    async def _block(self, folder: str, entry: Entry, number: int) -> memoryview:
-        key = f"{folder}/{entry.name}"
-        return await self.blocks.get((key, number), lambda: self._load(key, number))
-
-    async def _load(self, key: str, number: int) -> memoryview:
-        return await self._store.read(key, number * self._block_bytes, self._block_bytes)
-
-    def _look_ahead(
-        self, folder: str, entry: Entry, span: Span, stop: int, later: list[tuple[Span, Entry]]
-    ) -> None:
-        """Load the blocks a sequential reader will want next, unless they are here."""
-        size = self._block_bytes
-        here = [(entry, -(-stop // size), span)]  # the block that holds `stop` is here already
-        ahead = (
-            (one, number)
-            for one, first, part in here + [(one, part.start // size, part) for part, one in later]
-            for number in range(first, -(-(part.start + part.length) // size))
-        )
-        for one, number in islice(ahead, self._read_ahead):
-            self._prefetch(folder, one, number)
-
-    def _prefetch(self, folder: str, entry: Entry, number: int) -> None:
-        key = f"{folder}/{entry.name}"
-        if (key, number) not in self.blocks:
-            self._tasks.spawn(self._prefetched(key, number), f"read ahead {key}")
-
-    async def _prefetched(self, key: str, number: int) -> None:
-        try:
-            await self.blocks.get((key, number), lambda: self._load(key, number))
-        except KafscaleError:
-            return  # whoever really needs the block will meet the same error and report it
-
     # -- the index -------------------------------------------------------------------------
 
     async def _position(self, folder: str, entry: Entry, span: Span, offset: int) -> int:
         """Where to begin looking for an offset: at or before its batch."""
-        if not entry.has_index or offset <= span.first or span.length <= self._block_bytes // 4:
+        if offset <= span.first:
+            return span.start
+        if (at := self._bookmarks.get((entry.content_id, span.lane, offset))) is not None:
+            return at
+        if not entry.has_index or span.length <= self._block_bytes // 4:
             return span.start
         found = (await self._index(folder, entry)).find(span.lane, offset)
         if found is not None and await self._is_right(folder, entry, span, *found):
@@ -254,7 +212,7 @@ class Reader:
         """The index may stem from another attempt: believe it only if the batch agrees."""
         if not span.start <= position <= span.start + span.length - batch.HEADER_SIZE:
             return False
-        head = await self._range(folder, entry, position, position + batch.HEADER_SIZE)
+        head = await self._bytes.read(folder, entry, span, position, position + batch.HEADER_SIZE)
         header = batch.read_header(head)
         return header.magic == 2 and header.base_offset == first
 
@@ -337,14 +295,16 @@ class Reader:
             return
         at, end = span.start, span.start + span.length
         while at < end:
-            window = await self._range(log.folder, entry, at, min(end, at + self._block_bytes))
+            window = await self._bytes.read(
+                log.folder, entry, span, at, min(end, at + self._block_bytes)
+            )
             moved = 0
             for position, header in batch.walk(window):
                 moved = position + header.size
                 yield window[position:moved], header
             if not moved:
                 header = batch.read_header(window)
-                yield await self._range(log.folder, entry, at, at + header.size), header
+                yield await self._bytes.read(log.folder, entry, span, at, at + header.size), header
                 moved = header.size
             at += moved
 

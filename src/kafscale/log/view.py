@@ -52,7 +52,7 @@ class View:
             self.lane(number).restore(mark)
         self._list_past()
         for found in opened.tail:
-            self._take_up(found)
+            self.take_up(found)
 
     def release(self) -> None:
         """Give back the memory that the recent batches take."""
@@ -75,7 +75,7 @@ class View:
         self.end = entry.end
         self.tail_id = content_id
 
-    def _take_up(self, found: TailSegment) -> None:
+    def take_up(self, found: TailSegment) -> None:
         """Adopt a flush that is in the bucket: offsets, producers, epochs, memory."""
         parts = []
         for span in found.content.spans:

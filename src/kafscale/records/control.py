@@ -1,6 +1,7 @@
-"""Control batches of our own: offsets that are taken and hold nothing for anybody.
+"""Batches of our own that hold nothing for anybody: offsets that are taken all the same.
 
-Here: one kind, shaped like the end of a transaction, which every client has learnt to pass over.
+Here: control batches, shaped like the end of a transaction, and batches without a record, as key
+compaction leaves them. Every client has learnt to pass over both.
 Next door: ordinary batches (record.py).
 """
 
@@ -28,5 +29,27 @@ def control_batch(timestamp_ms: int, producer_id: int = -1) -> bytearray:
         )
     )
     made[_ATTRIBUTES_AT : _ATTRIBUTES_AT + 2] = batch.CONTROL.to_bytes(2, "big")
+    batch.sign(made)
+    return made
+
+
+def empty_batch(first: int, last: int, timestamp_ms: int, leader_epoch: int) -> bytearray:
+    """A batch without records for the offsets from `first` to `last`, 2^31 of them at most."""
+    header = batch.BatchHeader(
+        base_offset=first,
+        batch_length=batch.MIN_BATCH_LENGTH,
+        leader_epoch=leader_epoch,
+        magic=2,
+        crc=0,
+        attributes=0,
+        last_offset_delta=last - first,
+        base_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=0,
+    )
+    made = bytearray(batch.HEADER.pack(*header))
     batch.sign(made)
     return made

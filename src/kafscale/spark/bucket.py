@@ -12,7 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from kafscale.log import keys, survey
+from kafscale.log import places, survey
 from kafscale.log.descriptors import Descriptors
 from kafscale.log.survey import Snapshot
 from kafscale.model.errors import UnknownTopic
@@ -112,13 +112,17 @@ class Bucket:
     # -- logs --------------------------------------------------------------------------------
 
     def snapshots(self, topic: TopicDescriptor) -> list[Snapshot]:
-        """Every log of a topic as it is now, in order of log number."""
+        """Every log that has a partition of a topic as it is now, in order of log number."""
+        return list(self.look_at_logs(places.log_folders(topic)).values())
+
+    def look_at_logs(self, folders: Iterable[str]) -> dict[str, Snapshot]:
+        """These logs as they are now, each looked at once."""
+        wanted = list(dict.fromkeys(folders))
 
         async def look(store: ObjectStore) -> list[Snapshot]:
-            folders = (keys.log_folder(topic.folder, log) for log in range(topic.logs))
-            return await survey.gathered(survey.snapshot(store, folder) for folder in folders)
+            return await survey.gathered(survey.snapshot(store, folder) for folder in wanted)
 
-        return self.run(look)
+        return dict(zip(wanted, self.run(look), strict=True))
 
     # -- objects -----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Final
 from kafscale.log import commits
 from kafscale.log.descriptors import Descriptors
 from kafscale.model.errors import KafscaleError
+from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 
@@ -40,7 +41,7 @@ async def _sweep(store: ObjectStore, namespace: str, grace_ms: int) -> list[str]
             continue
         folder = f"{namespace}/{name}"
         _, newest = await Descriptors(store, namespace).newest(topic)
-        if newest is not None and newest.folder == folder and not newest.deleted:
+        if newest is not None and not newest.deleted and _is_home(newest, folder):
             await _sweep_staged(store, folder, now_ms - grace_ms)
             continue
         found = await store.find(folder)
@@ -52,6 +53,11 @@ async def _sweep(store: ObjectStore, namespace: str, grace_ms: int) -> list[str]
         elif mark is None and all(row.modified_ms < now_ms - grace_ms for row in found):
             await commits.put_same(store, f"{folder}/{CONDEMNED}", [b"\n"], "condemnation")
     return gone
+
+
+def _is_home(topic: TopicDescriptor, folder: str) -> bool:
+    """Whether a topic lies there, or is on the way there."""
+    return folder in (topic.folder, topic.after_move().folder)
 
 
 async def _sweep_staged(store: ObjectStore, folder: str, before_ms: int) -> None:

@@ -5,10 +5,11 @@ Here: plain data, and taking it from the snapshots of logs. Next door: finding t
 Never here: Spark.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
-from kafscale.log import keys
+from kafscale.log import keys, places
+from kafscale.log.places import Place
 from kafscale.log.survey import Snapshot
 from kafscale.model.errors import CorruptObject
 from kafscale.model.topics import TopicDescriptor
@@ -44,36 +45,65 @@ class PartitionView(NamedTuple):
     stretches: tuple[Stretch, ...]
 
 
+Wanted = Mapping[str, Collection[int]]  # topic -> which partitions of it, where not all
+
+
 def look(
     bucket: Bucket, topic: TopicDescriptor, wanted: Collection[int] | None = None
 ) -> list[PartitionView]:
     """The partitions of a topic, or those wanted of them."""
-    return views_of(topic, bucket.snapshots(topic), wanted)
+    return look_at_all(bucket, [topic], {} if wanted is None else {topic.name: wanted})
+
+
+def look_at_all(
+    bucket: Bucket, topics: Sequence[TopicDescriptor], wanted: Wanted | None = None
+) -> list[PartitionView]:
+    """The partitions of several topics; a log that they share is looked at once."""
+    found = places_of(topics, wanted)
+    return views_of(found, bucket.look_at_logs(place.folder for _, _, place in found))
+
+
+def places_of(
+    topics: Iterable[TopicDescriptor], wanted: Wanted | None = None
+) -> list[tuple[str, int, Place]]:
+    """Topic, partition and place of everything that is wanted."""
+    return [
+        (topic.name, number, place)
+        for topic in topics
+        for number, place in places.each_place(topic)
+        if wanted is None or topic.name not in wanted or number in wanted[topic.name]
+    ]
 
 
 def views_of(
-    topic: TopicDescriptor, snapshots: list[Snapshot], wanted: Collection[int] | None = None
+    wanted: Sequence[tuple[str, int, Place]], snapshots: Mapping[str, Snapshot]
 ) -> list[PartitionView]:
-    """Partition p is lane `p // logs` of log `p % logs`; with one log each, lane 0 of log p."""
-    logs = [(snapshot.lanes(), _by_lane(snapshot)) for snapshot in snapshots]
-    numbers = range(topic.partitions) if wanted is None else sorted(wanted)
+    """What the logs, by folder, have of these partitions, and of nothing else in them."""
+    lanes: dict[str, set[int]] = {}
+    for _, _, place in wanted:
+        lanes.setdefault(place.folder, set()).add(place.lane)
+    logs = {
+        folder: (snapshots[folder].lanes(), _by_lane(snapshots[folder], mine))
+        for folder, mine in lanes.items()
+    }
     found = []
-    for number in numbers:
-        marks, stretches = logs[number % topic.logs]
-        lane = number // topic.logs
-        start, end = marks.get(lane, (0, 0))
-        mine = tuple(s for s in stretches.get(lane, ()) if s.last >= start)
-        found.append(PartitionView(topic.name, number, start, end, mine))
+    for topic, number, place in wanted:
+        marks, stretches = logs[place.folder]
+        start, end = marks.get(place.lane, (0, 0))
+        mine = tuple(s for s in stretches.get(place.lane, ()) if s.last >= start)
+        found.append(PartitionView(topic, number, start, end, mine))
     return found
 
 
-def _by_lane(snapshot: Snapshot) -> dict[int, list[Stretch]]:
-    """What every lane of a log consists of, in one pass: there may be thousands of lanes."""
+def _by_lane(snapshot: Snapshot, wanted: Set[int]) -> dict[int, list[Stretch]]:
+    """What these lanes of a log consist of, in one pass: there may be thousands of lanes."""
     _refuse_broken_tail(snapshot)
     found: dict[int, list[Stretch]] = {}
     for piece in snapshot.pieces:
         indexed = piece.entry.has_index if piece.entry else piece.size >= _INDEXED_FLUSH
         for span in piece.spans:
+            if span.lane not in wanted:
+                continue
             found.setdefault(span.lane, []).append(
                 Stretch(
                     piece.key,

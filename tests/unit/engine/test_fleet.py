@@ -23,6 +23,17 @@ def theirs(squad: Squad, mate: Mate, partitions: int) -> int:
     return next(number for number in range(partitions) if squad.owner("t", number) is mate)
 
 
+async def a_broker_has_come(squad: Squad) -> tuple[Mate, Mate, int]:
+    """One with a record in each of twelve partitions, one that came, the generation before it."""
+    (old,) = await with_topic(squad, 1, 12)
+    for partition in range(12):
+        await old.append("t", partition, b"x")
+    before = old.fleet.generation
+    comer = await squad.start(1)
+    await squad.agree()
+    return old, comer, before
+
+
 # -- sharing -------------------------------------------------------------------------------------
 
 
@@ -131,12 +142,7 @@ async def test_a_fetch_that_waits_is_sent_to_the_new_owner(squad: Squad) -> None
 async def test_a_broker_that_comes_gets_its_share_when_the_others_have_let_go(
     squad: Squad,
 ) -> None:
-    (old,) = await with_topic(squad, 1, 12)
-    for partition in range(12):
-        await old.append("t", partition, b"x")
-    before = old.fleet.generation
-    comer = await squad.start(1)
-    await squad.agree()
+    old, comer, before = await a_broker_has_come(squad)
     share = [number for number in range(12) if squad.owner("t", number) is comer]
     assert share
     for partition in range(12):
@@ -172,12 +178,7 @@ async def test_a_fetch_that_waited_through_a_change_of_members_is_given_no_data(
 async def test_clients_must_know_the_newest_epoch_even_of_a_log_that_keeps_its_leader(
     squad: Squad,
 ) -> None:
-    (old,) = await with_topic(squad, 1, 12)
-    for partition in range(12):
-        await old.append("t", partition, b"x")
-    before = old.fleet.generation
-    comer = await squad.start(1)
-    await squad.agree()
+    old, comer, before = await a_broker_has_come(squad)
     now = old.fleet.generation
     kept, moved = theirs(squad, old, 12), theirs(squad, comer, 12)
     assert isinstance((await old.read("t", kept, epoch=before)).error, FencedLeaderEpoch)

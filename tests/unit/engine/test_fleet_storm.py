@@ -123,6 +123,7 @@ class Storm:
                     self.complaints.append(f"{partition}: {value!r} is not at {offset}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_nothing_is_lost_doubled_or_taken_back_when_brokers_come_and_go(
     squad: Squad, seed: int

@@ -4,11 +4,12 @@ import subprocess
 import sys
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.engine.placement import NOBODY, Placement
 from kafscale.metadata.keys import Member, Members
+from tests.support.examples import examples
 
 NAMES = [f"default/topic-{number % 40}/{number // 40}" for number in range(2000)]
 
@@ -44,7 +45,7 @@ def test_groups_are_spread_over_the_same_members() -> None:
 members = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=8, unique=True)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(members, st.data())
 def test_when_a_broker_goes_only_what_it_had_moves(ids: list[int], data: st.DataObject) -> None:
     gone = data.draw(st.sampled_from(ids))
@@ -54,7 +55,7 @@ def test_when_a_broker_goes_only_what_it_had_moves(ids: list[int], data: st.Data
     assert moved == {name for name in NAMES if before[name] == gone}
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(members, st.integers(0, 2**31 - 1))
 def test_when_a_broker_comes_things_move_to_it_only(ids: list[int], comer: int) -> None:
     before = owners(placement(*ids))
@@ -62,7 +63,7 @@ def test_when_a_broker_comes_things_move_to_it_only(ids: list[int], comer: int) 
     assert all(after[name] in (before[name], comer) for name in NAMES)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(members, st.randoms(use_true_random=False))
 def test_the_order_of_members_and_their_incarnations_do_not_matter(
     ids: list[int], dice: "st.Random"

@@ -1,10 +1,11 @@
 """A seed is a run."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.faults import schedule
 from tests.faults.nemesis import MANNERS
+from tests.support.examples import examples
 
 
 def test_the_same_seed_gives_the_same_plan_and_another_seed_another() -> None:
@@ -14,7 +15,7 @@ def test_the_same_seed_gives_the_same_plan_and_another_seed_another() -> None:
     assert one != other
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.integers(), st.floats(10, 400), st.integers(1, 5), st.sampled_from([1, 3]))
 def test_a_plan_keeps_its_time_and_aims_at_what_is_there(
     seed: int, seconds: float, brokers: int, members: int

@@ -2,10 +2,11 @@ import struct
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.gateways.listener import ListenerLimits
+from tests.support.examples import examples
 from tests.unit.gateways.door import Door, feed
 
 SIZES = st.one_of(
@@ -22,7 +23,7 @@ def body_of(number: int, size: int) -> bytes:
     return (b"%d|" % number + bytes(range(256)) * (size // 256 + 1))[:size]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(SIZES, min_size=1, max_size=8), st.data())
 def test_frames_do_not_depend_on_how_the_network_cuts_them(
     sizes: list[int], data: st.DataObject

@@ -25,6 +25,7 @@ from kafscale.model.errors import (
     MemberIdRequired,
     UnknownMember,
 )
+from tests.support.examples import examples
 from tests.unit.groups.bench import Bench
 
 PARTITIONS = range(4)
@@ -272,4 +273,4 @@ class GroupLife(RuleBasedStateMachine):
 
 
 TestGroupLife = GroupLife.TestCase
-TestGroupLife.settings = settings(max_examples=250, stateful_step_count=40)
+TestGroupLife.settings = settings(examples(250), stateful_step_count=40)

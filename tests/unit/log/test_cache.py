@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from kafscale.log.cache import LoadingCache
+from kafscale.log.cache import LoadingCache, Recent
 from kafscale.log.tasks import Tasks
 from kafscale.model.errors import ObjectMissing
 
@@ -93,3 +93,12 @@ async def test_a_value_put_again_or_dropped_is_counted_once() -> None:
     cache.drop("a")
     cache.drop("a")
     assert cache.used_bytes == 0
+
+
+def test_the_last_numbers_are_remembered_and_the_oldest_forgotten() -> None:
+    recent: Recent[str] = Recent(2)
+    recent.put("a", 1)
+    recent.put("b", 2)
+    recent.put("a", 3)
+    recent.put("c", 4)
+    assert [recent.get(key) for key in "abc"] == [3, None, 4]

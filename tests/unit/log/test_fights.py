@@ -170,7 +170,10 @@ class Fight:
             assert len(numbered) == len(set(numbered)), "an idempotent batch was stored twice"
 
 
-@pytest.mark.parametrize("seed", range(200))
+SEEDS = [*range(40), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(40, 200))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_whoever_wins_what_was_acknowledged_is_there_once(seed: int) -> None:
     fight = Fight(seed)
     try:

@@ -95,7 +95,7 @@ async def test_a_merged_object_is_no_larger_than_a_segment_may_be(bench: Bench) 
 
 
 async def test_a_roll_up_reads_back_what_has_left_memory(bench: Bench) -> None:
-    bench.memory.budget_bytes = 300
+    bench.memory.budget_bytes = 3000
     log = await bench.open(index_interval_bytes=1)
     for at in range(10):
         await write(log, b"%d" % at, b"-", lane=at % 2)

@@ -1,6 +1,6 @@
 import pytest
 
-from kafscale.log.lane import Chunk, Lane, TailMemory
+from kafscale.log.lane import BATCH_BYTES, CHUNK_BYTES, Chunk, Lane, TailMemory
 from kafscale.log.manifest import Entry, LaneMark
 from kafscale.log.segment import Span
 from kafscale.records import batch
@@ -23,6 +23,7 @@ def keep(memory: TailMemory, lane: Lane, made: Chunk) -> Chunk:
 
 
 SIZE = len(make_batch(b"a"))
+KEPT = SIZE + CHUNK_BYTES + BATCH_BYTES  # what a flush of one batch counts for
 
 
 def offsets(lane: Lane, offset: int, max_bytes: int, at_least_one: bool = True) -> list[int] | None:
@@ -58,14 +59,14 @@ def test_nothing_is_beyond_the_high_watermark_and_what_left_is_elsewhere(lane: L
 
 
 def test_the_oldest_flush_of_all_lanes_leaves_first() -> None:
-    memory = TailMemory(3 * SIZE)
+    memory = TailMemory(3 * KEPT)
     one, other = Lane(0), Lane(1)
     first = keep(memory, one, chunk(0, b"a"))
     keep(memory, other, chunk(0, b"a"))
     keep(memory, one, chunk(1, b"b"))
-    assert memory.used_bytes == 3 * SIZE
+    assert memory.used_bytes == 3 * KEPT
     keep(memory, other, chunk(1, b"b"))
-    assert memory.used_bytes == 3 * SIZE
+    assert memory.used_bytes == 3 * KEPT
     assert not first.batches
     assert offsets(one, 0, 99) is None
     assert offsets(one, 1, 99) == [1]
@@ -73,27 +74,27 @@ def test_the_oldest_flush_of_all_lanes_leaves_first() -> None:
 
 
 def test_a_flush_larger_than_all_memory_does_not_stay() -> None:
-    memory = TailMemory(SIZE)
+    memory = TailMemory(KEPT)
     lane = Lane(0)
     keep(memory, lane, chunk(0, b"a"))
-    keep(memory, lane, chunk(1, b"b" * 500))
+    keep(memory, lane, chunk(1, b"b" * 5000))
     assert memory.used_bytes == 0
     assert offsets(lane, 1, 99) is None
 
 
 def test_a_lane_that_goes_gives_its_memory_back() -> None:
-    memory = TailMemory(10 * SIZE)
+    memory = TailMemory(10 * KEPT)
     one, other = Lane(0), Lane(1)
     gone = keep(memory, one, chunk(0, b"a", b"b"))
     keep(memory, other, chunk(0, b"a"))
     memory.release(one)
     memory.release(one)
-    assert memory.used_bytes == SIZE
+    assert memory.used_bytes == KEPT
     assert not gone.batches
     assert offsets(other, 0, 99) == [0]
     for at in range(1, 30):  # what was released is not counted, or dropped, a second time
         keep(memory, other, chunk(at, b"a"))
-    assert memory.used_bytes == 10 * SIZE
+    assert memory.used_bytes == 10 * KEPT
 
 
 def test_segments_are_found_by_the_offset_they_hold() -> None:

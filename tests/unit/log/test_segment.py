@@ -1,11 +1,12 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.log import segment
 from kafscale.log.segment import NOTHING_BEFORE, Built, ContentId, LaneBatches, Span
 from kafscale.model.errors import CorruptObject
 from kafscale.records import batch
+from tests.support.examples import examples
 from tests.unit.log.bench import NOW_MS, make_batch
 from tests.unit.log.pages import layout, table
 
@@ -158,7 +159,7 @@ def test_the_documented_tables_are_the_structs(heading: str, name: str) -> None:
     assert table("segment.md", heading) == layout(segment, name)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(several_lanes(), st.integers(0, 2**50))
 def test_what_is_built_is_what_is_read(lanes: list[LaneBatches], base: int) -> None:
     built = build(base, lanes, ContentId(1, 2, 3))

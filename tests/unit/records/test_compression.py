@@ -9,11 +9,12 @@ import cramjam
 import lz4.frame
 import pytest
 from aiokafka import codec as aiokafka_codec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.model.errors import BatchTooLarge, CorruptBatch, UnsupportedCompression
 from kafscale.records.compression import Codec, compress, decompress
+from tests.support.examples import examples
 
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b"".join(b'{"order": %d, "city": "Lund"},' % n for n in range(9_000))
@@ -102,7 +103,7 @@ def test_a_stream_that_ends_too_early_is_corrupt(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKED)
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_noise_costs_no_more_than_a_clear_error(codec: Codec, data: st.DataObject) -> None:
     packed = bytearray(compress(codec, TEXT[:5_000]))
@@ -115,7 +116,7 @@ def test_noise_costs_no_more_than_a_clear_error(codec: Codec, data: st.DataObjec
 
 
 @pytest.mark.parametrize("codec", PACKED)
-@settings(max_examples=40)
+@examples(40)
 @given(noise=st.binary(max_size=200))
 def test_bytes_of_no_codec_are_corrupt_or_short(codec: Codec, noise: bytes) -> None:
     try:

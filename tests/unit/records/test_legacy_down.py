@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.model.errors import BatchTooLarge, CorruptBatch, KafscaleError, NotConvertible
@@ -15,6 +15,7 @@ from kafscale.records.legacy_up import to_batches
 from kafscale.records.record import Record, build_batch
 from kafscale.records.validation import Limits
 from tests.golden.annotate import from_text
+from tests.support.examples import examples
 from tests.support.old_wire import Old, plain, shallow
 from tests.unit.records import legacy_oracles
 from tests.unit.records.samples import (
@@ -197,7 +198,7 @@ def test_what_unpacks_to_more_than_allowed_is_refused() -> None:
         list(to_messages(batch, 1, 0, 50_000))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.binary(max_size=60), st.integers(1, 2**31 - 1), st.sampled_from([0, 1]))
 def test_any_stored_bytes_end_in_messages_or_an_error(
     payload: bytes, count: int, magic: int
@@ -213,7 +214,7 @@ def test_any_stored_bytes_end_in_messages_or_an_error(
 
 
 @pytest.mark.parametrize(("client", "magic", "codec"), legacy_oracles.CASES)
-@settings(max_examples=15)
+@examples(15)
 @given(records=mixed_records() | even_records(), base=st.sampled_from([0, 63, 8191, 2**40]))
 def test_other_clients_read_what_was_stored(
     client: str, magic: int, codec: Codec, records: list[Record], base: int
@@ -226,7 +227,7 @@ def test_other_clients_read_what_was_stored(
 
 @CODECS
 @BOTH
-@settings(max_examples=15)
+@examples(15)
 @given(records=mixed_records())
 def test_down_and_up_again_is_the_same(magic: int, codec: Codec, records: list[Record]) -> None:
     records = [r._replace(timestamp_ms=r.timestamp_ms if magic else -1) for r in records]
@@ -239,7 +240,7 @@ def test_down_and_up_again_is_the_same(magic: int, codec: Codec, records: list[R
 
 
 @BOTH
-@settings(max_examples=50)
+@examples(50)
 @given(records=mixed_records())
 def test_up_and_down_again_is_the_same(magic: int, records: list[Record]) -> None:
     messages = plain(olds(records, magic), magic)

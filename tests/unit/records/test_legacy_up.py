@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.model.errors import (
@@ -22,6 +22,7 @@ from kafscale.records.legacy_up import to_batches
 from kafscale.records.record import open_batch
 from kafscale.records.validation import NO_LIMIT, Limits, validate
 from tests.golden.annotate import from_text
+from tests.support.examples import examples
 from tests.support.old_wire import (
     APPEND_TIME,
     GZIP,
@@ -333,7 +334,7 @@ rows_of = st.lists(st.builds(Old, st.just(0), _times, _field, _field), min_size=
 
 
 @pytest.mark.parametrize(("client", "magic", "codec"), legacy_oracles.CASES)
-@settings(max_examples=25)
+@examples(25)
 @given(rows=rows_of)
 def test_what_other_clients_write_is_what_is_stored(
     client: str, magic: int, codec: Codec, rows: list[Old]
@@ -345,7 +346,7 @@ def test_what_other_clients_write_is_what_is_stored(
     assert codecs(records)[0] in (codec, Codec.NONE)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(data=st.data(), rows=rows_of, magic=st.sampled_from([0, 1]), codec=st.sampled_from(range(4)))
 def test_a_changed_byte_is_refused_or_changes_no_record(
     data: st.DataObject, rows: list[Old], magic: int, codec: int
@@ -364,7 +365,7 @@ def test_a_changed_byte_is_refused_or_changes_no_record(
     assert found == timed(rows, magic)  # only an offset was hit
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(max_size=200), st.sampled_from([0, 1]), st.integers(0, 7))
 def test_any_bytes_are_refused_politely_or_are_records(
     rest: bytes, magic: int, attributes: int

@@ -1,7 +1,7 @@
 """Opening and building batches, against two other clients in both directions."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.model.errors import (
@@ -19,6 +19,7 @@ from kafscale.records.record import (
     open_batch,
     recompress,
 )
+from tests.support.examples import examples
 from tests.unit.records import oracles
 from tests.unit.records.samples import (
     NOW_MS,
@@ -44,14 +45,14 @@ def test_the_golden_batch_is_read_alike_by_all(client: str) -> None:
 
 
 @pytest.mark.parametrize(("client", "codec"), oracles.PAIRS)
-@settings(max_examples=40)
+@examples(40)
 @given(records=mixed_records())
 def test_other_clients_read_what_we_build(client: str, codec: Codec, records: list[Record]) -> None:
     assert oracles.parse(client, build_batch(records, base_offset=0, codec=codec)) == records
 
 
 @pytest.mark.parametrize(("client", "codec"), oracles.PAIRS)
-@settings(max_examples=40)
+@examples(40)
 @given(records=mixed_records())
 def test_we_read_what_other_clients_build(client: str, codec: Codec, records: list[Record]) -> None:
     theirs = oracles.build(client, codec, records)

@@ -1,13 +1,14 @@
 """The fast walk: it must say what the rule says, record for record."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafscale.model.errors import BadBatch, InvalidRecord
 from kafscale.records import framing, strides, varint
 from kafscale.records.batch import HEADER_SIZE
 from kafscale.records.record import Record, build_batch, open_batch
+from tests.support.examples import examples
 from tests.unit.records.samples import (
     NOW_MS,
     even_records,
@@ -53,7 +54,7 @@ def test_sound_batches_pass(records: list[Record]) -> None:
 
 
 @given(records=ANY_RECORDS, spot=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
-@settings(max_examples=400)
+@examples(400)
 def test_one_changed_byte_is_judged_alike(records: list[Record], spot: float, flip: int) -> None:
     data = bytearray(build_batch(records, base_offset=0))
     at = HEADER_SIZE + int(spot * (len(data) - HEADER_SIZE))

@@ -5,7 +5,7 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.model.errors import (
@@ -21,6 +21,7 @@ from kafscale.records.batch import read_header
 from kafscale.records.compression import Codec, compress
 from kafscale.records.record import Record, build_batch
 from kafscale.records.validation import NO_LIMIT, Limits, peek_magic, validate
+from tests.support.examples import examples
 from tests.unit.records import oracles
 from tests.unit.records.samples import (
     NOW_MS,
@@ -41,7 +42,7 @@ def check(batch: bytes | None, limits: Limits = LIMITS, now_ms: int = NOW_MS) ->
 
 
 @pytest.mark.parametrize("codec", Codec)
-@settings(max_examples=40)
+@examples(40)
 @given(records=mixed_records() | even_records())
 def test_sound_batches_pass_and_give_their_header(codec: Codec, records: list[Record]) -> None:
     batch = build_batch(records, base_offset=0, codec=codec)

@@ -12,6 +12,7 @@ from kafscale.records.record import Record, open_batch
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.sink import bulk, sealing
 from kafscale.spark.sink.staging import Section, stage
+from kafscale.spark.views import look
 
 
 def bucket_in(folder: Path) -> Bucket:
@@ -55,21 +56,21 @@ def numbered(first: int, count: int) -> pa.RecordBatch:
 
 def records_of(bucket: Bucket, topic: TopicDescriptor) -> list[list[Record]]:
     """Every record by partition, checksums looked at."""
+    assert not any(log.problems for log in bucket.snapshots(topic))
     found = []
-    for log in bucket.snapshots(topic):
-        assert not log.problems
+    for view in look(bucket, topic):
         mine: list[Record] = []
-        at = min((piece.spans[0].first for piece in log.pieces), default=0)
-        for piece in log.pieces:
-            data = bucket.read(piece.key)
-            span = piece.spans[0]
-            for place, header in batch.walk(data, span.start, span.start + span.length):
-                one = data[place : place + header.size]
-                assert batch.check_crc(one)
+        at = min((one.first for one in view.stretches), default=0)
+        for one in view.stretches:
+            data = bucket.read(one.key, one.start, one.length)
+            for place, header in batch.walk(data):
+                whole = data[place : place + header.size]
+                assert batch.check_crc(whole)
                 assert header.base_offset == at, "batches leave no gap"
                 at = header.next_offset
-                mine += open_batch(one, 1 << 26)
-        found.append(mine)
+                if header.record_count:
+                    mine += open_batch(whole, 1 << 26)
+        found.append([record for record in mine if record.offset >= view.start])
     return found
 
 

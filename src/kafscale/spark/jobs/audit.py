@@ -6,10 +6,11 @@ touched.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafscale.log import index, keys, survey
+from kafscale.log.places import Place
 from kafscale.log.survey import LogView
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.model.topics import TopicDescriptor
@@ -19,6 +20,8 @@ from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import checks, joints, logs, transfer
 from kafscale.spark.jobs.checks import Checked, Target
 from kafscale.spark.jobs.contents import Finding
+from kafscale.spark.jobs.logs import Whose
+from kafscale.spark.jobs.removal import lanes_of
 from kafscale.spark.jobs.rewriting import in_waves
 from kafscale.spark.kernels.positions import Engine, engine
 
@@ -55,7 +58,7 @@ class Batch(NamedTuple):
 class LogAudited(NamedTuple):
     """A log and what is known of it before any segment is opened."""
 
-    topic: TopicDescriptor
+    whose: Whose
     view: LogView
     targets: list[Target]
     findings: list[Finding]
@@ -66,15 +69,14 @@ def audit(context: Context, *, repair: bool = False) -> Report:
     bucket = context.bucket
     found: list[LogAudited] = []
     findings: list[Finding] = []
-    topics = context.chosen()
-    for number, topic in enumerate(topics):
-        context.progress("listing", number, len(topics), "")
-        for log in range(topic.logs):
-            try:
-                found.append(_look(bucket, topic, log))
-            except CorruptObject as bad:
-                folder = keys.log_folder(topic.folder, log)
-                findings.append(Finding(folder, "manifest", "error", str(bad)))
+    rows = logs.whose_logs(context)
+    for number, whose in enumerate(rows):
+        context.progress("listing", number, len(rows), "")
+        try:
+            found.append(_look(bucket, whose))
+        except CorruptObject as bad:
+            findings.append(Finding(whose.folder, "manifest", "error", str(bad)))
+    findings += claimed_twice(bucket.topics())
     units = [unit for row in found for unit in _batches(bucket, row, repair=repair)]
     if context.dry_run:
         return _dry_run(found, units, findings)
@@ -94,19 +96,30 @@ def audit(context: Context, *, repair: bool = False) -> Report:
     return _report(found, checked, _still_true(bucket, found, findings))
 
 
-def _look(bucket: Bucket, topic: TopicDescriptor, log: int) -> LogAudited:
-    folder = keys.log_folder(topic.folder, log)
+def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[Finding]:
+    """A lane has one topic for ever: two that claim it would read each other's records."""
+    owners: dict[Place, str] = {}
+    for topic in topics:
+        for place in sorted({*lanes_of(topic), *lanes_of(topic.after_move())}):
+            other = owners.setdefault(place, topic.name)
+            if other != topic.name:
+                text = f"lane {place.lane} is {topic.name}'s and {other}'s"
+                yield Finding(place.folder, "lanes", "error", text)
+
+
+def _look(bucket: Bucket, whose: Whose) -> LogAudited:
+    folder = whose.folder
 
     async def look(store: ObjectStore) -> tuple[LogView, dict[str, int]]:
         while True:
             try:
-                view = await survey.look_at(store, folder, log)
+                view = await survey.look_at(store, folder, whose.number)
             except ObjectMissing:
                 continue  # the manifest was superseded and swept since it was listed
             return view, {row.key: row.size for row in await store.find(folder)}
 
     view, sizes = bucket.run(look)
-    interval = logs.settings_of(topic).index_interval_bytes
+    interval = whose.settings.index_interval_bytes
     targets = [
         Target(
             piece.key,
@@ -123,7 +136,7 @@ def _look(bucket: Bucket, topic: TopicDescriptor, log: int) -> LogAudited:
         for piece in view.pieces
         if piece.key in sizes
     ]
-    return LogAudited(topic, view, targets, list(joints.check_log(view, sizes)))
+    return LogAudited(whose, view, targets, list(joints.check_log(view, sizes)))
 
 
 def _batches(bucket: Bucket, row: LogAudited, *, repair: bool) -> list[Batch]:
@@ -205,7 +218,7 @@ def _still_true(
     named: set[str] = set()
     for row in found:
         if any(key.startswith(f"{row.view.folder}/") for key in doubtful):
-            view = _look(bucket, row.topic, row.view.number).view
+            view = _look(bucket, row.whose).view
             named |= {piece.key for piece in view.pieces}
     return [one for one in findings if one.kind != "missing" or one.object in named]
 
@@ -217,7 +230,7 @@ def _report(
     findings = sorted(findings, key=lambda one: (order[one.severity], one.object))
     counts = {name: sum(one.severity == name for one in findings) for name in order}
     facts = {
-        "topics": len({row.topic.name for row in found}),
+        "topics": len(_topics(found)),
         "logs": len(found),
         "objects": len(checked),
         "bytes": sum(one.size for one in checked),
@@ -233,12 +246,18 @@ def _report(
     return Report("audit", facts, rows, notes, exit_code=1 if counts["error"] else 0)
 
 
+def _topics(found: Sequence[LogAudited]) -> set[str]:
+    """Those that were chosen and have a log."""
+    own = {row.whose.topic.name for row in found if row.whose.topic is not None}
+    return own | {topic.name for row in found for topic in row.whose.lanes.values()}
+
+
 def _dry_run(
     found: Sequence[LogAudited], units: Sequence[Batch], findings: Sequence[Finding]
 ) -> Report:
     rows = [
         {
-            "topic": row.topic.name,
+            "topic": row.whose.name,
             "log": row.view.number,
             "objects": len(row.targets),
             "bytes": sum(target.size for target in row.targets),

@@ -11,16 +11,19 @@ every older record of its key has gone, and whoever reads the log had that long 
 import argparse
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kafscale.log.manifest import Entry, LaneMark, Manifest
+from kafscale.log.segment import Span
+from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import logs
 from kafscale.spark.jobs.arguments import share_of
-from kafscale.spark.jobs.key_compaction import Cleaned, Cleaning, clean
+from kafscale.spark.jobs.key_compaction import Cleaned, Cleaning, clean, is_within
 from kafscale.spark.jobs.logs import LogFound
 from kafscale.spark.jobs.rewriting import Also, Tally, commit_replacements, in_waves
 
@@ -50,10 +53,11 @@ class Due(NamedTuple):
     """A log with something to compact."""
 
     row: LogFound
+    reach: Mapping[int, int]  # the lanes it is about, and before which offset
     scope: tuple[Entry, ...]  # what may be rewritten
     dirty: tuple[Entry, ...]  # what keys are learnt from
     dirty_bytes: int
-    delete_retention_ms: int
+    retention_ms: Mapping[int, int]  # how long tombstones are kept, by lane
 
 
 def compact_by_key(
@@ -67,9 +71,7 @@ def compact_by_key(
     """Remove records that a newer one of the same key has superseded, in compacted topics."""
     bucket = context.bucket
     now_ms = bucket.run(lambda store: store.now_ms())
-    before = [
-        row for row in logs.look(context, tail_idle_s) if logs.settings_of(row.topic).compacted
-    ]
+    before = [row for row in logs.look(context, tail_idle_s) if compacted(row)]
     if context.dry_run:
         return _dry_run(before, now_ms, dirty_ratio)
     notes = logs.roll_up_tails(bucket, before)
@@ -116,7 +118,7 @@ def _round(
         for name in [name for name, some in waiting.items() if len(some) == parts[name]]:
             done = waiting.pop(name)
             rows.append(_commit(bucket, works[name], done, now_ms, tally))
-            if rows[-1]["complete"] and not _covers(done[0].reached, works[name].dirty):
+            if rows[-1]["complete"] and not _covers(done[0].reached, works[name]):
                 cut.add(name)
 
     if units:
@@ -125,59 +127,114 @@ def _round(
     return cut
 
 
-def _covers(reached: Mapping[int, int], dirty: Sequence[Entry]) -> bool:
-    return all(span.last < reached.get(span.lane, 0) for entry in dirty for span in entry.spans())
+def _covers(reached: Mapping[int, int], work: Due) -> bool:
+    return all(
+        span.last < reached.get(span.lane, 0)
+        for entry in work.dirty
+        for span in entry.spans()
+        if is_within(span, work.reach)
+    )
+
+
+def compacted(row: LogFound) -> list[tuple[TopicDescriptor, list[int]]]:
+    """The topics whose records go by key, and the lanes of the log that are theirs."""
+    lanes: dict[str, tuple[TopicDescriptor, list[int]]] = {}
+    for lane in row.found.lanes():
+        topic = row.whose.of(lane)
+        if topic is not None and logs.settings_of(topic).compacted:
+            lanes.setdefault(topic.name, (topic, []))[1].append(lane)
+    return list(lanes.values())
 
 
 def due(row: LogFound, now_ms: int, dirty_ratio: float | None) -> Due | None:
-    """What of a log may be compacted, if it is worth it."""
-    topic, past = row.topic, row.found.manifest
-    lag_ms = int(logs.config_of(topic, "min.compaction.lag.ms"))
-    scope: list[Entry] = []
+    """What of a log may be compacted, if it is worth it; in a shared log, topic by topic."""
+    past = row.found.manifest
+    spans: dict[int, list[Span]] = {}
     for entry in past.segments:
-        if lag_ms and entry.max_timestamp_ms > now_ms - lag_ms:
-            break
-        scope.append(entry)
-    dirty = [entry for entry in scope if _is_dirty(entry, past)]
-    size = sum(entry.size for entry in scope)
-    dirty_bytes = sum(entry.size for entry in dirty)
+        for span in entry.spans():
+            spans.setdefault(span.lane, []).append(span)
+    reach: dict[int, int] = {}
+    kept: dict[int, int] = {}
+    for topic, lanes in compacted(row):
+        mine = {lane: _old_enough(topic, spans.get(lane, []), now_ms) for lane in lanes}
+        if _is_due(topic, past, mine, now_ms, dirty_ratio):
+            reach |= {lane: rows[-1].last + 1 for lane, rows in mine.items() if rows}
+            kept |= dict.fromkeys(lanes, int(logs.config_of(topic, "delete.retention.ms")))
+    scope = [
+        entry for entry in past.segments if any(is_within(span, reach) for span in entry.spans())
+    ]
+    if not scope:
+        return None
+    dirty = [entry for entry in scope if any(_dirty_spans(entry, past, reach))]
+    size = sum(span.length for entry in dirty for span in _dirty_spans(entry, past, reach))
+    return Due(row, reach, tuple(scope), tuple(dirty), size, kept)
+
+
+def _old_enough(topic: TopicDescriptor, spans: Sequence[Span], now_ms: int) -> list[Span]:
+    """A lane's spans up to the first with a record younger than min.compaction.lag.ms."""
+    lag_ms = int(logs.config_of(topic, "min.compaction.lag.ms"))
+    young = (lag_ms and span.max_timestamp_ms > now_ms - lag_ms for span in spans)
+    return [span for span, _ in takewhile(lambda row: not row[1], zip(spans, young, strict=True))]
+
+
+def _is_due(
+    topic: TopicDescriptor,
+    past: Manifest,
+    lanes: Mapping[int, Sequence[Span]],
+    now_ms: int,
+    dirty_ratio: float | None,
+) -> bool:
+    """Whether enough of a topic's lanes is new, or something is urgent."""
+    every = [span for rows in lanes.values() for span in rows]
+    dirty = [span for span in every if _is_dirty(span, past)]
     ratio = float(logs.config_of(topic, "min.cleanable.dirty.ratio"))
     if dirty_ratio is not None:
         ratio = dirty_ratio
+    if dirty and sum(s.length for s in dirty) >= ratio * sum(s.length for s in every):
+        return True
     overdue_ms = now_ms - int(logs.config_of(topic, "max.compaction.lag.ms"))
-    overdue = any(entry.min_timestamp_ms < overdue_ms for entry in dirty)
+    if any(span.min_timestamp_ms < overdue_ms for span in dirty):
+        return True
     retention_ms = int(logs.config_of(topic, "delete.retention.ms"))
-    tombstones = ratio == 0 and any(horizons(past, now_ms, retention_ms).values())
-    if not scope or not (tombstones or overdue or (dirty and dirty_bytes >= ratio * size)):
-        return None
-    return Due(row, tuple(scope), tuple(dirty), dirty_bytes, retention_ms)
-
-
-def _is_dirty(entry: Entry, past: Manifest) -> bool:
-    """Whether it has records that no compaction has looked at."""
-    return any(
-        span.last >= _clean_to(past.lanes.get(span.lane, LaneMark(0, 0))) for span in entry.spans()
+    return ratio == 0 and any(
+        _horizon(past.lanes[lane], now_ms, retention_ms) for lane in lanes if lane in past.lanes
     )
+
+
+def _is_dirty(span: Span, past: Manifest) -> bool:
+    """Whether it has records that no compaction has looked at."""
+    return span.last >= _clean_to(past.lanes.get(span.lane, LaneMark(0, 0)))
+
+
+def _dirty_spans(entry: Entry, past: Manifest, reach: Mapping[int, int]) -> list[Span]:
+    return [span for span in entry.spans() if is_within(span, reach) and _is_dirty(span, past)]
 
 
 def _clean_to(mark: LaneMark) -> int:
     return mark.cleaned[-1][0] if mark.cleaned else 0
 
 
-def horizons(past: Manifest, now_ms: int, retention_ms: int) -> dict[int, int]:
+def horizons(past: Manifest, now_ms: int, retention_ms: Mapping[int, int]) -> dict[int, int]:
     """Per lane: the offset below which tombstones have been kept for long enough."""
     return {
-        lane: max((to for to, at_ms in mark.cleaned if at_ms <= now_ms - retention_ms), default=0)
-        for lane, mark in past.lanes.items()
+        lane: _horizon(past.lanes[lane], now_ms, kept_ms)
+        for lane, kept_ms in retention_ms.items()
+        if lane in past.lanes
     }
+
+
+def _horizon(mark: LaneMark, now_ms: int, retention_ms: int) -> int:
+    return max((to for to, at_ms in mark.cleaned if at_ms <= now_ms - retention_ms), default=0)
 
 
 def cleanings(
     bucket: Bucket, work: Due, now_ms: int, target: int | None, most_keys: int
 ) -> list[Cleaning]:
     """The units of one log."""
-    past, topic = work.row.found.manifest, work.row.topic
-    groups = _groups(work.scope, logs.target_of(topic, target))
+    past, whose = work.row.found.manifest, work.row.whose
+    # In a shared log each object is rewritten by itself: `compact` has sorted them by lanes.
+    most = 0 if whose.topic is None else logs.target_of(whose, target)
+    groups = _groups(work.scope, most)
     parts: list[list[tuple[Entry, ...]]] = [[]]
     size = 0
     for group in groups:
@@ -193,8 +250,9 @@ def cleanings(
             past.generation + 1,
             work.dirty,
             tuple(part),
-            horizons(past, now_ms, work.delete_retention_ms),
-            logs.settings_of(topic).index_interval_bytes,
+            work.reach,
+            horizons(past, now_ms, work.retention_ms),
+            whose.settings.index_interval_bytes,
             most_keys,
         )
         for part in parts
@@ -222,12 +280,12 @@ def _commit(
     sound = not any(row.rewritten.problem or row.rewritten.gone for row in results)
     reached = results[0].reached
     complete = sound and all(row.reached == reached for row in results)
-    also = marking(reached, now_ms, work.delete_retention_ms) if complete else None
+    also = marking(reached, now_ms, work.retention_ms) if complete else None
     committed = commit_replacements(bucket, folder, wanted, also)
     tally.settled(folder, wanted, committed)
     return {
-        "topic": work.row.topic.name,
-        "log": work.row.number,
+        "topic": work.row.whose.name,
+        "log": work.row.whose.number,
         "records_removed": sum(row.removed for row in results),
         "records_kept": sum(row.kept for row in results),
         "bytes_before": sum(entry.size for row in committed for entry in row.inputs),
@@ -236,14 +294,14 @@ def _commit(
     }
 
 
-def marking(reached: Mapping[int, int], now_ms: int, retention_ms: int) -> Also:
+def marking(reached: Mapping[int, int], now_ms: int, retention_ms: Mapping[int, int]) -> Also:
     """Write into the manifest how far the lanes are compacted."""
 
     def change(old: Manifest) -> Manifest:
         lanes = dict(old.lanes)
         for lane, to in reached.items():
             if lane in lanes:
-                cleaned = marks_with(lanes[lane].cleaned, to, now_ms, retention_ms)
+                cleaned = marks_with(lanes[lane].cleaned, to, now_ms, retention_ms[lane])
                 lanes[lane] = msgspec.structs.replace(lanes[lane], cleaned=cleaned)
         return msgspec.structs.replace(old, lanes=lanes)
 
@@ -278,8 +336,8 @@ def _dry_run(found: Sequence[LogFound], now_ms: int, dirty_ratio: float | None) 
         work = due(logs.as_if_rolled_up(row), now_ms, dirty_ratio)
         rows.append(
             {
-                "topic": row.topic.name,
-                "log": row.number,
+                "topic": row.whose.name,
+                "log": row.whose.number,
                 "objects": len(row.found.pieces),
                 "tail_to_take_in": len(row.found.tail) if row.idle else 0,
                 "objects_to_read": 0 if work is None else len(work.scope) + len(work.dirty),

@@ -6,17 +6,16 @@ group (merge.py), how it becomes the log's past (rewriting.py), the newest recor
 """
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kafscale.log.survey import Snapshot
-from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs import by_key, logs
+from kafscale.spark.jobs import by_key, logs, sorting_out
 from kafscale.spark.jobs.arguments import size_of
 from kafscale.spark.jobs.logs import LogFound
-from kafscale.spark.jobs.merge import Merge, merge, plan
+from kafscale.spark.jobs.merge import Merge, merge, plan, plan_by_lanes
 from kafscale.spark.jobs.rewriting import Tally, rewrite
 
 TAIL_IDLE_S: Final = 900.0
@@ -64,7 +63,7 @@ def compact(
     after = before
     for number in range(_ROUNDS):
         after = logs.look(context)
-        units = [unit for row in after for unit in merges(bucket, row.topic, row.found, target)]
+        units = [unit for row in after for unit in merges(bucket, row, target)]
         if not units:
             break
         progress = logs.in_bytes(context, f"merging, round {number + 1}")
@@ -77,25 +76,45 @@ def compact(
     return logs.finished("compact", _rows(before, after), tally, notes)
 
 
-def merges(
-    bucket: Bucket, topic: TopicDescriptor, found: Snapshot, target: int | None
-) -> list[Merge]:
-    """The groups of one log that are worth joining."""
-    past = found.manifest
+def merges(bucket: Bucket, row: LogFound, target: int | None) -> list[Merge]:
+    """The groups of one log that are worth joining; of a shared one, that each lane gains by."""
+    past = row.found.manifest
     starts = {lane: mark.start for lane, mark in past.lanes.items()}
-    interval = logs.settings_of(topic).index_interval_bytes
+    interval = row.whose.settings.index_interval_bytes
+    size = logs.target_of(row.whose, target)
+    by_lanes = row.whose.topic is None
     return [
-        Merge(bucket, found.folder, past.generation + 1, group, starts, interval)
-        for group in plan(past, logs.target_of(topic, target))
+        Merge(
+            bucket,
+            row.found.folder,
+            past.generation + 1,
+            group,
+            starts,
+            interval,
+            lane_target=size if by_lanes else 0,
+        )
+        for group in (plan_by_lanes(past, size) if by_lanes else plan(past, size))
     ]
+
+
+def _outputs_of(unit: Merge) -> int:
+    """About how many objects a group becomes."""
+    if not unit.lane_target:
+        return 1
+    sizes: Counter[int] = Counter()
+    for entry in unit.inputs:
+        for span in entry.spans():
+            if span.last >= unit.starts.get(span.lane, 0):
+                sizes[span.lane] += span.length
+    return sorting_out.count(sizes, unit.lane_target)
 
 
 def _rows(before: Sequence[LogFound], after: Sequence[LogFound]) -> list[dict[str, Any]]:
     now = {row.found.folder: row.found for row in after}
     return [
         {
-            "topic": row.topic.name,
-            "log": row.number,
+            "topic": row.whose.name,
+            "log": row.whose.number,
             "objects_before": len(row.found.pieces),
             "objects_after": len(now[row.found.folder].pieces),
             "bytes": sum(piece.size for piece in now[row.found.folder].pieces),
@@ -108,16 +127,15 @@ def _rows(before: Sequence[LogFound], after: Sequence[LogFound]) -> list[dict[st
 def _dry_run(bucket: Bucket, found: Sequence[LogFound], target: int | None) -> Report:
     rows: list[dict[str, Any]] = []
     for row in found:
-        planned = logs.as_if_rolled_up(row).found
-        units = merges(bucket, row.topic, planned, target)
+        units = merges(bucket, logs.as_if_rolled_up(row), target)
         rows.append(
             {
-                "topic": row.topic.name,
-                "log": row.number,
+                "topic": row.whose.name,
+                "log": row.whose.number,
                 "objects": len(row.found.pieces),
                 "tail_to_take_in": len(row.found.tail) if row.idle else 0,
                 "to_join": sum(len(unit.inputs) for unit in units),
-                "into": len(units),
+                "into": sum(map(_outputs_of, units)),
                 "bytes": sum(unit.size for unit in units),
             }
         )

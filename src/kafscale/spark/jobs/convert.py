@@ -6,60 +6,36 @@
                                 offsets; a map from old to new offsets lies beside the topic, and
                                 groups' offsets are translated by it (offset_map.py)
 
+    ordinary, virtual           the new topic has logs of its own, as many as it has partitions or
+                                fewer: all of it is written beside, and named at once
+    shared                      it gets lanes of logs that brokers are writing: its records are
+                                added to the end of these logs, beside the brokers (filling.py)
+
 The new topic appears when all of it is there. What a run has finished is kept: a run after a
 crash goes on from there, and two runs at once share the work.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
-import msgspec
-import pyarrow as pa
-
-from kafscale.log import keys
-from kafscale.log.descriptors import Wish
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
-from kafscale.spark import units
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
-from kafscale.spark.kernels.decoder import Decoder
+from kafscale.spark.jobs.conversion import Plan, Wanted, Work
 from kafscale.spark.leftovers import LoadLost
 from kafscale.spark.moving import offset_map
-from kafscale.spark.moving.rewriting import rewritten
 from kafscale.spark.progress import Progress, fingerprint
-from kafscale.spark.sink import bulk, sealing
+from kafscale.spark.sink import bulk
 from kafscale.spark.sink.bulk import Loaded
 from kafscale.spark.sink.encode import BATCH_BYTES
-from kafscale.spark.sink.sealing import Sealed
-from kafscale.spark.sink.staging import Section, stage
 from kafscale.spark.source import splits
-from kafscale.spark.source.reading import read_split, replaced
 from kafscale.spark.source.splits import Slice
 from kafscale.spark.views import PartitionView, look
 
 JOB: Final = "convert"
-_COLUMNS: Final = ("key", "value", "offset", "timestamp", "headers")
 _PUTS_PER_SEGMENT: Final = 2
-
-
-class Wanted(NamedTuple):
-    """What the new topic shall be."""
-
-    topic: str
-    to: str
-    partitions: int = 0  # 0: as many as there are
-    compression: str = "zstd"
-    batch_bytes: int = BATCH_BYTES
-
-
-class _Plan(msgspec.Struct, frozen=True):
-    """What is done, decided once."""
-
-    wish: Wish
-    slices: list[Slice]  # in the order in which their records will stand
-    starts: list[int]  # of the source's partitions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +44,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partitions", type=int, default=0, metavar="N", help="else as it has")
     parser.add_argument(
         "--compression", default="zstd", choices=["none", "gzip", "snappy", "lz4", "zstd"]
+    )
+    parser.add_argument(
+        "--layout",
+        default="ordinary",
+        choices=["ordinary", "virtual", "shared"],
+        help="a log per partition (ordinary), fewer logs, or lanes of logs that topics share",
+    )
+    parser.add_argument(
+        "--physical-partitions",
+        type=int,
+        default=0,
+        metavar="P",
+        help="logs of a virtual topic; of a shared one, how many shared logs there are to be",
     )
     parser.add_argument("--batch-bytes", type=int, default=BATCH_BYTES, metavar="N")
     parser.add_argument(
@@ -82,7 +71,19 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         raise InvalidRequest("say which topic: --topic T, once")
     if args.group and not args.bootstrap:
         raise InvalidRequest("groups live at the brokers: --group needs --bootstrap HOST:PORT")
-    wanted = Wanted(context.topics[0], args.to, args.partitions, args.compression, args.batch_bytes)
+    if args.layout == "ordinary" and args.physical_partitions:
+        raise InvalidRequest("an ordinary topic has a log per partition: say --layout virtual")
+    if args.layout == "virtual" and not args.physical_partitions:
+        raise InvalidRequest("on how many logs? --layout virtual needs --physical-partitions P")
+    wanted = Wanted(
+        context.topics[0],
+        args.to,
+        args.partitions,
+        args.compression,
+        args.batch_bytes,
+        args.layout,
+        args.physical_partitions,
+    )
     report = convert(context, wanted)
     if args.group and not context.dry_run:
         report.rows += offset_map.take_along(
@@ -103,7 +104,7 @@ def convert(context: Context, wanted: Wanted) -> Report:
     if (made := _made_before(bucket, wanted.to, f"{JOB} {identity}")) is not None:
         notes.forget()
         return _report(wanted, made, 0, ["made by an earlier run: nothing was done"])
-    plan = notes.plan(lambda: _decide(bucket, source, wanted, f"{JOB} {identity}"), _Plan)
+    plan = notes.plan(lambda: _decide(bucket, source, wanted, f"{JOB} {identity}"), Plan)
     try:
         loaded = _convert(context, notes, plan, wanted, source)
     except LoadLost:
@@ -123,7 +124,7 @@ def _made_before(bucket: Bucket, to: str, origin: str) -> TopicDescriptor | None
     return found
 
 
-def _decide(bucket: Bucket, source: TopicDescriptor, wanted: Wanted, origin: str) -> _Plan:
+def _decide(bucket: Bucket, source: TopicDescriptor, wanted: Wanted, origin: str) -> Plan:
     views = look(bucket, source)
     begun = bulk.begin(
         bucket,
@@ -132,8 +133,10 @@ def _decide(bucket: Bucket, source: TopicDescriptor, wanted: Wanted, origin: str
         compression=wanted.compression,
         configs=source.configs,
         origin=origin,
+        layout=wanted.layout,
+        logs=wanted.logs,
     )
-    return _Plan(begun.wish, in_time_order(slices_of(views)), [view.start for view in views])
+    return Plan(begun.wish, in_time_order(slices_of(views)), [view.start for view in views])
 
 
 def slices_of(views: Sequence[PartitionView]) -> list[list[Slice]]:
@@ -161,56 +164,26 @@ def in_time_order(partitions: Sequence[Sequence[Slice]]) -> list[Slice]:
 
 
 def _convert(
-    context: Context, notes: Progress, plan: _Plan, wanted: Wanted, source: TopicDescriptor
+    context: Context, notes: Progress, plan: Plan, wanted: Wanted, source: TopicDescriptor
 ) -> Loaded:
     bucket = context.bucket
     load = bulk.plan_of(bucket, plan.wish, wanted.compression)
     load = load._replace(target=load.target._replace(batch_bytes=wanted.batch_bytes))
-    interval = load.settings.index_interval_bytes
-
-    def watch(what: str) -> units.Progress:
-        return lambda done, total: context.progress(what, done, total, "")
-
-    def in_place(one: Slice) -> Sealed:
-        rows = _rows(bucket, one)
-        lane = rewritten(rows, one.first, one.until, wanted.compression, wanted.batch_bytes)
-        folder = keys.log_folder(load.target.folder, one.partition)
-        return Sealed(one.partition, sealing.put_segment(bucket, folder, lane, interval))
-
-    def aside(at: int) -> list[Section]:
-        one = plan.slices[at]
-        return stage(load.target, at, _rows(bucket, one), source=one.partition)
-
+    work = Work(context, notes, plan, wanted, load)
     if wanted.partitions == source.partitions:
-        sealed = notes.run(
-            lambda: context.spark, "slice", plan.slices, in_place, Sealed, progress=watch("slices")
-        )
-        loaded = bulk.commit(load, sealed, starts=dict(enumerate(plan.starts)))
+        starts = dict(enumerate(plan.starts))
+        if wanted.layout == "shared":
+            loaded = work.add(work.moves(), starts)
+        else:
+            loaded = bulk.commit(load, work.seal_in_place(), starts=starts)
     else:
-        staged = notes.run(
-            lambda: context.spark,
-            "stage",
-            range(len(plan.slices)),
-            aside,
-            list[Section],
-            progress=watch("slices"),
-        )
-        works = bulk.seals(load, [row for rows in staged for row in rows])
-        sealed = notes.run(
-            lambda: context.spark,
-            "seal",
-            works,
-            lambda work: sealing.seal(bucket, work),
-            Sealed,
-            progress=watch("segments"),
-        )
-        loaded = bulk.commit(load, sealed)
+        seals = bulk.seals(load, work.staged())
+        if wanted.layout == "shared":
+            loaded = work.add(seals, {})
+        else:
+            loaded = bulk.commit(load, work.seal(seals))
     bulk.tidy_up(load)
     return loaded
-
-
-def _rows(bucket: Bucket, one: Slice) -> Iterator[pa.RecordBatch]:
-    return read_split(bucket, (one,), Decoder(_COLUMNS), None, replaced(bucket, True))
 
 
 # -- telling ---------------------------------------------------------------------------------
@@ -221,6 +194,7 @@ def _report(wanted: Wanted, made: TopicDescriptor, size: int, notes: list[str]) 
         "from": wanted.topic,
         "to": wanted.to,
         "partitions": made.partitions,
+        "layout": made.layout,
         "compression": wanted.compression,
         "bytes_written": size,
     }

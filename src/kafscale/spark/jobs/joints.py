@@ -84,7 +84,8 @@ def _check_lanes(view: LogView) -> Iterator[Finding]:
                 text = f"lane {number} goes on at {after.first}, after {before.last}"
                 yield Finding(key, "gap", "error", text)
         mark = past.lanes.get(number)
-        ends = {span.last + 1 for _, span in rows}
+        # If nothing of the past is left, the tail begins where it ended.
+        ends = {span.last + 1 for _, span in rows} | {rows[0][1].first}
         if mark is not None and mark.next not in ends:
             text = (
                 f"lane {number} does not end at {mark.next}, where manifest {past.generation} does"

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafscale.log.manifest import Entry, Replacement
+from kafscale.log.segment import Span
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.jobs import assembly, merge
+from kafscale.spark.jobs.assembly import Run
 from kafscale.spark.jobs.merge import Rewritten
 from kafscale.spark.jobs.survivors import Latest, Survivors, opened_run
 from kafscale.spark.kernels.positions import Engine, engine
@@ -25,6 +27,7 @@ class Cleaning(NamedTuple):
     generation: int
     dirty: tuple[Entry, ...]  # keys are learnt from these, in order, as far as there is room
     groups: tuple[tuple[Entry, ...], ...]  # each becomes one object, if it loses anything
+    reach: Mapping[int, int]  # the lanes it is about, and before which offset
     horizons: Mapping[int, int]  # per lane: tombstones below may go
     interval: int
     most_keys: int
@@ -49,6 +52,11 @@ class Cleaned(NamedTuple):
     kept: int
 
 
+def is_within(span: Span, reach: Mapping[int, int]) -> bool:
+    """Whether a lane's part of an object is what the compaction is about."""
+    return span.last < reach.get(span.lane, 0)
+
+
 def clean(unit: Cleaning) -> Cleaned:
     """Learn the keys, then rewrite the groups, under names of this attempt alone."""
     try:
@@ -65,9 +73,13 @@ def _clean(unit: Cleaning, finder: Engine) -> Cleaned:
     written = removed = kept = 0
     for group in unit.groups:
         filters: dict[int, Survivors] = {}
+        others: dict[int, list[Run]] = {}  # what it is not about stays as it is
         for runs in merge.open_runs(unit.bucket, unit.folder, group):
             for run in runs:
                 lane = run.span.lane
+                if not is_within(run.span, unit.reach):
+                    others.setdefault(lane, []).append(run._replace(data=bytes(run.data)))
+                    continue
                 if lane not in filters:
                     known, horizon = latest.get(lane, {}), unit.horizons.get(lane, 0)
                     filters[lane] = Survivors(known, horizon, finder)
@@ -78,6 +90,8 @@ def _clean(unit: Cleaning, finder: Engine) -> Cleaned:
         if not lost:
             continue
         lanes = {lane: [found.joined()] for lane, found in filters.items()}
+        for lane, runs in others.items():
+            lanes.setdefault(lane, []).extend(runs)
         output = assembly.put_together(
             group[0].base,
             group[-1].end,
@@ -102,6 +116,8 @@ def learn(unit: Cleaning, finder: Engine) -> tuple[dict[int, Latest], dict[int, 
     reached: dict[int, int] = {}
     for runs in merge.open_runs(unit.bucket, unit.folder, unit.dirty):
         for run in runs:
+            if not is_within(run.span, unit.reach):
+                continue
             known = latest.setdefault(run.span.lane, {})
             for piece in opened_run(run, finder):
                 known.update(zip(piece.keys(), piece.found.offsets.tolist(), strict=True))

@@ -3,10 +3,10 @@
 Next door: looking at one log (log/survey.py), abandoned tails (tails.py).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from kafscale.log import keys, manifest, survey
+from kafscale.log import keys, manifest, places, survey
 from kafscale.log.manifest import LaneMark
 from kafscale.log.survey import Snapshot
 from kafscale.model.errors import LogStopped
@@ -19,34 +19,84 @@ from kafscale.spark.jobs import tails
 from kafscale.spark.jobs.merge import LARGEST_TARGET
 from kafscale.spark.jobs.rewriting import Tally
 
+SHARED: Final = "@shared"  # what reports call the logs that are no single topic's
+
+
+class Whose(NamedTuple):
+    """A log, and the chosen topics that have partitions in it."""
+
+    folder: str
+    topic: TopicDescriptor | None  # to whom all of it belongs; None: lanes are many topics'
+    lanes: Mapping[int, TopicDescriptor]  # of a shared log: those of the chosen topics alone
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return SHARED if self.topic is None else self.topic.name
+
+    @property
+    def number(self) -> int:
+        """Among its kind."""
+        return places.number_of(self.folder)
+
+    def of(self, lane: int) -> TopicDescriptor | None:
+        """The chosen topic that has a lane; None: hands off."""
+        return self.lanes.get(lane) if self.topic is None else self.topic
+
+    @property
+    def settings(self) -> TopicSettings:
+        """What holds for the log as a whole: no single topic's settings where it is shared."""
+        return TopicSettings.of({} if self.topic is None else self.topic.configs, TopicDefaults())
+
 
 class LogFound(NamedTuple):
     """One log as it was when we looked."""
 
-    topic: TopicDescriptor
-    number: int
+    whose: Whose
     found: Snapshot
     idle: bool  # its tail has been left alone for long enough
 
 
 def look(context: Context, tail_idle_s: float = -1) -> list[LogFound]:
-    """All logs of the chosen topics."""
-    places = [
-        (topic, number, keys.log_folder(topic.folder, number))
-        for topic in context.chosen()
-        for number in range(topic.logs)
-    ]
+    """All logs of the chosen topics, each once."""
+    found = whose_logs(context)
 
     async def work(store: ObjectStore) -> tuple[int, list[Snapshot]]:
         now_ms = await store.now_ms()
-        found = survey.gathered(survey.snapshot(store, folder) for _, _, folder in places)
-        return now_ms, await found
+        looks = survey.gathered(survey.snapshot(store, row.folder) for row in found)
+        return now_ms, await looks
 
     now_ms, snapshots = context.bucket.run(work)
     return [
-        LogFound(topic, number, found, tails.is_idle(found, now_ms, tail_idle_s))
-        for (topic, number, _), found in zip(places, snapshots, strict=True)
+        LogFound(row, seen, tails.is_idle(seen, now_ms, tail_idle_s))
+        for row, seen in zip(found, snapshots, strict=True)
     ]
+
+
+def whose_logs(context: Context) -> list[Whose]:
+    """The logs of the chosen topics; if none is named, also shared logs nobody is in any more."""
+    chosen = context.chosen()
+    rows = [
+        Whose(folder, topic, {})
+        for topic in chosen
+        if topic.layout != "shared"
+        for folder in places.own_folders(topic)
+    ]
+    shared: dict[str, dict[int, TopicDescriptor]] = {}
+    if not context.topics:
+        shared = {folder: {} for folder in shared_folders(context.bucket)}
+    for topic in chosen:
+        if topic.layout == "shared":
+            for _, place in places.each_place(topic):
+                shared.setdefault(place.folder, {})[place.lane] = topic
+    return rows + [Whose(folder, None, shared[folder]) for folder in sorted(shared)]
+
+
+def shared_folders(bucket: Bucket) -> list[str]:
+    """The shared logs that have objects."""
+    folder = keys.shared_folder(bucket.namespace)
+    names = bucket.run(lambda store: store.folders(folder))
+    return [keys.log_folder(folder, int(name)) for name in names if name.isdecimal()]
 
 
 def roll_up_tails(bucket: Bucket, logs: Sequence[LogFound]) -> list[str]:
@@ -95,9 +145,9 @@ def config_of(topic: TopicDescriptor, name: str) -> str:
     return topic.configs.get(name, TOPIC_CONFIGS[name].default).strip()
 
 
-def target_of(topic: TopicDescriptor, target: int | None) -> int:
+def target_of(whose: Whose, target: int | None) -> int:
     """How large an object should become."""
-    return min(target or settings_of(topic).segment_bytes, LARGEST_TARGET)
+    return min(target or whose.settings.segment_bytes, LARGEST_TARGET)
 
 
 def in_bytes(context: Context, what: str) -> Callable[[int, int], None]:

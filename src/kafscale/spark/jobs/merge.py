@@ -1,10 +1,12 @@
-"""Joining neighbouring segments into one: the plan, and the work on one group.
+"""Joining neighbouring segments: the plan, and the work on one group.
 
-Here: which segments belong together, and copying their batches as they are. Next door: the bytes
-(assembly.py), committing what was written (rewriting.py).
+Here: which segments belong together, and copying their batches as they are, into one object or, of
+a log that topics share, into objects sorted out by lanes. Next door: which lanes go together
+(sorting_out.py), the bytes (assembly.py), committing what was written (rewriting.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kafscale.log import keys, segment
@@ -13,11 +15,13 @@ from kafscale.log.segment import Span
 from kafscale.model.errors import CorruptBatch, CorruptObject, ObjectMissing
 from kafscale.objects.store import Buffer
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.jobs import assembly, transfer
+from kafscale.spark.jobs import assembly, sorting_out, transfer
 from kafscale.spark.jobs.assembly import Output, Run
 
 MOST_INPUTS: Final = 2048  # more would keep one worker busy while the others wait
 LARGEST_TARGET: Final = 1 << 30  # positions in an index are 31 bits, and an object is built whole
+WINDOW: Final = 4  # objects' worth of bytes that are sorted out by lanes together,
+LARGEST_WINDOW: Final = 256 << 20  # but no more than this, which a worker holds in memory
 
 
 class Merge(NamedTuple):
@@ -30,6 +34,7 @@ class Merge(NamedTuple):
     starts: Mapping[int, int]  # log starts: lanes that lie wholly below are left behind
     interval: int  # of the index
     cut: bool = False  # leave behind single batches below the log starts, too
+    lane_target: int = 0  # of objects sorted out by lanes; 0: all lanes in one object
 
     @property
     def size(self) -> int:
@@ -48,43 +53,77 @@ class Rewritten(NamedTuple):
     gone: str = ""  # why there is none: an input that somebody else replaced and swept
 
 
+Block = Sequence[Entry]  # what is joined with others as a whole
+
+
 def plan(past: Manifest, target: int, most_inputs: int = MOST_INPUTS) -> list[tuple[Entry, ...]]:
-    """Groups of neighbours worth joining: together at most `target`.
+    """Groups of neighbours worth joining: together at most `target`."""
+    return _grouped([[entry] for entry in past.segments], target, most_inputs, over_gaps=False)
+
+
+def plan_by_lanes(past: Manifest, target: int) -> list[tuple[Entry, ...]]:
+    """Groups worth sorting out by lanes, larger than objects so that a lane gets its share.
+
+    What a lane loses by retention leaves gaps between the others: joined over, they are none.
+    """
+    window = max(target, min(WINDOW * target, LARGEST_WINDOW))
+    return _grouped(sorting_out.blocks(past.segments), window, MOST_INPUTS, over_gaps=True)
+
+
+def _grouped(
+    blocks: Sequence[Block], target: int, most_inputs: int, *, over_gaps: bool
+) -> list[tuple[Entry, ...]]:
+    """Neighbours that together hold at most `target`.
 
     A group is joined if the result is at least half of the target, and so never touched again, or
     if at most half of it is one large input: a byte is copied a few times at most in its life.
     """
-    groups: list[list[Entry]] = [[]]
-    size = 0
-    for entry in past.segments:
-        group = groups[-1]
-        fits = size + entry.size <= target and len(group) < most_inputs
-        if entry.size * 2 >= target or not fits or (group and group[-1].end != entry.base):
+    groups: list[list[Block]] = [[]]
+    size = count = 0
+    for block in blocks:
+        group, mine = groups[-1], _size(block)
+        fits = size + mine <= target and count + len(block) <= most_inputs
+        torn = bool(group) and group[-1][-1].end != block[0].base and not over_gaps
+        if mine * 2 >= target or not fits or torn:
             groups.append(group := [])
-            size = 0
-        if entry.size * 2 < target:
-            group.append(entry)
-            size += entry.size
-    return [tuple(group) for group in groups if _is_worth(group, target)]
+            size = count = 0
+        if mine * 2 < target:
+            group.append(block)
+            size += mine
+            count += len(block)
+    return [
+        tuple(entry for block in group for entry in block)
+        for group in groups
+        if _is_worth(group, target)
+    ]
 
 
-def _is_worth(group: Sequence[Entry], target: int) -> bool:
-    sizes = [entry.size for entry in group]
+def _size(block: Block) -> int:
+    return sum(entry.size for entry in block)
+
+
+def _is_worth(group: Sequence[Block], target: int) -> bool:
+    sizes = [_size(block) for block in group]
     return len(group) > 1 and (sum(sizes) * 2 >= target or max(sizes) * 2 <= sum(sizes))
 
 
 def merge(unit: Merge) -> Rewritten:
-    """Write one group as one object, under a name of this attempt alone."""
+    """Write one group anew, under names of this attempt alone."""
+    written = 0
+    entries: list[Entry] = []
     try:
-        output = _join(unit)
+        lanes = _runs(unit)
+        for output in _outputs(unit, lanes):
+            if unit.cut and sum(map(len, output.body)) >= unit.size:
+                # The log start lies within one batch.
+                return Rewritten(unit.folder, (), unit.size, 0)
+            written += store(unit.bucket, unit.folder, output)
+            entries.append(output.entry)
     except ObjectMissing as gone:
         return Rewritten(unit.folder, (), 0, 0, gone=str(gone))
     except (CorruptObject, CorruptBatch) as bad:
         return Rewritten(unit.folder, (), unit.size, 0, str(bad))
-    if unit.cut and sum(map(len, output.body)) >= unit.size:
-        return Rewritten(unit.folder, (), unit.size, 0)  # the log start lies within one batch
-    written = store(unit.bucket, unit.folder, output)
-    replacement = Replacement(unit.inputs, (output.entry,))
+    replacement = Replacement(unit.inputs, tuple(entries))
     return Rewritten(unit.folder, (replacement,), unit.size, written)
 
 
@@ -106,7 +145,8 @@ def open_runs(bucket: Bucket, folder: str, entries: Sequence[Entry]) -> Iterator
             raise CorruptObject(f"{key}: {bad}") from bad
 
 
-def _join(unit: Merge) -> Output:
+def _runs(unit: Merge) -> dict[int, list[Run]]:
+    """Each lane's runs that may still be read, in order."""
     lanes: dict[int, list[Run]] = {}
     room = _Room(unit.size)
     for runs in open_runs(unit.bucket, unit.folder, unit.inputs):
@@ -117,15 +157,28 @@ def _join(unit: Merge) -> Output:
                 lanes.setdefault(run.span.lane, []).append(kept)
     if not lanes:
         raise CorruptObject(f"{unit.folder}/{unit.inputs[0].name}: nothing of it can be read")
-    return assembly.put_together(
-        unit.inputs[0].base,
-        unit.inputs[-1].end,
-        lanes,
-        generation=unit.generation,
-        interval=unit.interval,
-        clock=unit.bucket.clock,
-        dice=unit.bucket.dice,
-    )
+    for number, mine in lanes.items():
+        for before, after in pairwise(mine):
+            if after.span.first != before.span.last + 1:
+                text = f"lane {number} goes on at {after.span.first}, after {before.span.last}"
+                raise CorruptObject(f"{unit.folder}/{unit.inputs[0].name}: {text}")
+    return lanes
+
+
+def _outputs(unit: Merge, lanes: dict[int, list[Run]]) -> Iterator[Output]:
+    """The new segments, each with its part of the positions."""
+    shares = sorting_out.shares(lanes, unit.lane_target) if unit.lane_target else [lanes]
+    base, end = unit.inputs[0].base, unit.inputs[-1].end
+    for share, (first, until) in zip(shares, sorting_out.positions(base, end, shares), strict=True):
+        yield assembly.put_together(
+            first,
+            until,
+            share,
+            generation=unit.generation,
+            interval=unit.interval,
+            clock=unit.bucket.clock,
+            dice=unit.bucket.dice,
+        )
 
 
 class _Room:

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kafscale.log import keys
+from kafscale.log import places
 from kafscale.log.appending import Appender
 from kafscale.log.commits import LostRace
+from kafscale.log.places import Place
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -27,6 +28,7 @@ from kafscale.spark.moving import foreign, offset_map
 from kafscale.spark.moving.foreign import Foreign, ForeignTopic
 from kafscale.spark.moving.rewriting import Rewriter
 from kafscale.spark.sink import bulk
+from kafscale.spark.views import look
 
 JOB: Final = "mirror"
 SEGMENT_BYTES: Final = 32 << 20
@@ -41,7 +43,7 @@ class Copy(NamedTuple):
     source: Foreign
     topic: str
     partition: int
-    folder: str  # of the log
+    place: Place
     until: int
     compression: str
     segment_bytes: int = SEGMENT_BYTES
@@ -119,7 +121,7 @@ def mirror(
                 source,
                 topic.name,
                 number,
-                keys.log_folder(made.folder, number),
+                places.place(made, number),
                 high,
                 compression,
             )
@@ -200,7 +202,7 @@ def copy_partition(work: Copy) -> Copied:
     async def opened(store: ObjectStore) -> Appender:
         found = Appender(
             store,
-            work.folder,
+            work.place.folder,
             work.bucket.clock,
             work.bucket.dice,
             author=_AUTHOR,
@@ -209,24 +211,25 @@ def copy_partition(work: Copy) -> Copied:
         await found.open()
         return found
 
+    lane = work.place.lane
     log = work.bucket.run(opened)
-    first = log.next
+    first = log.next(lane)
     records = size = 0
     with work.source.partition(work.topic, work.partition) as reader:
-        while log.next < work.until:
-            writer = Rewriter(work.compression, log.next, leader_epoch=log.epoch)
+        while log.next(lane) < work.until:
+            writer = Rewriter(work.compression, log.next(lane), leader_epoch=log.epoch(lane))
             end = reader.read_into(writer, work.until, work.segment_bytes)
-            if end <= log.next:
+            if end <= log.next(lane):
                 break  # the source has nothing more, whatever it announced
-            lane = writer.finish(end)
+            made = writer.finish(end)._replace(lane=lane)
             try:
-                work.bucket.run(lambda _, lane=lane, log=log: log.append(lane))  # type: ignore[misc]
+                work.bucket.run(lambda _, made=made, log=log: log.append([made]))  # type: ignore[misc]
             except LostRace:
                 log = work.bucket.run(opened)
                 continue
-            records += lane.records
+            records += made.records
             size += writer.bytes
-    return Copied(work.topic, work.partition, first, log.next, records, size)
+    return Copied(work.topic, work.partition, first, log.next(lane), records, size)
 
 
 # -- groups ----------------------------------------------------------------------------------
@@ -277,10 +280,7 @@ def _estimate(bucket: Bucket, cluster: str, topics: Sequence[ForeignTopic]) -> R
     rows: list[dict[str, Any]] = []
     for topic in topics:
         made = _existing(bucket, cluster, topic.name)
-        ends = {}
-        if made is not None:
-            logs = bucket.snapshots(made)
-            ends = {number: log.lanes().get(0, (0, 0))[1] for number, log in enumerate(logs)}
+        ends = {} if made is None else {view.partition: view.end for view in look(bucket, made)}
         for number, (low, high) in enumerate(topic.bounds):
             at = max(ends.get(number, low), low)
             row = {"topic": topic.name, "partition": number, "from": at, "to": high}

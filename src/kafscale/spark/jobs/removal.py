@@ -5,27 +5,27 @@ log/sweeping.py; nothing is deleted from memory.
 Next door: when (retain.py).
 """
 
+from collections.abc import Sequence
 from typing import Final
 
-from kafscale.log import commits, keys, manifest, survey, sweeping
+from kafscale.log import commits, keys, manifest, places, survey, sweeping
 from kafscale.log.commits import LostRace
+from kafscale.log.descriptors import Descriptors
 from kafscale.log.manifest import Manifest
+from kafscale.log.places import Place
 from kafscale.model.errors import ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
+from kafscale.spark.jobs import logs
 
 _DELETE_AT_ONCE: Final = 1000
 
 
 def sweep_all(context: Context, grace_s: float) -> dict[str, int]:
     """Sweep every log of the chosen topics; gives the objects deleted."""
-    folders = [
-        keys.log_folder(topic.folder, log)
-        for topic in context.chosen()
-        for log in range(topic.logs)
-    ]
+    folders = [row.folder for row in logs.whose_logs(context)]
     bucket = context.bucket
     swept: dict[str, int] = {}
 
@@ -88,45 +88,101 @@ def count_sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
 
 
 def remove_deleted(context: Context, grace_s: float) -> dict[str, int]:
-    """Delete the objects of topics that were deleted a grace period ago; their descriptors stay.
+    """Delete own logs of topics that were deleted, or moved, a grace period ago; descriptors stay.
 
-    Only when no topic is named: what is gone has no name to choose it by.
+    Lanes of shared logs end instead (`ended_lanes`): nothing there goes by folder.
     """
-    if context.topics:
-        return {}
     bucket = context.bucket
     removed: dict[str, int] = {}
-    for topic, deleted_ms in bucket.run(lambda store: _deleted(store, bucket.namespace)):
-        now_ms = bucket.run(lambda store: store.now_ms())
-        if now_ms - deleted_ms >= grace_s * 1000:
-            count = bucket.run(lambda store, topic=topic: _remove(store, topic))  # type: ignore[misc]
-            if count:
-                removed[topic.folder] = count
+    for topic in left_behind(context, grace_s):
+        count = bucket.run(lambda store, topic=topic: _remove(store, topic))  # type: ignore[misc]
+        if count:
+            removed[topic.folder] = count
     return removed
 
 
-async def _deleted(store: ObjectStore, namespace: str) -> list[tuple[TopicDescriptor, int]]:
-    """Every deleted incarnation of every name, and when that was written."""
-    found: list[tuple[TopicDescriptor, int]] = []
-    for name in await store.folders(namespace):
-        if "@" in name:
-            continue  # a later incarnation's folder: the descriptors lie under the plain name
-        folder = keys.descriptor_folder(namespace, name)
-        rows = await store.find(
-            folder, after=keys.descriptor(folder, 0), before=keys.descriptors_before(folder)
-        )
-        for row in rows:
-            topic = TopicDescriptor.decode(await store.read(row.key))
-            if topic.deleted:
-                found.append((topic, row.modified_ms))
-    return found
+def ended_lanes(context: Context, grace_s: float) -> dict[str, frozenset[int]]:
+    """Lanes of shared logs, by folder, whose topics were deleted or moved a grace period ago.
+
+    The evidence is a descriptor in the bucket that names the lane and no longer holds, and nothing
+    else: a lane that nobody claims may be a topic's that is just being made. What a topic claims
+    that there is now has not ended, whatever else is written anywhere.
+    """
+    ended: dict[str, set[int]] = {}
+    for topic in left_behind(context, grace_s):
+        for place in lanes_of(topic):
+            ended.setdefault(place.folder, set()).add(place.lane)
+    # Read after the evidence: what was created meanwhile is seen here.
+    for topic in context.bucket.topics() if ended else ():
+        for place in {*lanes_of(topic), *lanes_of(topic.after_move())}:
+            ended.get(place.folder, set()).discard(place.lane)
+    return {folder: frozenset(lanes) for folder, lanes in ended.items() if lanes}
+
+
+def lanes_of(topic: TopicDescriptor) -> list[Place]:
+    """A topic's lanes in logs that it shares."""
+    if topic.layout != "shared":
+        return []
+    return [place for _, place in places.each_place(topic)]
+
+
+def left_behind(context: Context, grace_s: float) -> list[TopicDescriptor]:
+    """Every place that a topic has left by being deleted, or moved, a grace period ago.
+
+    None if topics are named: what is gone has no name to choose it by.
+    """
+    if context.topics:
+        return []
+    bucket = context.bucket
+
+    async def look(store: ObjectStore) -> list[TopicDescriptor]:
+        now_ms = await store.now_ms()
+        found: list[TopicDescriptor] = []
+        for name in await Descriptors(store, bucket.namespace).names():
+            versions = await _versions(store, keys.descriptor_folder(bucket.namespace, name))
+            rows = old_homes(versions)
+            found += [home for home, since_ms in rows if now_ms - since_ms >= grace_s * 1000]
+        return found
+
+    return bucket.run(look)
+
+
+async def _versions(store: ObjectStore, folder: str) -> list[tuple[TopicDescriptor, int]]:
+    """Every descriptor of a name, the oldest first, and when it was written."""
+    rows = await store.find(
+        folder, after=keys.descriptor(folder, 0), before=keys.descriptors_before(folder)
+    )
+    return [(TopicDescriptor.decode(await store.read(row.key)), row.modified_ms) for row in rows]
+
+
+def old_homes(
+    versions: Sequence[tuple[TopicDescriptor, int]],
+) -> list[tuple[TopicDescriptor, int]]:
+    """Where topics of one name have been, or were going, and since when they are not any more.
+
+    A home is told by its folder, which is never used again, also where its logs are others'.
+    """
+    homes: dict[str, TopicDescriptor] = {}
+    left: dict[str, int] = {}
+    for topic, written_ms in versions:
+        for home in (topic.after_move(), topic):
+            homes[home.folder] = home
+        held = set() if topic.deleted else {topic.folder, topic.after_move().folder}
+        for folder in homes:
+            if folder in held:
+                left.pop(folder, None)
+            else:
+                left.setdefault(folder, written_ms)
+    return [(homes[folder], since_ms) for folder, since_ms in left.items()]
 
 
 async def _remove(store: ObjectStore, topic: TopicDescriptor) -> int:
     """A folder is never used again (rule 11), so nothing of another topic can be met here."""
+    if topic.layout == "shared":
+        return 0
     count = 0
-    for log in range(topic.logs):
-        listed = await store.find(keys.log_folder(topic.folder, log))
+    for folder in places.own_folders(topic):
+        listed = await store.find(folder)
         await _delete(store, [row.key for row in listed])
         count += len(listed)
     return count

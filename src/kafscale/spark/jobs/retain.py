@@ -9,8 +9,8 @@ are few, busy or gone. Settings that a topic does not have itself are the broker
 """
 
 import argparse
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, Final, NamedTuple
 
 from kafscale.log import commits, history, manifest
 from kafscale.log.commits import LostRace
@@ -94,16 +94,18 @@ def retain(
     """Expire, rewrite and sweep the chosen topics, then remove what deleted ones left behind."""
     bucket = context.bucket
     now_ms = bucket.run(lambda store: store.now_ms())
-    limits = (default_ms, default_bytes)
+    rules = Rules(now_ms, default_ms, default_bytes, removal.ended_lanes(context, grace_s))
     found = logs.look(context, tail_idle_s)
     if context.dry_run:
-        return _dry_run(context, found, now_ms, limits, dead_share, grace_s)
+        return _dry_run(context, found, rules, dead_share, grace_s)
     idle = [row for row in found if row.idle]
-    stale = [row for row in idle if new_starts(logs.as_if_rolled_up(row), now_ms, *limits)]
+    stale = [row for row in idle if new_starts(logs.as_if_rolled_up(row), rules)]
     notes = logs.roll_up_tails(bucket, stale)
-    expired = expire_all(context, now_ms, limits)
+    expired = expire_all(context, rules)
     tally = Tally()
-    units = [unit for row in logs.look(context) for unit in mostly_dead(bucket, row, dead_share)]
+    units = [
+        unit for row in logs.look(context) for unit in mostly_dead(bucket, row, rules, dead_share)
+    ]
     if units:
         progress = logs.in_bytes(context, "rewriting")
         rewrite(context.spark, bucket, units, merge, progress, tally)
@@ -111,8 +113,8 @@ def retain(
     removed = removal.remove_deleted(context, grace_s)
     rows = [
         {
-            "topic": row.topic.name,
-            "log": row.number,
+            "topic": row.whose.name,
+            "log": row.whose.number,
             "lanes_moved": expired.get(row.found.folder, 0),
             "objects_swept": swept.get(row.found.folder, 0),
             "objects_before": len(row.found.pieces),
@@ -128,6 +130,19 @@ def retain(
     return report
 
 
+class Rules(NamedTuple):
+    """What goes, besides what each topic says of its own."""
+
+    now_ms: int
+    default_ms: int | None = None
+    default_bytes: int | None = None
+    ended: Mapping[str, Set[int]] = {}  # lanes of deleted topics, by the folder of their log
+
+    def ended_in(self, folder: str) -> Set[int]:
+        """The lanes of one log that have ended."""
+        return self.ended.get(folder, frozenset())
+
+
 def limits_of(
     topic: TopicDescriptor, default_ms: int | None, default_bytes: int | None
 ) -> tuple[int, int]:
@@ -141,22 +156,26 @@ def limits_of(
     return -1 if by_time is None else by_time, -1 if by_size is None else by_size
 
 
-def new_starts(
-    row: LogFound, now_ms: int, default_ms: int | None, default_bytes: int | None
-) -> dict[int, int]:
-    """For each lane with something to expire: its new log start, at most the manifest's end."""
-    retention_ms, retention_bytes = limits_of(row.topic, default_ms, default_bytes)
-    if retention_ms < 0 and retention_bytes < 0:
-        return {}
-    past = row.found.manifest
+def new_starts(row: LogFound, rules: Rules) -> dict[int, int]:
+    """For each lane with something to expire: its new log start, at most the manifest's end.
+
+    Every lane goes by its own topic's limits. One of a topic that was not chosen is left alone,
+    one of a topic that is gone starts where it ends.
+    """
+    past, ended = row.found.manifest, rules.ended_in(row.found.folder)
     starts: dict[int, int] = {}
     for lane, spans in _spans_by_lane(row.found).items():
         mark = past.lanes.get(lane)
-        begin = mark.start if mark else 0
-        alive = [span for span in spans if span.last >= begin]
-        start = history.expired_start(alive, begin, now_ms, retention_ms, retention_bytes)
-        start = min(start, mark.next if mark else 0)
-        if start > begin:
+        if mark is None:
+            continue  # all of it lies in the tail
+        start = mark.next
+        if lane not in ended:
+            topic = row.whose.of(lane)
+            limits = (-1, -1) if topic is None else limits_of(topic, *rules[1:3])
+            alive = [span for span in spans if span.last >= mark.start]
+            start = history.expired_start(alive, mark.start, rules.now_ms, *limits)
+        start = min(start, mark.next)
+        if start > mark.start:
             starts[lane] = start
     return starts
 
@@ -169,15 +188,13 @@ def _spans_by_lane(found: Snapshot) -> dict[int, list[Span]]:
     return lanes
 
 
-def expire_all(
-    context: Context, now_ms: int, limits: tuple[int | None, int | None]
-) -> dict[str, int]:
+def expire_all(context: Context, rules: Rules) -> dict[str, int]:
     """Move log starts up, one manifest per log that needs it; gives the lanes moved."""
     moved: dict[str, int] = {}
     found = logs.look(context)
     for number, row in enumerate(found):
         context.progress("expiring", number, len(found), "")
-        starts = new_starts(row, now_ms, *limits)
+        starts = new_starts(row, rules)
         if starts and raise_starts(context.bucket, row.found.manifest, row.found.folder, starts):
             moved[row.found.folder] = len(starts)
     return moved
@@ -211,15 +228,25 @@ def raise_starts(bucket: Bucket, seen: Manifest, folder: str, starts: dict[int, 
     return bucket.run(commit)
 
 
-def mostly_dead(bucket: Bucket, row: LogFound, dead_share: float) -> list[Merge]:
-    """Objects so much of which lies below the log starts that rewriting them pays."""
-    past = row.found.manifest
+def mostly_dead(bucket: Bucket, row: LogFound, rules: Rules, dead_share: float) -> list[Merge]:
+    """Objects so much of which lies below the log starts that rewriting them pays.
+
+    What a deleted topic has left in an object beside others' records is not weighed: it goes.
+    """
+    past, ended = row.found.manifest, rules.ended_in(row.found.folder)
     starts = {lane: mark.start for lane, mark in past.lanes.items()}
-    interval = logs.settings_of(row.topic).index_interval_bytes
+    interval = row.whose.settings.index_interval_bytes
     return [
         Merge(bucket, row.found.folder, past.generation + 1, (entry,), starts, interval, cut=True)
         for entry in past.segments
-        if dead_bytes(entry, starts) >= max(1, dead_share * entry.size)
+        if any(span.last >= starts.get(span.lane, 0) for span in entry.spans())
+        and (
+            dead_bytes(entry, starts) >= max(1, dead_share * entry.size)
+            or any(
+                span.lane in ended and span.last < starts.get(span.lane, 0)
+                for span in entry.spans()
+            )
+        )
     ]
 
 
@@ -237,23 +264,22 @@ def dead_bytes(entry: Entry, starts: dict[int, int]) -> int:
 def _dry_run(
     context: Context,
     found: Sequence[LogFound],
-    now_ms: int,
-    limits: tuple[int | None, int | None],
+    rules: Rules,
     dead_share: float,
     grace_s: float,
 ) -> Report:
     rows: list[dict[str, Any]] = []
     for row in found:
         rolled = logs.as_if_rolled_up(row)
-        starts = new_starts(rolled, now_ms, *limits)
+        starts = new_starts(rolled, rules)
         past = rolled.found.manifest
         after = manifest.raise_starts(past, starts)
         left = rolled._replace(found=rolled.found._replace(manifest=after))
-        units = mostly_dead(context.bucket, left, dead_share)
+        units = mostly_dead(context.bucket, left, rules, dead_share)
         rows.append(
             {
-                "topic": row.topic.name,
-                "log": row.number,
+                "topic": row.whose.name,
+                "log": row.whose.number,
                 "lanes_to_move": len(starts),
                 "objects_to_drop": len(past.segments) - len(after.segments),
                 "objects_to_rewrite": len(units),

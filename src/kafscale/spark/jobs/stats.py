@@ -6,12 +6,12 @@ Next door: the arithmetic (statistics.py, sampling.py), the page (report_html.py
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kafscale.log.survey import Snapshot, gathered
+from kafscale.log.survey import gathered
 from kafscale.model.errors import InvalidRequest
 from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings, iso_time
 from kafscale.objects.store import ObjectStore
@@ -21,9 +21,9 @@ from kafscale.spark.job import Context, Report
 from kafscale.spark.near import run_near
 from kafscale.spark.report import group_offsets, sampling, statistics
 from kafscale.spark.report.sampling import Look, Sample
-from kafscale.spark.report.statistics import Lag, Prices, TopicStats
+from kafscale.spark.report.statistics import Flush, Lag, Prices, TopicStats
 from kafscale.spark.source.splits import SPLIT_BYTES
-from kafscale.spark.views import PartitionView, Stretch, views_of
+from kafscale.spark.views import PartitionView, Stretch, look_at_all, places_of, views_of
 
 SAMPLE_BYTES: Final = 4 << 20
 WITHOUT_SPARK_BYTES: Final = 256 << 20  # a session takes longer to start than this to read
@@ -111,14 +111,17 @@ def gather(
     """Look at manifests, take samples, look at groups."""
     bucket = context.bucket
     chosen = context.chosen()
-    topics: list[TopicStats] = []
-    views: list[PartitionView] = []
-    for number, topic in enumerate(chosen):
-        context.progress("looking at topics", number, len(chosen), "")
-        snapshots = bucket.snapshots(topic)
-        seen = views_of(topic, snapshots)
-        views += seen
-        topics.append(_topic(bucket, topic, snapshots, seen, target_bytes))
+    context.progress("looking at topics", 0, len(chosen), "")
+    wanted = places_of(chosen)
+    snapshots = bucket.look_at_logs(place.folder for _, _, place in wanted)
+    views = views_of(wanted, snapshots)
+    flushes: dict[str, Flush] = {}
+    for snapshot in snapshots.values():
+        flushes |= statistics.flushes_of(snapshot.tail)
+    by_topic: dict[str, list[PartitionView]] = {topic.name: [] for topic in chosen}
+    for view in views:
+        by_topic[view.topic].append(view)
+    topics = [_topic(bucket, one, flushes, by_topic[one.name], target_bytes) for one in chosen]
     looks = [look for view in views for look in sampling.looks(bucket, view, sample_bytes)]
     samples = _sampled(context, looks) if sample_bytes else {}
     for one in (one for topic in topics for one in topic.partitions):
@@ -138,17 +141,14 @@ def gather(
 def _topic(
     bucket: Bucket,
     topic: TopicDescriptor,
-    snapshots: Sequence[Snapshot],
+    flushes: Mapping[str, Flush],
     views: Sequence[PartitionView],
     target_bytes: int | None,
 ) -> TopicStats:
     settings = TopicSettings.of(topic.configs, TopicDefaults())
     target = target_bytes or settings.segment_bytes
     times = _times(bucket, [one for view in views for one in view.stretches])
-    partitions = []
-    for view in views:
-        pieces = snapshots[view.partition % topic.logs].pieces
-        partitions.append(statistics.partition_stats(view, pieces, target, times))
+    partitions = [statistics.partition_stats(view, flushes, target, times) for view in views]
     return TopicStats(topic.name, topic.topic_id, target, partitions)
 
 
@@ -195,12 +195,11 @@ def _add_lags(found: Statistics, bucket: Bucket, metadata: Path | None) -> None:
 
 def _plan(context: Context, sample_bytes: int) -> Report:
     objects = read = requests = 0
-    for topic in context.chosen():
-        for view in views_of(topic, context.bucket.snapshots(topic)):
-            looks = sampling.looks(context.bucket, view, sample_bytes) if sample_bytes else []
-            objects += len(view.stretches)
-            read += sum(look.length for look in looks)
-            requests += len(looks)
+    for view in look_at_all(context.bucket, context.chosen()):
+        looks = sampling.looks(context.bucket, view, sample_bytes) if sample_bytes else []
+        objects += len(view.stretches)
+        read += sum(look.length for look in looks)
+        requests += len(looks)
     facts = {"objects": objects, "bytes_read": read, "requests": requests}
     return Report("stats", facts, dry_run=True)
 

@@ -21,6 +21,7 @@ from kafscale.model.errors import KafscaleError, ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.sink.sealing import MAP
+from kafscale.spark.views import look
 
 _TIMEOUT_S: Final = 30.0
 _ATTEMPTS: Final = 30
@@ -65,8 +66,7 @@ def translate(bucket: Bucket, topic: str, committed: Mapping[int, int]) -> dict[
 
 
 def _ends(bucket: Bucket, topic: TopicDescriptor) -> dict[int, int]:
-    logs = bucket.snapshots(topic)
-    return {number: log.lanes().get(0, (0, 0))[1] for number, log in enumerate(logs)}
+    return {view.partition: view.end for view in look(bucket, topic)}
 
 
 def take_along(

@@ -137,20 +137,35 @@ def told(stretch: Stretch) -> bool:
     return (stretch.min_timestamp_ms, stretch.max_timestamp_ms) != segment.ANY_TIME
 
 
+class Flush(NamedTuple):
+    """An object that a broker wrote and nobody has rewritten yet."""
+
+    written_ms: int
+    bytes: int  # of the batches of all lanes in it
+
+
+def flushes_of(pieces: Iterable[Piece]) -> dict[str, Flush]:
+    """The flushes among the objects of a log."""
+    return {
+        piece.key: Flush(piece.modified_ms, sum(span.length for span in piece.spans))
+        for piece in pieces
+        if piece.kind == "flush" and piece.modified_ms is not None
+    }
+
+
 def partition_stats(
-    view: PartitionView, pieces: Iterable[Piece], target_bytes: int, times: Times
+    view: PartitionView, flushes: Mapping[str, Flush], target_bytes: int, times: Times
 ) -> PartitionStats:
-    """Figures of one partition; `pieces` are the objects of its log.
+    """Figures of one partition; of a flush that it shares with others it pays its share.
 
     `times` are those of objects that tell none themselves.
     """
     found = PartitionStats(view.topic, view.partition, view.start, view.end)
-    arrived = {piece.key: piece.modified_ms for piece in pieces}
-    flushed = sorted(
-        when
+    written = [
+        (flush.written_ms, stretch.length / flush.bytes)
         for stretch in view.stretches
-        if stretch.kind == "flush" and (when := arrived.get(stretch.key)) is not None
-    )
+        if (flush := flushes.get(stretch.key)) is not None
+    ]
     for stretch in view.stretches:
         found.records += stretch.records
         found.bytes += stretch.length
@@ -165,9 +180,10 @@ def partition_stats(
         found.first_ms = first if found.first_ms is None else min(first, found.first_ms)
         found.last_ms = last if found.last_ms is None else max(last, found.last_ms)
         found.days += spread(stretch.length, first, last)
-    if flushed:
+    if written:
         # A burst is not a day's pace: what there is counts for a day at least.
-        found.flushes_per_day = len(flushed) * DAY_MS / max(DAY_MS, flushed[-1] - flushed[0])
+        took_ms = max(written)[0] - min(written)[0]
+        found.flushes_per_day = sum(share for _, share in written) * DAY_MS / max(DAY_MS, took_ms)
     return found
 
 

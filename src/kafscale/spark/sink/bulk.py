@@ -18,12 +18,17 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from kafscale.log import commits, keys, manifest
+from kafscale.log import commits, keys, manifest, places
 from kafscale.log.descriptors import Descriptors, Wish
 from kafscale.log.manifest import Entry, LaneMark, Manifest
+from kafscale.log.places import Place
+from kafscale.log.shared import SharedLogs
 from kafscale.model.errors import InvalidPartitionCount, InvalidTopicName, TopicExists
 from kafscale.model.names import check_topic_name, collides, fresh_topic_id
+from kafscale.model.topic_configs import WHERE_IT_LIES
 from kafscale.model.topics import (
+    LaneRange,
+    Layout,
     TopicDefaults,
     TopicDescriptor,
     TopicSettings,
@@ -51,6 +56,12 @@ class Plan(NamedTuple):
     target: Target
     wish: Wish
     settings: TopicSettings
+    places: list[Place]  # of its partitions
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether every partition has a log of its own, in which offsets are positions."""
+        return self.wish.logs is None and not self.wish.shared
 
     @property
     def topic(self) -> str:
@@ -76,28 +87,55 @@ def begin(
     compression: str = "none",
     configs: Mapping[str, str] | None = None,
     origin: str = "",
+    layout: Layout = "ordinary",
+    logs: int = 0,
 ) -> Plan:
     """Refuse what cannot become a topic, else choose where its objects will lie.
 
+    `logs`: on how many the partitions of a virtual topic lie; of a shared one, how many logs
+    there are to be at least. What `configs` say of the layout does not count.
     Folders that earlier loads left behind are looked after on this occasion.
     """
     check_topic_name(topic)
     if not 1 <= partitions <= MOST_PARTITIONS:
         raise InvalidPartitionCount(f"a topic has 1 to {MOST_PARTITIONS} partitions")
-    validate_configs(configs or {})
+    if layout == "virtual" and not 1 <= logs <= partitions:
+        raise InvalidPartitionCount(f"{partitions} partitions lie on 1 to {partitions} logs")
+    configs = laid_out(configs or {}, layout, logs)
+    validate_configs(configs)
     Codec.named(compression)
     bucket.run(lambda store: _check_name(store, bucket.namespace, topic))
     leftovers.sweep(bucket)
+    shared: list[LaneRange] = []
+    if layout == "shared":
+        shared = [bucket.run(lambda store: _allotted(store, bucket.namespace, partitions, logs))]
     wish = Wish(
         topic,
         fresh_topic_id(bucket.dice).hex(),
         partitions,
-        dict(configs or {}),
+        configs,
         iso_time(bucket.clock.now_ms()),
         own_folder=True,
         origin=origin,
+        logs=logs if layout == "virtual" else None,
+        shared=shared,
     )
     return plan_of(bucket, wish, compression)
+
+
+async def _allotted(store: ObjectStore, namespace: str, count: int, logs: int) -> LaneRange:
+    """Lanes that nobody has ever had."""
+    return await SharedLogs(store, namespace).allot(count, max(logs, 1))
+
+
+def laid_out(configs: Mapping[str, str], layout: Layout, logs: int) -> dict[str, str]:
+    """The settings of a topic, with what they say of its layout made true."""
+    found = {name: value for name, value in configs.items() if name not in WHERE_IT_LIES}
+    if layout == "virtual":
+        found["physical.partitions"] = str(logs)
+    elif layout == "shared":
+        found["storage.placement"] = "shared"
+    return found
 
 
 def plan_of(bucket: Bucket, wish: Wish, compression: str) -> Plan:
@@ -105,7 +143,16 @@ def plan_of(bucket: Bucket, wish: Wish, compression: str) -> Plan:
     folder = keys.topic_folder(bucket.namespace, wish.name, wish.topic_id)
     settings = TopicSettings.of(wish.configs, TopicDefaults())
     now_ms = bucket.clock.now_ms()
-    return Plan(Target(bucket, folder, wish.partitions, compression, now_ms), wish, settings)
+    target = Target(bucket, folder, wish.partitions, compression, now_ms)
+    return Plan(target, wish, settings, _places(wish, folder))
+
+
+def _places(wish: Wish, folder: str) -> list[Place]:
+    """Where the partitions will lie."""
+    if wish.shared:
+        return list(places.lanes_of(wish.shared))
+    slots = LaneRange(folder, 0, wish.partitions, wish.logs or wish.partitions)
+    return list(places.lanes_of([slots]))
 
 
 async def _check_name(store: ObjectStore, namespace: str, topic: str) -> None:
@@ -125,6 +172,7 @@ def seals(plan: Plan, sections: Iterable[Section]) -> list[Seal]:
     return sealing.plan(
         plan.target.folder,
         sections,
+        plan.places,
         segment_bytes=plan.settings.segment_bytes,
         index_interval_bytes=plan.settings.index_interval_bytes,
     )
@@ -135,33 +183,38 @@ def commit(
 ) -> Loaded:
     """Make the topic visible: manifests, a last look, then the descriptor that counts.
 
-    `starts` gives logs a first offset other than 0. Two runs that share a plan and its results
-    may both commit: what they write says the same, and what was created first counts.
+    `starts` gives partitions a first offset other than 0. Two runs that share a plan and its
+    results may both commit: what they write says the same, and what was created first counts.
     """
-    by_log: dict[int, list[Entry]] = {}
+    by_log: dict[str, list[Entry]] = {}
     maps: list[str] = []
     for row in sealed:
         by_log.setdefault(row.log, []).append(row.entry)
         maps += [row.map_name] if row.map_name else []
-    ends = dict.fromkeys(range(plan.wish.partitions), 0) | dict(starts or {})
     bucket, folder = plan.target.bucket, plan.target.folder
-    if maps:
-        _put(bucket, f"{folder}/offset-map/names", json.dumps(sorted(maps)).encode())
+    put_map_names(bucket, folder, maps)
+    first = {plan.places[number]: at for number, at in (starts or {}).items()}
+    ends = {place: first.get(place, 0) for place in plan.places}
     wanted: set[str] = set()
-    for log in sorted(set(by_log) | set(starts or {})):
+    for log in sorted(set(by_log) | {place.folder for place in first}):
         entries = sorted(by_log.get(log, []), key=lambda entry: entry.base)
-        first = (starts or {}).get(log, 0)
-        past = _manifest(bucket, entries, first)
-        ends[log] = past.end
-        place = keys.log_folder(folder, log)
-        key = keys.manifest(place, past.generation)
-        wanted |= {key, *(f"{place}/{entry.name}" for entry in entries)}
+        lanes = {place.lane: at for place, at in first.items() if place.folder == log}
+        past = _manifest(bucket, entries, lanes, is_ordinary=plan.is_ordinary)
+        ends |= {Place(log, lane): mark.next for lane, mark in past.lanes.items()}
+        key = keys.manifest(log, past.generation)
+        wanted |= {key, *(f"{log}/{entry.name}" for entry in entries)}
         _put(bucket, key, manifest.encode(past))
     bucket.run(lambda store: leftovers.check_whole(store, folder, wanted))
-    made = _describe(plan)
+    made = describe(plan)
     entries = [entry for rows in by_log.values() for entry in rows]
     records, size = sum(e.records for e in entries), sum(e.size for e in entries)
-    return Loaded(made, records, size, len(entries), [ends[log] for log in sorted(ends)])
+    return Loaded(made, records, size, len(entries), [ends[place] for place in plan.places])
+
+
+def put_map_names(bucket: Bucket, folder: str, maps: Sequence[str]) -> None:
+    """Say which files tell where rows came from."""
+    if maps:
+        _put(bucket, f"{folder}/offset-map/names", json.dumps(sorted(maps)).encode())
 
 
 def _put(bucket: Bucket, key: str, body: bytes) -> None:
@@ -169,12 +222,22 @@ def _put(bucket: Bucket, key: str, body: bytes) -> None:
     bucket.run(lambda store: commits.put_same(store, key, [body], "manifest"))
 
 
-def _manifest(bucket: Bucket, entries: list[Entry], first: int) -> Manifest:
-    at = first
+def _manifest(
+    bucket: Bucket, entries: list[Entry], starts: Mapping[int, int], *, is_ordinary: bool
+) -> Manifest:
+    """Of one log; with a single lane its positions are the offsets."""
+    at = starts.get(0, 0) if is_ordinary else 0
+    marks = {lane: LaneMark(start, start) for lane, start in starts.items()}
     for entry in entries:
         if entry.base != at:
             raise LoadLost(f"{entry.name} begins at {entry.base}, not at {at}")
         at = entry.end
+        (span,) = entry.spans()
+        mark = marks.get(span.lane, LaneMark(span.first, span.first))
+        if span.first != mark.next:
+            raise LoadLost(f"{entry.name} goes on at offset {span.first}, not at {mark.next}")
+        epochs = mark.epochs or [(LEADER_EPOCH, span.first)]
+        marks[span.lane] = LaneMark(mark.start, span.last + 1, epochs)
     return Manifest(
         generation=sealing.GENERATION,
         commit_id=bucket.dice.token(16).hex(),
@@ -182,11 +245,12 @@ def _manifest(bucket: Bucket, entries: list[Entry], first: int) -> Manifest:
         author="bulk load",
         end=at,
         segments=entries,
-        lanes={0: LaneMark(first, at, [(LEADER_EPOCH, first)] if entries else [])},
+        lanes=marks,
     )
 
 
-def _describe(plan: Plan) -> TopicDescriptor:
+def describe(plan: Plan) -> TopicDescriptor:
+    """Make the topic visible, all of which is there."""
     bucket = plan.target.bucket
     _, made = bucket.run(lambda store: Descriptors(store, bucket.namespace).create(plan.wish))
     if made.topic_id != plan.wish.topic_id:

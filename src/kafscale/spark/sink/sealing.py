@@ -7,7 +7,7 @@ Next door: what is staged (staging.py), the commit (bulk.py).
 """
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from kafscale.log import commits, index, keys, segment, survey
 from kafscale.log.manifest import Entry, entry_of
+from kafscale.log.places import Place
 from kafscale.log.segment import Built, LaneBatches
 from kafscale.model.errors import CorruptObject
 from kafscale.objects.store import Buffer, ObjectStore
@@ -43,47 +44,79 @@ _NUMBERS: Final = ("first_offset", "last_offset", "offset")
 class Seal(NamedTuple):
     """One segment to be made."""
 
-    log: int
+    partition: int
+    place: Place
     folder: str  # of the topic
-    base: int
+    base: int  # its first position in the log
+    first: int  # its first offset in the partition
     sections: tuple[Section, ...]
     index_interval_bytes: int
+
+    @property
+    def until(self) -> int:
+        """The offset after its last."""
+        return self.first + sum(section.records for section in self.sections)
 
 
 class Sealed(NamedTuple):
     """One segment made."""
 
-    log: int
+    log: str  # its folder
     entry: Entry
     map_name: str = ""  # of the file that says where its rows came from
 
 
 def plan(
-    folder: str, sections: Iterable[Section], *, segment_bytes: int, index_interval_bytes: int
+    folder: str,
+    sections: Iterable[Section],
+    places: Sequence[Place],
+    *,
+    segment_bytes: int,
+    index_interval_bytes: int,
 ) -> list[Seal]:
-    """Lay every partition's sections, in the order given, into segments of about equal size."""
-    by_log: dict[int, list[Section]] = {}
+    """Lay every partition's sections, in the order given, into segments of about equal size.
+
+    `places` are where the topic's partitions lie. Segments of one log divide its positions.
+    """
+    by_partition: dict[int, list[Section]] = {}
     for section in sections:
-        by_log.setdefault(section.partition, []).append(section)
-    seals = []
-    for log, rows in sorted(by_log.items()):
-        base = at = size = 0
-        group: list[Section] = []
-        for row in rows:
-            if group and size + row.length > segment_bytes:
-                seals.append(Seal(log, folder, base, tuple(group), index_interval_bytes))
-                base, size, group = at, 0, []
-            group.append(row)
-            size += row.length
-            at += row.records
-        seals.append(Seal(log, folder, base, tuple(group), index_interval_bytes))
+        by_partition.setdefault(section.partition, []).append(section)
+    ends: dict[str, int] = {}
+    seals: list[Seal] = []
+    for partition, rows in sorted(by_partition.items()):
+        place, first = places[partition], 0
+        for group in _groups(rows, segment_bytes):
+            base = ends.get(place.folder, 0)
+            one = Seal(partition, place, folder, base, first, group, index_interval_bytes)
+            ends[place.folder] = base + one.until - first
+            first = one.until
+            seals.append(one)
     return seals
+
+
+def _groups(rows: Sequence[Section], segment_bytes: int) -> Iterator[tuple[Section, ...]]:
+    group: list[Section] = []
+    size = 0
+    for row in rows:
+        if group and size + row.length > segment_bytes:
+            yield tuple(group)
+            group, size = [], 0
+        group.append(row)
+        size += row.length
+    yield tuple(group)
 
 
 def seal(bucket: Bucket, work: Seal) -> Sealed:
     """Make one segment."""
+    lane = stamped(bucket, work)
+    entry = put_segment(bucket, work.place, work.base, lane, work.index_interval_bytes)
+    return Sealed(work.place.folder, entry, put_map(bucket, work))
+
+
+def stamped(bucket: Bucket, work: Seal) -> LaneBatches:
+    """What was staged for a segment, every batch with its offset."""
     pieces = bucket.run(lambda store: _read(store, work.sections))
-    at = work.base
+    at = work.first
     runs: list[Buffer] = []
     for section, piece in zip(work.sections, pieces, strict=True):
         run = bytearray(piece)
@@ -94,26 +127,23 @@ def seal(bucket: Bucket, work: Seal) -> Sealed:
         if len(run) != section.length or at - first != section.records:
             raise CorruptObject(f"{section.key} is not what was put there")
         runs.append(run)
-    lane = LaneBatches(
-        0,
-        work.base,
+    return LaneBatches(
+        work.place.lane,
+        work.first,
         at - 1,
         sum(section.records for section in work.sections),
         min(section.min_timestamp_ms for section in work.sections),
         max(section.max_timestamp_ms for section in work.sections),
         runs,
     )
-    folder = keys.log_folder(work.folder, work.log)
-    entry = put_segment(bucket, folder, lane, work.index_interval_bytes)
-    return Sealed(work.log, entry, _put_map(bucket, work))
 
 
-def put_segment(bucket: Bucket, folder: str, lane: LaneBatches, interval: int) -> Entry:
-    """Write a segment of lane 0 and its index under fresh names."""
+def put_segment(bucket: Bucket, place: Place, base: int, lane: LaneBatches, interval: int) -> Entry:
+    """Write a segment of one lane and its index under fresh names; it begins at `base`."""
     token = int.from_bytes(bucket.dice.token(4))
-    built = build(bucket, lane, token)
+    built = build(bucket, base, lane._replace(lane=place.lane), token)
     name = keys.rewritten_name(built.base, GENERATION, token)
-    key = f"{folder}/{name}"
+    key = f"{place.folder}/{name}"
     hints = index.encode(index.of_pieces(built.spans, [lane.batches], interval))
 
     async def put(store: ObjectStore) -> None:
@@ -125,11 +155,11 @@ def put_segment(bucket: Bucket, folder: str, lane: LaneBatches, interval: int) -
     return entry_of(name, built.base, built.end, built.content_id, built.spans, has_index=True)
 
 
-def build(bucket: Bucket, lane: LaneBatches, token: int) -> Built:
-    """An ordinary segment: offsets are positions."""
+def build(bucket: Bucket, base: int, lane: LaneBatches, token: int) -> Built:
+    """A segment of one lane that fills its positions."""
     return segment.build(
-        lane.first,
-        lane.last + 1,
+        base,
+        base + lane.last - lane.first + 1,
         [lane],
         created_ms=bucket.clock.now_ms(),
         token=token,
@@ -144,7 +174,7 @@ async def _read(store: ObjectStore, sections: Sequence[Section]) -> list[memoryv
 # -- where rows came from --------------------------------------------------------------------
 
 
-def _put_map(bucket: Bucket, work: Seal) -> str:
+def put_map(bucket: Bucket, work: Seal) -> str:
     """Write down where each row of the segment came from, as runs of neighbours."""
     mapped = [row for row in work.sections if row.map_key]
     if not mapped:
@@ -155,7 +185,7 @@ def _put_map(bucket: Bucket, work: Seal) -> str:
         return await survey.gathered(reads)
 
     tables = []
-    at = work.base
+    at = work.first
     for row, raw in zip(mapped, bucket.run(read), strict=True):
         offsets = np.frombuffer(raw, "<i8").astype(np.int64)
         begins = np.concatenate(([0], np.flatnonzero(np.diff(offsets) != 1) + 1))
@@ -164,7 +194,7 @@ def _put_map(bucket: Bucket, work: Seal) -> str:
             np.full(len(begins), row.source, np.int32),
             offsets[begins],
             offsets[lasts],
-            np.full(len(begins), work.log, np.int32),
+            np.full(len(begins), work.partition, np.int32),
             begins + at,
         ]
         tables.append(pa.Table.from_arrays([pa.array(one) for one in columns], schema=MAP))

@@ -178,12 +178,21 @@ class BulkWriter(DataSourceArrowWriter):
             raise InvalidRequest("a new topic is named by the option 'topic'")
         if not options.get("partitions", "").isdecimal():
             raise InvalidRequest("how many partitions? give the option 'partitions'")
+        if configs.get("storage.placement") == "shared":
+            raise InvalidRequest(
+                "a load makes logs of its own: `kafscale pipeline convert --layout shared` moves "
+                "a topic into shared ones"
+            )
+        logs = configs.get("physical.partitions", "-1")
+        is_virtual = logs.strip().isdecimal()
         self._plan = bulk.begin(
             Bucket(options["store"], options.get("namespace", "")),
             options["topic"],
             int(options["partitions"]),
             compression=options.get("compression", "none"),
             configs=configs,
+            layout="virtual" if is_virtual else "ordinary",
+            logs=int(logs) if is_virtual else 0,
         )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:

@@ -16,7 +16,7 @@ from kafscale.model.names import check_topic_name
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.views import PartitionView, views_of
+from kafscale.spark.views import PartitionView, places_of, views_of
 
 KEPT_MS: Final = 7 * 24 * 3600 * 1000
 # Pins must stand before anything that the snapshot names can be deleted: the shortest grace.
@@ -54,22 +54,20 @@ def take(
     began_ms = bucket.run(lambda store: store.now_ms())
     expires_ms = began_ms + kept_ms
     chosen = bucket.select(topics)
+    wanted = places_of(chosen)
+    logs = bucket.look_at_logs(place.folder for _, _, place in wanted)
     pins: list[str] = []
-    partitions: list[PartitionView] = []
-    for topic in chosen:
-        logs = bucket.snapshots(topic)
-        partitions += views_of(topic, logs)
-        for log in logs:
-            held = keys.Pin(log.manifest.generation, log.end, expires_ms)
-            token = int.from_bytes(bucket.dice.token(4), "big")
-            pins.append(keys.pin(log.folder, held, token))
+    for log in logs.values():
+        held = keys.Pin(log.manifest.generation, log.end, expires_ms)
+        token = int.from_bytes(bucket.dice.token(4), "big")
+        pins.append(keys.pin(log.folder, held, token))
     found = NamedSnapshot(
         name=name,
         created_ms=began_ms,
         expires_ms=expires_ms,
         topics=chosen,
         pins=pins,
-        partitions=partitions,
+        partitions=views_of(wanted, logs),
     )
     for pin in pins:
         bucket.put_new(pin, [b""])

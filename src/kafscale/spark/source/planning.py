@@ -15,7 +15,7 @@ from kafscale.spark.source.filters import Bounds
 from kafscale.spark.source.options import Options
 from kafscale.spark.source.pins import NamedSnapshot
 from kafscale.spark.source.splits import Slice, Split
-from kafscale.spark.views import PartitionView, look
+from kafscale.spark.views import PartitionView, look_at_all
 
 
 def views(
@@ -23,19 +23,23 @@ def views(
 ) -> list[PartitionView]:
     """What the query is about, now or as of a snapshot; with `topics`, only these of them."""
     pinned = pins.read(bucket, options.as_of) if options.as_of else None
-    found: list[PartitionView] = []
-    for topic in _selected(bucket, options, pinned):
-        if topics is not None and topic.name not in topics:
-            continue
-        wanted = options.assign.get(topic.name)
-        if wanted is not None and any(not 0 <= p < topic.partitions for p in wanted):
+    chosen = [
+        topic
+        for topic in _selected(bucket, options, pinned)
+        if topics is None or topic.name in topics
+    ]
+    for topic in chosen:
+        if any(not 0 <= p < topic.partitions for p in options.assign.get(topic.name, ())):
             raise UnknownTopic(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
-        if pinned is None:
-            found += look(bucket, topic, wanted)
-        else:
-            rows = (view for view in pinned.partitions if view.topic == topic.name)
-            found += [view for view in rows if wanted is None or view.partition in wanted]
-    return found
+    if pinned is None:
+        return look_at_all(bucket, chosen, options.assign)
+    rows = {(view.topic, view.partition): view for view in pinned.partitions}
+    return [
+        rows[topic.name, number]
+        for topic in chosen
+        for number in sorted(set(options.assign.get(topic.name, range(topic.partitions))))
+        if (topic.name, number) in rows
+    ]
 
 
 def _selected(

@@ -5,6 +5,7 @@ import pytest
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import CacheSection
 from kafscale.broker.config_values import Size
+from kafscale.log.lane import BATCH_BYTES, CHUNK_BYTES
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
@@ -244,7 +245,7 @@ async def test_while_the_store_fails_memory_serves_and_the_rest_gets_a_code_cons
 ) -> None:
     plan = Plan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)
-    size = len(make_batch(b"000"))
+    size = len(make_batch(b"000")) + CHUNK_BYTES + BATCH_BYTES
     config = changed(FOR_TESTS, cache=CacheSection(tail_cache_size=Size(2 * size)))
     async with (
         InProcessBroker(config=config, store=store) as broker,

@@ -17,6 +17,7 @@ from kafscale.records import batch, record
 from kafscale.records.compression import Codec
 from kafscale.records.record import Record
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.jobs.logs import LogFound, Whose
 from kafscale.system import SystemClock, SystemDice
 
 FOLDER = "default/orders/0"
@@ -97,6 +98,10 @@ class Place:
 
     def snapshot(self) -> Snapshot:
         return self.bucket.run(lambda store: survey.snapshot(store, FOLDER))
+
+    def found(self) -> LogFound:
+        """The log as jobs find it."""
+        return LogFound(Whose(FOLDER, self.topic, {}), self.snapshot(), idle=False)
 
     def manifest(self) -> Manifest:
         return self.bucket.run(lambda store: commits.read_newest(store, FOLDER))

@@ -12,7 +12,7 @@ from kafscale.log.manifest import Dropped, Entry, LaneMark, Manifest
 from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs import audit, checks, rewriting
+from kafscale.spark.jobs import audit, checks, retain, rewriting
 from kafscale.spark.jobs.merge import Merge, merge
 from kafscale.spark.jobs.rewriting import commit_replacements
 from tests.unit.spark.jobs.place import FOLDER, Pair, Place, local
@@ -472,3 +472,11 @@ def test_a_dry_run_reads_no_segment(place: Place, monkeypatch: pytest.MonkeyPatc
     assert report.dry_run
     assert report.facts["objects_to_read"] == 6
     assert report.facts["bytes_to_read"] == sum(one.size for one in place.snapshot().pieces)
+
+
+def test_a_log_that_goes_on_after_all_of_it_expired_is_sound(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write([[(b"k", b"1")], [(b"k", b"2")]])
+    assert retain.raise_starts(place.bucket, place.manifest(), FOLDER, {0: 2})
+    place.write([[(b"k", b"3")]], roll_up=False)
+    assert audited(place).exit_code == 0

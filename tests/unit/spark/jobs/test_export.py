@@ -15,12 +15,15 @@ from kafscale.records.compression import Codec
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import export
 from kafscale.spark.jobs.export import Done, Wish, run_export
-from kafscale.spark.lake import parquet
+from kafscale.spark.lake import parquet, table
 from kafscale.spark.lake.iceberg import IcebergTable
-from kafscale.spark.lake.table import KINDS
 from kafscale.spark.values.formats import spec_of
 from tests.unit.spark.topics import HOUR_MS, Topic
 
+# Iceberg takes longer than the others together; lake/test_iceberg.py is its quick part.
+KINDS = [
+    pytest.param(kind, marks=pytest.mark.slow if kind == "iceberg" else ()) for kind in table.KINDS
+]
 JSON = spec_of("json", "id bigint, name string")
 
 

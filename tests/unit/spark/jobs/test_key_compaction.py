@@ -13,7 +13,6 @@ from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.jobs import by_key, logs
 from kafscale.spark.jobs.key_compaction import Cleaning, clean
-from kafscale.spark.jobs.logs import LogFound
 from tests.unit.spark.jobs.place import FOLDER, NOW_MS, Pair, Place
 
 DAY_MS = 86_400_000
@@ -28,7 +27,7 @@ def expected(written: Written, until: int | None = None) -> Written:
 
 def compact(place: Place, now_ms: int = NOW_MS, most_keys: int = 1 << 30, **how: int) -> None:
     """Plan, clean and commit as the job does, without Spark."""
-    row = LogFound(place.topic, 0, place.snapshot(), idle=False)
+    row = place.found()
     work = by_key.due(row, now_ms, 0.0)
     if work is None:
         return
@@ -147,7 +146,7 @@ def test_a_tombstone_goes_its_time_after_the_first_compaction(place: Place) -> N
 
 def test_a_tombstone_outlives_a_compaction_that_was_not_complete(place: Place) -> None:
     place.write([[(b"a", b"1")], [(b"b", b"1")], [(b"a", None)], [(b"c", b"1")]])
-    row = LogFound(place.topic, 0, place.snapshot(), idle=False)
+    row = place.found()
     work = by_key.due(row, NOW_MS, 0.0)
     assert work is not None
     units = by_key.cleanings(place.bucket, work, NOW_MS, 250, 1 << 30)
@@ -191,27 +190,29 @@ def test_a_damaged_object_stops_the_log_s_compaction(place: Place) -> None:
     path.write_bytes(body)
     past = place.manifest()
     entries = tuple(past.segments)
-    result = clean(Cleaning(place.bucket, FOLDER, 9, entries, (entries,), {}, 100, 100))
+    result = clean(Cleaning(place.bucket, FOLDER, 9, entries, (entries,), {0: 9}, {}, 100, 100))
     assert path.name in result.rewritten.problem
     assert result.rewritten.replacements == ()
     (place.root / FOLDER / entries[0].name).unlink()
-    gone = clean(Cleaning(place.bucket, FOLDER, 9, entries, (entries,), {}, 100, 100))
+    gone = clean(Cleaning(place.bucket, FOLDER, 9, entries, (entries,), {0: 9}, {}, 100, 100))
     assert entries[0].name in gone.rewritten.gone
 
 
 def test_a_log_is_due_when_enough_of_it_is_new(place: Place) -> None:
     place.write([[(b"a%d" % n, b"1" * 100)] for n in range(10)])
-    row = LogFound(place.topic, 0, place.snapshot(), idle=False)
+    row = place.found()
     assert by_key.due(row, NOW_MS, None) is not None
     compact(place)
     place.write([[(b"a", b"1" * 100)] for n in range(2)])
-    row = LogFound(place.topic, 0, place.snapshot(), idle=False)
+    row = place.found()
     assert by_key.due(row, NOW_MS, None) is None
     found = by_key.due(row, NOW_MS, 0.1)
     assert found is not None
     assert len(found.dirty) == 2
     configs = {**place.topic.configs, "max.compaction.lag.ms": "5"}
-    urgent = row._replace(topic=msgspec.structs.replace(place.topic, configs=configs))
+    urgent = row._replace(
+        whose=row.whose._replace(topic=msgspec.structs.replace(place.topic, configs=configs))
+    )
     assert by_key.due(urgent, NOW_MS + 1000, None) is not None
 
 
@@ -230,7 +231,7 @@ def test_marks_of_compactions_stay_few_and_never_become_older() -> None:
 def test_a_large_log_is_rewritten_in_parts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_key, "PART_BYTES", 500)
     place.write(random_flushes(3))
-    row = LogFound(place.topic, 0, place.snapshot(), idle=False)
+    row = place.found()
     work = by_key.due(row, NOW_MS, None)
     assert work is not None
     units = by_key.cleanings(place.bucket, work, NOW_MS, 800, 1 << 30)
@@ -245,7 +246,7 @@ def test_a_large_log_is_rewritten_in_parts(place: Place, monkeypatch: pytest.Mon
 
 def test_the_marks_of_a_lane_are_its_own() -> None:
     old = msgspec.structs.replace(before_any(), lanes={0: LaneMark(0, 9), 1: LaneMark(0, 9)})
-    also = by_key.marking({0: 5, 7: 1}, 10, 100)
+    also = by_key.marking({0: 5, 7: 1}, 10, {0: 100, 7: 100})
     assert not also.is_in(old)
     new = also.change(old)
     assert [new.lanes[lane].cleaned for lane in (0, 1)] == [[(5, 10)], []]

@@ -1,7 +1,7 @@
 """A stream of pieces into Arrow: windows, codecs, chunks of any size, and what is broken."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.model.errors import CorruptBatch, CorruptObject, KafscaleError
@@ -9,6 +9,7 @@ from kafscale.records.batch import CONTROL, stamp_append_time
 from kafscale.records.compression import Codec
 from kafscale.records.record import Record, build_batch
 from kafscale.spark.kernels.decoder import Finding, Lane, Piece
+from tests.support.examples import examples
 from tests.unit.records.samples import mixed_records, numbered, resigned
 from tests.unit.spark.kernels.samples import ENGINES, chunked, decoded, expected, rows
 
@@ -35,7 +36,7 @@ LOGS = st.builds(
 
 
 @BOTH
-@settings(max_examples=40)
+@examples(40)
 @given(log=LOGS, first=st.integers(0, 60), count=st.integers(0, 60), chunk=st.integers(1, 3000))
 def test_a_window_of_any_log_in_chunks_of_any_size(
     fast: bool, log: tuple[list[Record], list[bytes]], first: int, count: int, chunk: int
@@ -47,7 +48,7 @@ def test_a_window_of_any_log_in_chunks_of_any_size(
 
 
 @BOTH
-@settings(max_examples=40)
+@examples(40)
 @given(log=LOGS)
 def test_pieces_of_several_objects_are_one_lane(
     fast: bool, log: tuple[list[Record], list[bytes]]
@@ -154,7 +155,7 @@ def test_a_codec_nobody_knows_is_named(fast: bool) -> None:
 
 
 @BOTH
-@settings(max_examples=60)
+@examples(60)
 @given(
     log=LOGS, changes=st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), max_size=6)
 )
@@ -173,7 +174,7 @@ def test_whatever_the_bytes_there_are_rows_or_an_error(
 
 
 @BOTH
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.binary(max_size=400))
 def test_noise_never_crashes(fast: bool, data: bytes) -> None:
     findings: list[Finding] = []

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.model.errors import BadBatch
@@ -14,6 +14,7 @@ from kafscale.records.record import Record, build_batch, open_batch
 from kafscale.spark.kernels.decoder import Lane
 from kafscale.spark.kernels.positions import BrokenRegion, Regions, engine
 from kafscale.spark.kernels.positions_plain import PlainEngine
+from tests.support.examples import examples
 from tests.unit.records.samples import (
     NOW_MS,
     even_records,
@@ -70,7 +71,7 @@ def test_append_time_is_the_time_of_all_records(records: list[Record]) -> None:
     compare(bytes(batch))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     records=mixed_records(),
     at=st.integers(0, 2**31),
@@ -85,7 +86,7 @@ def test_a_changed_byte_is_judged_alike(
     compare(with_payload(bytes(payload), len(records) + count))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     payload=st.binary(max_size=80), count=st.integers(-(2**31) + 1, 2**31 - 1) | st.integers(0, 6)
 )

@@ -12,6 +12,7 @@ from kafscale.spark.lake import attempts
 from kafscale.spark.lake.table import open_table
 from tests.unit.spark.jobs.test_export import (
     JSON,
+    KINDS,
     Crash,
     Lake,
     _table_class,
@@ -37,7 +38,7 @@ def topic(tmp_path: Path) -> Topic:
     return made
 
 
-@pytest.fixture(params=["parquet", "delta", "iceberg"])
+@pytest.fixture(params=KINDS)
 def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
     return Lake(tmp_path, request.param)
 

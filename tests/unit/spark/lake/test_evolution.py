@@ -11,7 +11,7 @@ import pytest
 from kafscale.spark.jobs import export
 from kafscale.spark.values.formats import Spec, spec_of
 from kafscale.spark.values.registry import RegistryError
-from tests.unit.spark.jobs.test_export import Lake, check, export_now, run_here
+from tests.unit.spark.jobs.test_export import KINDS, Lake, check, export_now, run_here
 from tests.unit.spark.topics import Topic
 from tests.unit.spark.values.schema_registry import FakeSchemaRegistry
 from tests.unit.spark.values.writers import AvroWriter, ProtobufWriter, avro_schema, message_class
@@ -29,7 +29,7 @@ def topic(tmp_path: Path) -> Topic:
     return Topic(tmp_path / "objects")
 
 
-@pytest.fixture(params=["parquet", "delta", "iceberg"])
+@pytest.fixture(params=KINDS)
 def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
     return Lake(tmp_path, request.param)
 

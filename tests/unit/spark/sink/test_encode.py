@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.model.errors import InvalidRecord
@@ -16,6 +16,7 @@ from kafscale.records.compression import Codec
 from kafscale.records.record import Record, open_batch
 from kafscale.spark.sink import encode
 from kafscale.spark.sink.encode import Encoder, Rows
+from tests.support.examples import examples
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of its own use of the library
@@ -52,7 +53,7 @@ def rows_of(rows: Sequence[tuple[int, Any, Any, Any]], *, large: bool = False) -
 
 
 @pytest.mark.parametrize("fast", WAYS)
-@settings(max_examples=60)
+@examples(60)
 @given(
     rows=st.lists(row, min_size=1, max_size=70),
     codec=st.sampled_from(Codec),
@@ -77,7 +78,7 @@ def test_batches_hold_what_the_rows_held(
     assert found.max_timestamp_ms == max(one[0] for one in rows)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     rows=st.lists(
         st.tuples(st.integers(-(2**41), 2**62), blob, blob, st.none()), min_size=1, max_size=300

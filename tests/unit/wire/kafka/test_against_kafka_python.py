@@ -10,7 +10,9 @@ import pytest
 
 from kafscale.wire.kafka import codec
 from kafscale.wire.kafka.schema import Message, Struct, fields
-from tests.fuzz.samples import Maker, kinds, plain
+from tests.fuzz.samples import Maker, plain
+from tests.support.examples import scaled
+from tests.unit.wire.kafka.cases import EVERY_VERSION, FIRST_AND_LAST
 
 _MODULES = (
     "kafka.protocol.producer",
@@ -25,7 +27,6 @@ _BIT_SETS = {
     "topic_authorized_operations": "authorized_operations",
     "authorized_operations": "authorized_operations",
 }
-CASES = [pytest.param(k, v, id=f"{k.__name__}-{v}") for k, v in kinds()]
 
 
 @functools.cache
@@ -71,12 +72,12 @@ def _convert(own: Any, name: str, wire: str, their_field: Any, version: int) -> 
     return own
 
 
-@pytest.mark.parametrize(("kind", "version"), CASES)
+@pytest.mark.parametrize(("kind", "version"), EVERY_VERSION)
 def test_both_write_the_same_bytes_and_ours_are_read_back(
     kind: type[Message], version: int
 ) -> None:
     theirs = their_class(kind)
-    for seed in range(6):
+    for seed in range(scaled(6)):
         ours = Maker((kind.__name__, version, seed)).message(kind, version)
         expected = bytes(to_theirs(ours, theirs, version).encode())
         assert b"".join(codec.encode(ours, version)) == expected
@@ -85,7 +86,7 @@ def test_both_write_the_same_bytes_and_ours_are_read_back(
         assert end == len(expected)
 
 
-@pytest.mark.parametrize(("kind", "version"), CASES)
+@pytest.mark.parametrize(("kind", "version"), FIRST_AND_LAST)
 def test_what_we_write_kafka_python_reads_as_the_same_values(
     kind: type[Message], version: int
 ) -> None:

@@ -16,6 +16,7 @@ from kafscale.wire.kafka import codec
 from kafscale.wire.kafka.errors import RETRIABLE, ErrorCode
 from kafscale.wire.kafka.schema import Message, Struct, fields
 from tests.fuzz.samples import Maker, kinds
+from tests.support.examples import scaled
 
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
@@ -74,7 +75,7 @@ def test_kio_knows_most_of_our_versions() -> None:
 def test_kio_reads_our_bytes_and_writes_them_again(
     kind: type[Message], version: int, theirs: Any
 ) -> None:
-    for seed in range(3):
+    for seed in range(scaled(3)):
         ours = Maker((kind.__name__, version, seed), tame=True).message(kind, version)
         written = b"".join(codec.encode(ours, version))
         read, size = entity_reader(theirs)(written, 0)

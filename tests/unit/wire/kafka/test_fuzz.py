@@ -4,11 +4,12 @@ import random
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.wire.kafka.catalog import APIS
 from tests.fuzz.mutations import corpus, judge, spoil
+from tests.support.examples import examples
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def test_spoilt_frames_take_little_memory(frames: list[bytes]) -> None:
     assert peak < 200 * largest
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.sampled_from(APIS), st.data(), st.binary(max_size=200))
 def test_a_good_header_before_any_bytes_is_read_or_malformed(
     api: object, data: st.DataObject, body: bytes

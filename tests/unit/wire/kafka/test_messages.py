@@ -7,7 +7,7 @@ import pytest
 
 from kafscale.wire.kafka.catalog import APIS, BY_KEY
 from kafscale.wire.kafka.schema import NO_UUID, Message, Struct, Wire, fields
-from tests.fuzz.samples import kinds
+from tests.unit.wire.kafka.cases import EVERY_VERSION
 
 # Our default where Kafka's would be a trap for whoever forgets the field: (message, field).
 DEFAULTS_OF_OURS = {
@@ -79,9 +79,7 @@ def compare(message: str, row: type[Struct], schema: list[dict[str, Any]], versi
             compare(message, inner, one["fields"], version)
 
 
-@pytest.mark.parametrize(
-    ("kind", "version"), [pytest.param(k, v, id=f"{k.__name__}-{v}") for k, v in kinds()]
-)
+@pytest.mark.parametrize(("kind", "version"), EVERY_VERSION)
 def test_a_table_agrees_with_the_schema_in_every_version(kind: type[Message], version: int) -> None:
     schema = schema_of(kind)
     assert kind.api_key == schema["apiKey"]

@@ -6,7 +6,7 @@ import pytest
 
 from kafscale.wire.kafka import codec
 from kafscale.wire.kafka.schema import Int16, Message, Struct, V, Wire, fields, smallest
-from tests.fuzz.samples import kinds
+from tests.unit.wire.kafka.cases import EVERY_VERSION
 
 
 class Row(Struct):
@@ -33,9 +33,7 @@ def test_the_smallest_row_counts_what_cannot_be_left_out() -> None:
     assert smallest(row, 4, flexible=True, nullable=True) == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "version"), [pytest.param(k, v, id=f"{k.__name__}-{v}") for k, v in kinds()]
-)
+@pytest.mark.parametrize(("kind", "version"), EVERY_VERSION)
 def test_no_message_is_shorter_than_the_smallest(kind: type[Message], version: int) -> None:
     written = b"".join(codec.encode(kind(), version))
     least = smallest(Wire("struct", row=kind), version, version >= kind.flexible_from)
