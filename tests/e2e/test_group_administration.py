@@ -65,7 +65,9 @@ def test_a_static_member_that_is_back_within_its_session_causes_no_rebalance(
     broker: KafscaleProcess, topic: str
 ) -> None:
     def join(name: str) -> ConfluentMember:
-        return ConfluentMember(broker.bootstrap, topic, topic, group_instance_id=name)
+        return ConfluentMember(
+            broker.bootstrap, topic, topic, group_instance_id=name, session_timeout_ms=120_000
+        )
 
     members = [join("a"), join("b")]
     drive(members, lambda: are_sharing(members), "sharing")

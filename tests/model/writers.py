@@ -4,7 +4,7 @@ In this room: one function per step; a step is at most one request at the store,
 two steps the writer may pause for any time.
 Next door: foreign jobs (jobs.py), the two ends of a manifest PUT (commits.py).
 
-Merged into one step, because nothing can tell the difference: LIST, GET and walk of an opener
+Merged into one step, because nothing can tell the difference: LISTs, GET and walk of an opener
 under rule 1 (the second LIST finds the same newest manifest, and generations only grow, so it was
 the newest all the while); a LIST and the reading of its answer, the proof being dated by the LIST;
 the decision to flush and the execution of its PUT (a writer that waits for a slow PUT is like one

@@ -120,7 +120,7 @@ def read_all(
 
 
 def _end(consumer: Any, place: TopicPartition) -> int:
-    return int(consumer.get_watermark_offsets(place, timeout=30)[1])
+    return int(consumer.get_watermark_offsets(place, timeout=120)[1])
 
 
 def _reached(records: list[tuple[int, bytes]], end: int) -> bool:

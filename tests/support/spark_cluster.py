@@ -53,6 +53,10 @@ class SparkCluster(Service):
             "spark.driver.memory": "1g",
             "spark.executor.memory": "600m",
             "spark.executor.cores": "1",
+            # The first task waits for all of them.
+            "spark.cores.max": str(self._count),
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
             "spark.local.dir": str(self._scratch),
             **{f"spark.executorEnv.{name}": value for name, value in executor_env.items()},
         }

@@ -18,7 +18,7 @@ from kafscale.log.manifest import LaneMark, Manifest
 from kafscale.log.segment import Built, LaneBatches
 from kafscale.log.view import View
 from kafscale.model.clock import Clock, Dice
-from kafscale.model.errors import ObjectMissing
+from kafscale.model.errors import NotTheOwner, ObjectMissing
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 
@@ -100,6 +100,8 @@ class Appender:
         if not lanes or numbers != sorted(set(numbers)):
             raise ValueError("a segment has at least one lane, each once, in their order")
         for lane in lanes:
+            if self._view.lane(lane.lane).producers.is_sealed:
+                raise NotTheOwner(f"lane {lane.lane} of {self._folder} is sealed: its topic moves")
             if lane.first != self.next(lane.lane) and not self.is_new(lane.lane):
                 at = self.next(lane.lane)
                 raise ValueError(f"lane {lane.lane} goes on at {at}, not at {lane.first}")

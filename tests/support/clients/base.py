@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-ANSWER_WITHIN_S: Final = 60.0
+ANSWER_WITHIN_S: Final = 120.0
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -65,7 +65,7 @@ class OldKafkaPython(Client):
         found: list[Stored] = []
         try:
             with closing(
-                KafkaConsumer(**self._settings, consumer_timeout_ms=20_000, **settings)
+                KafkaConsumer(**self._settings, consumer_timeout_ms=60_000, **settings)
             ) as consumer:
                 places = [Place(topic, p) for p in partitions]
                 consumer.assign(places)
@@ -98,7 +98,7 @@ class OldKafkaPython(Client):
                 group_id=group,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
-                consumer_timeout_ms=20_000,
+                consumer_timeout_ms=60_000,
             )
         ) as consumer:
             found = [message.offset for message, _ in zip(consumer, range(count), strict=False)]
@@ -152,7 +152,7 @@ class OldConfluent(Client):
     ) -> list[Stored]:
         consumer = Consumer({**self._settings, "group.id": "old", "enable.auto.commit": False})
         found: list[Stored] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         try:
             consumer.assign([TopicPartition(topic, p, start) for p in partitions])
             while len(found) < count and time.monotonic() < deadline:

@@ -16,7 +16,7 @@ from tests.support.clients.base import CODECS, Client, ClientError, Member, Reco
 from tests.support.clients.confluent import Confluent
 
 PARTITIONS: Final = 4
-WITHIN_S: Final = 60.0
+WITHIN_S: Final = 120.0
 _names = itertools.count()
 
 

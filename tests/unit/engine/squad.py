@@ -25,7 +25,7 @@ from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from tests.unit.gateways.kafka.caller import make_batch
 
 LEASE_S = 2.0
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Wire:
@@ -116,6 +116,7 @@ class Squad:
             Path(self._folder.name) / "metadata.db", "OFF", SystemClock()
         )
         self.mates: list[Mate] = []
+        self.lease_s = LEASE_S
 
     async def __aenter__(self) -> "Squad":
         return self
@@ -133,7 +134,7 @@ class Squad:
         settings = msgspec.structs.replace(
             config,
             broker=BrokerSection(id=broker_id, port=0),
-            etcd=EtcdSection(lease_ttl=LEASE_S),
+            etcd=EtcdSection(lease_ttl=self.lease_s),
         )
         broker = InProcessBroker(
             config=settings,

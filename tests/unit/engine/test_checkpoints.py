@@ -123,7 +123,7 @@ async def test_they_are_taken_by_the_clock_and_a_sick_store_is_tried_again() -> 
     storage = StorageSection(checkpoint_interval=Seconds(0.01))
     async with Shop(msgspec.structs.replace(FOR_TESTS, storage=storage)) as shop:
         rule = shop.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*@checkpoints*", times=2))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await rule.reached.wait()
             while not await numbers(shop):
                 await asyncio.sleep(0.01)

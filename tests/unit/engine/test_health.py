@@ -62,7 +62,7 @@ async def test_a_store_that_does_not_answer_is_7_and_the_outcome_shows_later(sho
         assert row.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert (await caller.offset("t", -1)).offset == 0
         stall.release()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not values_of(await caller.fetch("t")):
                 await asyncio.sleep(0.01)
 

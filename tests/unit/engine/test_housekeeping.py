@@ -78,7 +78,7 @@ async def test_a_long_tail_is_rolled_up_without_being_asked() -> None:
             await shop.append("t", b"%d" % number)
         ((_, log),) = shop.engine.logs.each()
         assert history.roll_up_is_due(log)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while history.roll_up_is_due(log):
                 await asyncio.sleep(0.05)
         assert log.manifest.generation == 1

@@ -256,12 +256,12 @@ async def test_removals_that_wait_are_taken_up_after_a_restart(shop: Shop) -> No
     await shop.append("t", b"a")
     rule = shop.plan.add(Rule(Fault.FAIL_BEFORE, "delete"))
     await shop.engine.delete_topic("t")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await rule.reached.wait()
     assert len(await objects_of_logs(shop)) == 1
     shop.plan.clear()
     await shop.reopen()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while await objects_of_logs(shop):
             await asyncio.sleep(0.01)
 

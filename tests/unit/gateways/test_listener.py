@@ -220,7 +220,7 @@ async def test_closing_ends_every_connection_and_the_door_first() -> None:
     port = await listener.open("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(framed(b"hello"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not (sessions and sessions[0].frames):
             await asyncio.sleep(0.01)
     listener.close_door()

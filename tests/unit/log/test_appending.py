@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kafscale.log import keys, survey
+from kafscale.log import keys, moving, survey
 from kafscale.log.appending import Appender
 from kafscale.log.commits import LostRace
 from kafscale.log.segment import LaneBatches
@@ -216,3 +216,15 @@ async def test_following_looks_anew_where_the_past_has_changed(shop: Shop) -> No
     await other.follow()
     assert (other.next(1), other.next(2)) == (3, 43)
     await other.append(lanes_of((2, 43, 1)))
+
+
+async def test_a_lane_whose_topic_has_moved_takes_nothing_from_jobs(shop: Shop) -> None:
+    await shop.append("copy", b"a")
+    owner, _ = await shop.engine.logs.open(shop.engine.topics.get("copy"), 0)
+    sealed = moving.seal(owner, 0).committed
+    assert sealed is not None
+    await moving.committed(sealed)
+    log = appender(shop)
+    await log.open()
+    with pytest.raises(NotTheOwner, match="sealed"):
+        await log.append([lane(2, b"late")])

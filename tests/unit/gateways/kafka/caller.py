@@ -41,7 +41,7 @@ from kafscale.wire.kafka.messages.produce import (
 from kafscale.wire.kafka.schema import NO_UUID, Message
 
 NOW_MS = 1_700_000_000_000
-ANSWER_S = 10.0
+ANSWER_S = 25.0
 
 
 def make_batch(

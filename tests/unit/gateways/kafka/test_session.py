@@ -69,7 +69,7 @@ async def test_what_waits_does_not_hold_up_the_work_of_those_behind_it(
     async with Caller(broker.port) as pipelining:
         pipelining.send(fetch_request([("empty", 0, 0)], max_wait_ms=30_000), 12)
         pipelining.send(produce_request("t", make_batch(b"behind")), 9)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not values_of(await caller.fetch("t")):  # its work is done
                 await asyncio.sleep(0.01)
         with pytest.raises(TimeoutError):  # its answer waits
@@ -136,7 +136,7 @@ async def test_few_reads_of_one_connection_are_under_way_at_once(
     async with Caller(broker.port) as pipelining:
         for _ in range(20):
             pipelining.send(fetch_request([("t", 0, 0)], max_wait_ms=30_000), 12)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while most < 4:
                 await asyncio.sleep(0.01)
         await caller.produce("t", make_batch(b"news"))
@@ -196,7 +196,7 @@ async def test_a_client_that_leaves_early_leaves_nothing_behind(broker: InProces
         await caller.create("t")
         for _ in range(10):
             caller.send(produce_request("t", make_batch(b"x")), 9)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(broker.listener):
             await asyncio.sleep(0.01)
     assert broker.listener.held_bytes == 0
