@@ -7,7 +7,7 @@ import pytest
 from kafscale.engine import removals
 from kafscale.engine.offsets import Wish
 from kafscale.engine.reads import Part
-from kafscale.log import history
+from kafscale.log import history, moving
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, State
 from kafscale.log.moving import committed
@@ -303,3 +303,13 @@ async def test_who_had_read_everything_goes_on_where_it_was(shop: Shop, layout: 
     found = await shop.read("t", 5)
     assert (found.error, found.start, found.high) == (None, 5, 7)
     assert [value for _, value in values_at(found)] == [b"first"]
+
+
+async def test_a_sealed_partition_does_not_say_where_it_ends(filled: Shop) -> None:
+    topic = filled.engine.topics.get("t")
+    log, lane = await filled.engine.logs.open(topic, 0)
+    sealed = moving.seal(log, lane.number).committed
+    assert sealed is not None
+    await committed(sealed)
+    with pytest.raises(NotTheOwner):
+        await filled.engine.bounds(topic, 0, -1)
