@@ -27,7 +27,7 @@ from tests.faults.workers import QUIET, Worker
 LAYOUTS = {
     "ordinary": {"storage.placement": "dedicated", "physical.partitions": "-1"},
     "virtual": {"storage.placement": "dedicated", "physical.partitions": "1"},
-    "shared": {"storage.placement": "shared", "physical.partitions": "-1"},
+    "shared": {"storage.placement": "shared"},
 }
 PAUSE_S = (1.0, 5.0)
 ARRIVE_S = 90.0

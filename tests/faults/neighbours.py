@@ -95,7 +95,7 @@ class Neighbour(Worker):
             )[topic],
             THERE,
         )
-        self._be_known(topic)
+        known_by = self._be_known(topic, PARTITIONS)
         written = _Life(self, topic, self.lives, PARTITIONS)
         written.write()
         self._stay()
@@ -106,6 +106,7 @@ class Neighbour(Worker):
                 lambda: self._admin.create_partitions([NewPartitions(topic, wide)])[topic],
                 AS_WIDE,
             )
+            self._be_known(topic, wide)
             written.partitions = wide
             written.write()
         self._stay()
@@ -113,19 +114,21 @@ class Neighbour(Worker):
         if self._dice.random() < 0.5:
             self._cut(topic)
         self.lives += 1
+        self._last_id = known_by
         return self._until_done(
             f"deleting {topic}", lambda: self._admin.delete_topics([topic])[topic], GONE
         )
 
-    def _be_known(self, topic: str) -> None:
+    def _be_known(self, topic: str, partitions: int) -> bytes:
+        """Until all brokers know this life of the topic, and all its partitions; by which id."""
         until_s = time.monotonic() + PATIENCE_S
         while True:
-            ids = {_id_at(port, topic) for port in self._ports}
-            if len(ids) == 1 and not ids & {None, self._last_id}:
-                self._last_id = ids.pop() or b""
-                return
+            told = {_known_at(port, topic) for port in self._ports}
+            first = next(iter(told))
+            if len(told) == 1 and first and first[0] != self._last_id and first[1] == partitions:
+                return first[0]
             if time.monotonic() > until_s:
-                raise NotDone(f"not all brokers know of {topic}: {ids}")
+                raise NotDone(f"not all brokers know of {topic}: {told}")
             time.sleep(0.1)
 
     def _stay(self) -> None:
@@ -175,9 +178,9 @@ class Neighbour(Worker):
         )
 
 
-def _id_at(port: int, topic: str) -> bytes | None:
+def _known_at(port: int, topic: str) -> tuple[bytes, int] | None:
     try:
-        return raw.topic_id(port, topic)
+        return raw.knows(port, topic)
     except OSError:
         return None  # dead or paused: asked again
 

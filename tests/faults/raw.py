@@ -48,8 +48,8 @@ def offsets_listed(body: bytes) -> dict[int, int]:
     return found
 
 
-def topic_id(port: int, topic: str, within_s: float = 5.0) -> bytes | None:
-    """What a broker, asked itself, knows a topic by; None if it knows of none (Metadata v12)."""
+def knows(port: int, topic: str, within_s: float = 5.0) -> tuple[bytes, int] | None:
+    """Id and width of a topic as a broker, asked itself, knows it (Metadata v12); None: not."""
     name = topic.encode()
     asked = b"\x02" + bytes(16) + bytes([len(name) + 1]) + name + b"\0"
     head = struct.pack(">hhi", METADATA, 12, 1) + wire.string("raw") + b"\0"
@@ -57,7 +57,9 @@ def topic_id(port: int, topic: str, within_s: float = 5.0) -> bytes | None:
     answer = ask(port, struct.pack(">i", len(body)) + body, within_s)
     at = answer.index(name)
     (error,) = struct.unpack_from(">h", answer, at - 3)
-    return None if error else answer[at + len(name) :][:16]
+    at += len(name)
+    # After the id: whether it is internal, and the partitions as a compact array.
+    return None if error else (answer[at : at + 16], answer[at + 17] - 1)
 
 
 def ask(port: int, request: bytes, within_s: float) -> bytes:

@@ -1,17 +1,23 @@
-"""Simulated administrators: topics are created, and some come and go beside those that stay.
+"""Simulated administrators: topics are created, move, and some come and go beside those that stay.
 
-In this room: asking until it is done, and a neighbour in the shared logs whose every life must
-hold what was written in it and nothing else.
+In this room: asking until it is done, topics that move from one layout to another, and a neighbour
+in the shared logs whose every life must hold what was written in it and nothing else.
 Next door: the topics that stay (places.py), who writes there (producers.py).
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from kafscale.records.record import Record, build_batch
 from kafscale.testing.simulated.clock import wall_ms
 from kafscale.wire.kafka.errors import ErrorCode
-from kafscale.wire.kafka.messages import create_topics, delete_topics, metadata
+from kafscale.wire.kafka.messages import (
+    create_topics,
+    delete_topics,
+    incremental_alter_configs,
+    metadata,
+)
 from tests.faults.history import Found, History, Trouble
 from tests.simulation.cluster import Cluster, Unanswered
 from tests.simulation.places import SHARED, Place, Plan
@@ -20,7 +26,10 @@ from tests.simulation.readers import read_place
 
 _PAUSE_S = 0.3
 _STAYS_S = 3.0
+_TOPIC = 2
 SOON: Final = {**SHARED, "retention.ms": "1000"}
+OWN: Final = {"storage.placement": "dedicated", "physical.partitions": "-1"}
+LAYOUTS: Final = (OWN, {**OWN, "physical.partitions": "1"}, SHARED)
 
 
 async def create(cluster: Cluster, plan: Plan) -> None:
@@ -79,6 +88,40 @@ async def delete(cluster: Cluster, topic: str) -> bool:
             cluster.hang_up()
         at_once = False
         await asyncio.sleep(_PAUSE_S)
+
+
+class Mover:
+    """Lets topics move from one layout to another, as often as they like."""
+
+    def __init__(self, cluster: Cluster, plans: Sequence[Plan], history: History) -> None:
+        self._cluster = cluster
+        self._topics = [plan.topic for plan in plans]
+        self._history = history
+
+    async def run(self) -> None:
+        """Until it is cancelled; a topic that is on its way refuses."""
+        dice = self._cluster.dice
+        while True:
+            await asyncio.sleep(dice.random() * _STAYS_S)
+            request = _alteration(dice.choice(self._topics), dice.choice(LAYOUTS))
+            try:
+                self._history.moves += 1  # at most: it may be refused, or be there already
+                await (await self._cluster.any()).ask(request)
+            except Unanswered:
+                self._cluster.hang_up()
+
+
+def _alteration(
+    topic: str, settings: dict[str, str]
+) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
+    rows = [
+        incremental_alter_configs.AlterableConfig(name=name, value=value)
+        for name, value in settings.items()
+    ]
+    asked = incremental_alter_configs.AlterConfigsResource(
+        resource_type=_TOPIC, resource_name=topic, configs=rows
+    )
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[asked])
 
 
 class Neighbour:

@@ -14,19 +14,21 @@ import msgspec
 from kafscale.engine import fleet
 from kafscale.engine.fleet_view import View
 from kafscale.engine.housekeeping import Housekeeping
-from kafscale.engine.topic import Resident
+from kafscale.engine.moves import Moves
+from kafscale.engine.topic import Resident, Topic
 from kafscale.engine.topics import Topics
 from kafscale.groups.events import Done
 from kafscale.groups.machine import Group
-from kafscale.log import commits, opening, places, reclaiming
+from kafscale.log import commits, moving, opening, places, reclaiming
 from kafscale.log.log import Log
 from kafscale.log.producers import ProducerTable
 from kafscale.log.settings import Appended
 from kafscale.log.shared import SharedLogs
 from kafscale.metadata import keys as metadata_keys
-from kafscale.model.topics import LaneRange
+from kafscale.model.topics import LaneRange, Move
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import Buffer
+from kafscale.records.batch import BatchHeader
 from kafscale.testing.simulated.metadata import SimulatedEtcd
 
 Planting = Callable[[], AbstractContextManager[Any]]
@@ -151,3 +153,33 @@ def retention_of_one_topic_for_all_its_neighbours() -> AbstractContextManager[An
 def reclaiming_that_takes_the_living_for_dead() -> AbstractContextManager[Any]:
     """An object is rewritten without a lane that somebody still reads."""
     return patch.object(reclaiming, "is_alive", lambda span, _: span.lane % 2 == 0)
+
+
+# Topics that move.
+
+
+def seal_that_nobody_heeds() -> AbstractContextManager[Any]:
+    """The old place goes on taking records when its topic has moved away."""
+    return patch.object(ProducerTable, "is_sealed", property(lambda _: False))
+
+
+def move_that_forgets_producers() -> AbstractContextManager[Any]:
+    """In the new place nobody knows what was sent before."""
+    honest = moving.adopt
+
+    def adopt(log: Log, number: int, header: BatchHeader, data: memoryview) -> Any:
+        with patch.object(ProducerTable, "remember", lambda *_: None):
+            return honest(log, number, header, data)
+
+    return patch.object(moving, "adopt", adopt)
+
+
+def move_that_leaves_the_last_records_behind() -> AbstractContextManager[Any]:
+    """It says the new place when it has only nearly caught up."""
+    honest = Moves._decide
+
+    async def decide(self: Moves, topic: Topic, move: Move, said: Any) -> None:
+        done = {folder: msgspec.structs.replace(row, state="done") for folder, row in said.items()}
+        await honest(self, topic, move, done)
+
+    return patch.object(Moves, "_decide", decide)

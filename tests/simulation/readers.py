@@ -12,7 +12,7 @@ from kafscale.records.batch import walk
 from kafscale.records.record import open_batch
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages import fetch, list_offsets
-from tests.faults.history import Found, History, Poll, Trouble, Watermark
+from tests.faults.history import NOTHING, Found, History, Poll, Trouble, Watermark
 from tests.simulation.cluster import Cluster, Connection, Unanswered
 from tests.simulation.places import Place
 
@@ -48,7 +48,12 @@ async def fetch_once(
     part = answer.responses[0].partitions[0]
     data = part.records or b""
     found = [
-        Found(place.number, record.offset, (record.value or b"").decode(), header.leader_epoch)
+        Found(
+            place.number,
+            record.offset,
+            NOTHING if header.is_control else (record.value or b"").decode(),
+            header.leader_epoch,
+        )
         for at, header in walk(data)
         for record in open_batch(data[at : at + header.size], _LIMIT)
         if record.offset >= offset
@@ -90,7 +95,7 @@ class Reader:
             await asyncio.sleep(_PAUSE_S)
             return at
         history.watermarks.append(Watermark(connection.host, place.number, high, asked_s, now_s))
-        for one in found:
+        for one in (row for row in found if row.value != NOTHING):
             history.polls.append(Poll(name, 0, place.number, one.offset, one.value, now_s))
         return found[-1].offset + 1 if found else at
 

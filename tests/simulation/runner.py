@@ -19,8 +19,8 @@ from kafscale.testing.simulated.network import NetworkFaults, SimulatedNetwork
 from kafscale.testing.simulated.remote import RemoteFaults
 from kafscale.testing.simulated.store import SimulatedBucket
 from tests.faults import checker
-from tests.faults.history import OK, History, Listed, Removed, Stored, Trouble
-from tests.simulation.administration import Neighbour, be_known, create
+from tests.faults.history import NOTHING, OK, History, Listed, Removed, Stored, Trouble
+from tests.simulation.administration import Mover, Neighbour, be_known, create
 from tests.simulation.cluster import Cluster
 from tests.simulation.members import Member
 from tests.simulation.places import places, plans
@@ -44,6 +44,7 @@ class Report:
     read: int = 0
     committed: int = 0
     neighbours: int = 0  # topics that came and went
+    moves: int = 0  # of partitions, from one layout to another
     lines: list[str] = field(default_factory=list)
 
 
@@ -79,6 +80,7 @@ def _report(loop: SimulatedLoop, scenario: Scenario) -> Report:
         len(history.polls),
         len(history.commits),
         history.lives,
+        sum(one.value == NOTHING for one in history.found),
         loop.lines or [],
     )
 
@@ -174,6 +176,9 @@ class _Run:
             self.clients.start(reader.run(self.places)),
             self.clients.start(watcher.run(self.places)),
         ]
+        if scenario.is_moving:
+            mover = Mover(self._cluster("mover"), plans(scenario.kinds), history)
+            following.append(self.clients.start(mover.run()))
         if scenario.has_neighbours:
             neighbour = Neighbour(self._cluster("neighbour"), history, strict=scenario.one_truth)
             following.append(self.clients.start(neighbour.run()))

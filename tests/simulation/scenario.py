@@ -60,6 +60,7 @@ class Scenario:
     partitions: int
     kinds: tuple[str, ...]  # of topics, one for each place that is written to
     has_neighbours: bool  # topics come and go in the shared logs meanwhile
+    is_moving: bool  # topics move from one layout to another
     producers: int
     members: int
     records: int  # per producer and partition
@@ -115,6 +116,7 @@ def _of_kinds(made: Scenario, dice: random.Random) -> Scenario:
         partitions=count,
         kinds=kinds,
         has_neighbours="shared" in among and dice.random() < 0.7,
+        is_moving=made.one_truth and dice.random() < 0.4,
         config=msgspec.structs.replace(
             made.config,
             storage=msgspec.structs.replace(
@@ -204,6 +206,7 @@ def _any(seed: int, dice: random.Random) -> Scenario:
         partitions=dice.choice((1, 1, 2, 3)),
         kinds=(),
         has_neighbours=False,
+        is_moving=False,
         producers=dice.choice((1, 2, 2, 3)),
         members=dice.choice((0, 0, 1, 2, 3)),
         records=dice.choice((10, 30, 60)),

@@ -41,6 +41,7 @@ from kafscale.model.errors import (
     GroupNotFound,
     GroupSubscribed,
     KafscaleError,
+    NotTheOwner,
     TopicExists,
     UnknownTopic,
 )
@@ -256,6 +257,9 @@ class Engine:
         """Log start and high watermark of a partition."""
         log, lane = await self.logs.open(topic, partition)
         log.require_open()
+        if lane.producers.is_sealed:
+            # It may go on elsewhere already, and we have not heard of it: this is not its end.
+            raise NotTheOwner(f"{topic.name}-{partition} is moving")
         check_epoch(log, leader_epoch)
         return lane.start, lane.high, log
 

@@ -159,7 +159,7 @@ class Moves:
             is_here = log.lane(lane).high >= end
             is_whole = is_whole and is_here
             if is_here and source is not None:
-                await _begin_alike(log, lane, source.start, end)
+                await _begin_alike(log, lane, source.start)
         if is_whole:
             await self._report(topic, folder, MoveReport(move_id=move.move_id, state="done"))
         elif folder not in said and _PASS_BYTES - room < NEAR_BYTES:
@@ -196,8 +196,11 @@ class Moves:
                 await self._metadata.commit(doomed[at : at + _REMOVED_AT_ONCE])
 
 
-async def _begin_alike(log: Log, lane: int, start: int, end: int) -> None:
-    """Let a lane begin where its source does; after the seal if there is nothing before it."""
-    wanted = start if start < end - 1 else end
-    if log.lane(lane).start < wanted:
-        await history.raise_starts(log, {lane: wanted})
+async def _begin_alike(log: Log, lane: int, start: int) -> None:
+    """Let a lane begin where its source does.
+
+    Not after the seal, even if there is nothing before it: who had read everything waits at that
+    very offset, and is to find it passed over, not out of range.
+    """
+    if log.lane(lane).start < start:
+        await history.raise_starts(log, {lane: start})

@@ -7,7 +7,7 @@ import pytest
 from kafscale.engine import removals
 from kafscale.engine.offsets import Wish
 from kafscale.engine.reads import Part
-from kafscale.log import history
+from kafscale.log import history, moving
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, State
 from kafscale.log.moving import committed
@@ -130,8 +130,10 @@ async def test_a_partition_without_records_stays_without(shop: Shop) -> None:
     await shop.engine.create_topic("t", 1, {})
     await move(shop, "shared")
     found = await shop.read("t", 1)
-    assert (found.error, found.start, found.high) == (None, 1, 1)
+    assert (found.error, found.start, found.high) == (None, 0, 1)
+    assert await all_values(shop) == []
     assert await shop.append("t", b"first") == 1
+    assert await all_values(shop) == [b"first"]
 
 
 async def test_what_was_deleted_stays_deleted(filled: Shop) -> None:
@@ -288,3 +290,26 @@ async def test_history_that_was_rolled_up_moves_too(filled: Shop) -> None:
         await history.roll_up(log)
     await move(filled, "shared")
     assert await all_values(filled, 3) == [b"3-0", b"3-1", b"3-2"]
+
+
+@pytest.mark.parametrize("layout", ["virtual", "shared"])
+async def test_who_had_read_everything_goes_on_where_it_was(shop: Shop, layout: str) -> None:
+    topic = await shop.engine.create_topic("t", 2, {})
+    for _ in range(5):
+        await shop.append("t", b"x")
+    await shop.engine.admin.delete_records(topic, 0, 5)
+    await move(shop, layout)
+    assert await shop.append("t", b"first") == 6
+    found = await shop.read("t", 5)
+    assert (found.error, found.start, found.high) == (None, 5, 7)
+    assert [value for _, value in values_at(found)] == [b"first"]
+
+
+async def test_a_sealed_partition_does_not_say_where_it_ends(filled: Shop) -> None:
+    topic = filled.engine.topics.get("t")
+    log, lane = await filled.engine.logs.open(topic, 0)
+    sealed = moving.seal(log, lane.number).committed
+    assert sealed is not None
+    await committed(sealed)
+    with pytest.raises(NotTheOwner):
+        await filled.engine.bounds(topic, 0, -1)

@@ -38,6 +38,22 @@ async def sealed(log: Log, lane: int = 0) -> None:
     await moving.committed(done)
 
 
+@pytest.mark.parametrize(
+    ("producer", "epoch", "sequence"), [(7, 0, 1), (7, 0, 2), (7, 1, 5), (8, 0, 3)]
+)
+async def test_nobody_is_told_by_a_sealed_lane_that_batches_are_missing(
+    bench: Bench, producer: int, epoch: int, sequence: int
+) -> None:
+    log = await bench.open("ns/old")
+    await committed(append(log, make_batch(b"0", producer=7), 0))
+    await sealed(log)
+    for one in (log, await bench.open("ns/old")):
+        again = append(one, make_batch(b"0", producer=7), 0)
+        assert (again.first, again.is_duplicate) == (0, True)
+        with pytest.raises(NotTheOwner):
+            append(one, make_batch(b"x", producer=producer, epoch=epoch, sequence=sequence), 0)
+
+
 async def test_a_copy_has_the_offsets_of_its_source(bench: Bench) -> None:
     old, new = await bench.open("ns/old"), await bench.open("ns/new")
     for number in range(5):
