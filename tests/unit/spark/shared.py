@@ -42,11 +42,12 @@ class SharedNamespace:
         async def make(store: ObjectStore) -> TopicDescriptor:
             held = await SharedLogs(store, "default").allot(partitions, self.logs)
             version, newest = await Descriptors(store, "default").newest(name)
+            fresh = self.bucket.dice.token(16).hex()
             made = TopicDescriptor(
                 name=name,
-                topic_id=self.bucket.dice.token(16).hex(),
+                topic_id=fresh,
                 incarnation=1 if newest is None else newest.incarnation + 1,
-                folder=f"default/{name}",
+                folder=keys.topic_folder("default", name, "" if newest is None else fresh),
                 partitions=partitions,
                 logs=0,
                 layout="shared",
