@@ -1,19 +1,16 @@
 """A topic moves between layouts: every record at its offset, and no neighbour is disturbed."""
 
 import argparse
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafscale.log import places
-from kafscale.log.log import Log
-from kafscale.model.errors import InvalidPartitionCount, InvalidRequest, NotTheOwner
+from kafscale.model.errors import InvalidPartitionCount, InvalidRequest
 from kafscale.model.topics import Layout
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
-from kafscale.records.record import Record, build_batch
 from kafscale.spark import units
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
@@ -26,7 +23,7 @@ from tests.unit.spark.conftest import Units
 from tests.unit.spark.jobs.place import local
 from tests.unit.spark.jobs.test_convert import contents
 from tests.unit.spark.loaded import bucket_in, load, murmur2, numbered, objects, records_of
-from tests.unit.spark.shared import _opened
+from tests.unit.spark.shared import Owner, one_record, opened
 
 LAYOUTS: list[tuple[Layout, int]] = [("ordinary", 0), ("virtual", 2), ("shared", 2)]
 
@@ -113,7 +110,7 @@ def test_log_starts_and_empty_partitions_go_along(context: Context, bucket: Buck
         """A broker writes where the history ends."""
         found = []
         for _, place in places.each_place(shared):
-            log = await _opened(store, place.folder)
+            log = await opened(store, place.folder)
             data = one_record(b"new")
             answer = log.append(place.lane, batch.read_header(data), data, acknowledged=False)
             assert answer.committed is not None
@@ -218,52 +215,6 @@ def test_two_runs_at_once_add_everything_once(
     found = records_of(bucket, bucket.topic("new"))
     assert contents(found) == contents(records_of(bucket, bucket.topic("old")))
     assert [topic.name for topic in bucket.topics()] == ["new", "old"]
-
-
-def one_record(value: bytes) -> memoryview:
-    made = build_batch([Record(0, 1_700_000_000_000, None, value)], base_offset=0)
-    return memoryview(bytearray(made))
-
-
-class Owner:
-    """A broker that writes to a lane of a shared log all the time, and is told what counts."""
-
-    def __init__(self, bucket: Bucket, folder: str, lane: int) -> None:
-        self.acknowledged: list[bytes] = []
-        self.refused = 0
-        self._bucket, self._folder, self._lane = bucket, folder, lane
-        self._stop = False
-        self._task: asyncio.Task[None] = bucket.run(self._start)
-
-    async def _start(self, store: ObjectStore) -> "asyncio.Task[None]":
-        log = await _opened(store, self._folder)
-        return asyncio.create_task(self._write(log))
-
-    async def _write(self, log: Log) -> None:
-        number = 0
-        while not self._stop:
-            value = b"%d" % number
-            data = one_record(value)
-            try:
-                answer = log.append(self._lane, batch.read_header(data), data, acknowledged=False)
-                assert answer.committed is not None
-                problem = await answer.committed
-            except NotTheOwner as refused:
-                problem = refused
-            if problem is None:
-                self.acknowledged.append(value)
-                number += 1
-            else:
-                self.refused += 1
-                await asyncio.sleep(0.001)
-        await log.aclose()
-
-    def stop(self) -> None:
-        async def wait(_: ObjectStore) -> None:
-            self._stop = True
-            await self._task
-
-        self._bucket.run(wait)
 
 
 def test_a_broker_that_writes_all_the_time_loses_nothing_and_gets_out_of_the_way(

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kafscale.log import commits, keys, manifest
+from kafscale.log import commits, keys, manifest, places
 from kafscale.log.descriptors import Descriptors
 from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -17,7 +17,7 @@ from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
 from kafscale.spark.jobs.stats import gather
 from tests.unit.spark.jobs.place import local
-from tests.unit.spark.shared import SharedNamespace
+from tests.unit.spark.shared import Owner, SharedNamespace
 
 GONE, ALIVE = "gone", "alive"
 BIG = b"x" * 500
@@ -415,3 +415,25 @@ def test_a_lane_with_a_hole_is_not_joined_over_it(shared: SharedNamespace) -> No
     report = compact(context(shared), tail_idle_s=-1)
     assert report.exit_code == 1
     assert "lane 0 goes on at 3, after 1" in report.notes[0]
+
+
+def test_jobs_and_an_owner_at_once_lose_nothing(shared: SharedNamespace) -> None:
+    shared.logs = 1
+    shared.create("busy", 1)
+    shared.create("still", 2)
+    shared.write([{("still", n): [(b"k", BIG)] for n in range(2)}] * 3)
+    before = shared.raw("still")
+    [place] = [place for _, place in places.each_place(shared.bucket.topic("busy"))]
+    owner = Owner(shared.bucket, place.folder, place.lane)
+    try:
+        for turn in range(6):
+            shared.create(f"brief-{turn}", 2)
+            compact(context(shared), target=3000, tail_idle_s=0)
+            shared.delete(f"brief-{turn}")
+            run(shared, tail_idle_s=0, grace_s=60)  # a grace period that the owner relies on
+            assert shared.raw("still") == before
+    finally:
+        owner.stop()
+    assert len(owner.acknowledged) > 10
+    assert [value for _, _, value in shared.pairs("busy", 0)] == owner.acknowledged
+    assert audit(context(shared)).exit_code == 0
