@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafscale.log import places
-from kafscale.model.errors import InvalidPartitionCount, InvalidRequest
+from kafscale.model.errors import InvalidPartitionCount, InvalidRequest, TopicExists
 from kafscale.model.topics import Layout
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
@@ -178,6 +178,56 @@ def test_a_run_after_a_crash_goes_on_in_the_shared_logs(
     assert contents(found) == contents(before)
     assert found == before or partitions
     assert objects(bucket, "default/@convert") == []
+
+
+def test_what_nobody_goes_on_with_can_be_given_up(
+    context: Context, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_of(context, *wish("old", "neighbour", "shared", 2))
+    before = records_of(bucket, bucket.topic("neighbour"))
+    wanted = Wanted(*wish("old", "new", "shared", 2))
+    honest = filling.finish
+
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(filling, "finish", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        convert.convert(context, wanted)
+    monkeypatch.setattr(filling, "finish", honest)
+    everything = context_of_all(context)
+    assert retain.retain(everything, grace_s=0).facts["logs_expired"] == 0, "it may go on"
+    context.dry_run = True
+    assert convert.give_up(context, wanted).facts["lanes_given_up"] == 5
+    context.dry_run = False
+    assert convert.give_up(context, wanted).facts["lanes_given_up"] == 5
+    assert convert.give_up(context, wanted).notes == ["no such conversion has been begun"]
+    assert objects(bucket, "default/@convert") == []
+    for _ in range(2):
+        retain.retain(everything, grace_s=0)
+    for log in bucket.snapshots(bucket.topic("neighbour")):
+        lanes = {span.lane for piece in log.pieces for span in piece.spans}
+        assert lanes <= {0, 1, 2}, "slots 5 to 9 were the other's"
+    assert records_of(bucket, bucket.topic("neighbour")) == before
+    convert.convert(context, wanted)
+    assert records_of(bucket, bucket.topic("new")) == before
+
+
+def test_what_is_finished_is_not_given_up(
+    context: Context, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = Wanted(*wish("old", "new", "shared", 2))
+    with monkeypatch.context() as patch:
+        patch.setattr(convert.Progress, "forget", lambda _: None)  # it dies right before
+        convert.convert(context, wanted)
+    with pytest.raises(TopicExists, match="delete it instead"):
+        convert.give_up(context, wanted)
+    retain.retain(context_of_all(context), grace_s=0)
+    assert records_of(bucket, bucket.topic("new")) == records_of(bucket, bucket.topic("old"))
+
+
+def context_of_all(context: Context) -> Context:
+    return Context(context.bucket, session=context.session)
 
 
 def _on_a_loop_of_its_own(run: Any) -> Any:
