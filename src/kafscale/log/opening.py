@@ -104,7 +104,8 @@ def walk(
     tail = []
     at = past.end
     before = ContentId._make(past.end_id)
-    next_offsets = {number: mark.next for number, mark in past.lanes.items()}
+    # A lane that has had nothing begins anywhere: what moves in keeps its offsets.
+    next_offsets = {number: mark.next for number, mark in past.lanes.items() if mark.next}
     while (data := found.get(at)) is not None:
         key = keys.segment(folder, at)
         try:
