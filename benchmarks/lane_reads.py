@@ -9,6 +9,7 @@ Next door: the table and the bars (lanes.py).
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -72,7 +73,7 @@ def measure(value_bytes: int, flushes: int, *, with_spark: bool) -> list[Read]:
 async def _measure(folder: Path, value_bytes: int, flushes: int, *, with_spark: bool) -> list[Read]:
     store = Counted(folder)
     broker = await InProcessBroker(config=CONFIG, store=store).start()
-    batch = wire.batch([b"x" * value_bytes], timestamp_ms=1_700_000_000_000)
+    batch = wire.batch([b"x" * value_bytes], timestamp_ms=int(time.time() * 1000))
     try:
         await _beside(lambda: _write(broker.port, batch, flushes))
         found = [await _read(broker, store, "flushes")]

@@ -6,6 +6,7 @@ Next door: the table and the bars (lanes.py), the requests (many.py).
 """
 
 import statistics
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -115,7 +116,7 @@ def produce(
     meter: AbstractContextManager[object], line: many.Line, partitions: int, turns: int
 ) -> None:
     """So many batches into every partition."""
-    batch = wire.batch([b"x" * VALUE_BYTES] * RECORDS, timestamp_ms=1_700_000_000_000)
+    batch = wire.batch([b"x" * VALUE_BYTES] * RECORDS, timestamp_ms=int(time.time() * 1000))
     frames = [
         many.produce_frame("t", range(at, min(at + PER_REQUEST, partitions)), batch)
         for at in range(0, partitions, PER_REQUEST)

@@ -52,7 +52,7 @@ class Census:
 
     def look(self) -> None:
         """Settle who has a row, if anything has come or gone. The others give what this found."""
-        found = list(self._each_log())
+        found = [row for row in self._each_log() if _lies_there(*row)]
         seen: list[object] = [self._revision(), *((log, len(log.lanes)) for _, log in found)]
         if seen == self._seen:
             return
@@ -121,6 +121,11 @@ class Census:
     def partition_bytes(self) -> Iterator[Row]:
         """Bytes of a partition's batches in the bucket."""
         return ((labels, lane.held_bytes) for labels, lane in self._partitions)
+
+
+def _lies_there(topic: Topic | None, log: Log) -> bool:
+    """Not where a topic that moves is going: one partition has one row."""
+    return topic is None or log.folder.rpartition("/")[0] == topic.descriptor.folder
 
 
 def _own(topic: Topic, log: Log) -> Iterator[tuple[_Labels, Lane]]:

@@ -121,6 +121,7 @@ class Housekeeping:
         """A log that many topics share: each lane by the settings of its own topic."""
         residents = self._topics.residents(log.folder)
         ended: set[int] = set()
+        deleted: set[int] = set()  # not moved away: a seal is never forgotten
         overdue: set[int] = set()
         for removal in self._removals:
             if now_ms < removal.after_ms:
@@ -129,6 +130,7 @@ class Housekeeping:
                 row.lane for row in places.lanes_of(removal.shared) if row.folder == log.folder
             }
             ended |= lanes
+            deleted |= lanes if removal.name else set()
             if now_ms - removal.deleted_ms >= OVERDUE_MS:
                 overdue |= lanes
         starts = {}
@@ -148,6 +150,7 @@ class Housekeeping:
         if starts:
             await history.raise_starts(log, starts)
         await reclaiming.reclaim(log, overdue, RECLAIMED_AT_ONCE)
+        await reclaiming.forget(log, deleted)
 
     # -- deleted topics ------------------------------------------------------------------------
 

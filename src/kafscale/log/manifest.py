@@ -195,6 +195,15 @@ def raise_starts(old: Manifest, starts: dict[int, int]) -> Manifest:
     )
 
 
+def forget_lanes(old: Manifest, lanes: Iterable[int]) -> Manifest:
+    """Take lanes off that have ended, unless something of them is listed still."""
+    gone = set(lanes) - {span.lane for entry in old.segments for span in entry.spans()}
+    kept = {
+        lane: mark for lane, mark in old.lanes.items() if lane not in gone or mark.start < mark.next
+    }
+    return msgspec.structs.replace(old, lanes=kept)
+
+
 class Replacement(msgspec.Struct, frozen=True):
     """Neighbouring segments, and what holds their positions from now on."""
 

@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
+from kafscale.log import survey
 from kafscale.log.flush import Outcome, Waiting
 from kafscale.log.lane import Lane, LaneRules
 from kafscale.log.log import Log
-from kafscale.log.producers import SEALER
+from kafscale.log.producers import SEALER, Snapshot
 from kafscale.log.segment import Span
 from kafscale.log.settings import Appended
-from kafscale.log.survey import Snapshot
 from kafscale.model.errors import CorruptObject, NotTheOwner
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
@@ -78,16 +78,18 @@ class Source(NamedTuple):
     start: int
     end: int
     stretches: Sequence[Stretch]
+    producers: list[Snapshot]  # as of the manifest: key compaction may have taken their batches
 
 
-def sources(seen: Snapshot) -> dict[int, Source]:
+def sources(seen: survey.Snapshot) -> dict[int, Source]:
     """All lanes of a log."""
     stretches: dict[int, list[Stretch]] = {}
+    producers = {lane: mark.producers for lane, mark in seen.manifest.lanes.items()}
     for piece in seen.pieces:
         for span in piece.spans:
             stretches.setdefault(span.lane, []).append(Stretch(piece.key, span))
     return {
-        lane: Source(start, end, stretches.get(lane, ()))
+        lane: Source(start, end, stretches.get(lane, ()), producers.get(lane, []))
         for lane, (start, end) in seen.lanes().items()
     }
 
@@ -125,6 +127,7 @@ async def copy(store: ObjectStore, source: Source, log: Log, number: int, most_b
         done = adopt(log, number, batch.read_header(made), made)
     if done is not None:
         await committed(done)
+    lane.producers.learn(source.producers)
     return copied
 
 

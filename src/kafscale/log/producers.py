@@ -185,6 +185,16 @@ class ProducerTable:
                 rows.append(Snapshot(pid, known.epoch, known.last_ms, marks[-WINDOW:]))
         return rows
 
+    def learn(self, rows: list[Snapshot]) -> None:
+        """Take up what another table knew better: batches that are not there any more."""
+        newer = []
+        for row in rows:
+            known = self._producers.get(row.producer_id)
+            last = known.marks[-1].first_offset if known and known.marks else -1
+            if row.producer_id != SEALER and row.marks and last < row.marks[-1].first_offset:
+                newer.append(row)
+        self.restore(newer)
+
     def restore(self, rows: list[Snapshot]) -> None:
         """Take up where a snapshot ended."""
         for row in rows:

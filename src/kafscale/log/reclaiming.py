@@ -62,6 +62,27 @@ async def reclaim(log: Log, ended: Collection[int], most_bytes: int) -> int:
         return len(wanted)
 
 
+async def forget(log: Log, ended: Collection[int]) -> int:
+    """Let go of lanes that have ended and of which nothing is left; gives how many there were."""
+    async with log.busy_with_history:
+        if log.state is not State.OPEN:
+            return 0
+        gone = log.manifest.lanes.keys() - manifest.forget_lanes(log.manifest, ended).lanes.keys()
+        in_tail = {span.lane for row in log.tail for span in row.entry.spans()}
+        gone = {lane for lane in gone - in_tail if not len(log.lane(lane).watchers)}
+        if not gone:
+            return 0
+
+        def change(old: Manifest) -> Manifest:
+            return manifest.forget_lanes(old, gone)
+
+        if not await history.commit(log, change, lambda newer: not gone & newer.lanes.keys()):
+            return 0
+        for lane in gone:
+            log.lanes.pop(lane, None)
+        return len(gone)
+
+
 def is_worth_it(entry: Entry, lanes: Mapping[int, LaneMark], ended: Collection[int]) -> bool:
     """Whether an object has something alive, and enough, or something urgent, that is not."""
     dead = [span for span in entry.spans() if not is_alive(span, lanes)]

@@ -1,17 +1,22 @@
 """Topics that move from one layout to another while they are used."""
 
 import asyncio
+from collections import Counter
+from typing import Any
 
 import pytest
 
-from kafscale.engine import removals
+from kafscale.engine import moves, removals
+from kafscale.engine.census import Census
 from kafscale.engine.offsets import Wish
 from kafscale.engine.reads import Part
 from kafscale.log import history, moving
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, State
 from kafscale.log.moving import committed
-from kafscale.model.errors import NotTheOwner, TopicMoving
+from kafscale.metadata import keys
+from kafscale.model.errors import MetadataUnavailable, NotTheOwner, TopicMoving
+from kafscale.model.topics import LaneRange, TopicDescriptor
 from kafscale.records.batch import read_header, walk
 from kafscale.records.record import open_batch
 from kafscale.testing.clock import SeededDice
@@ -313,3 +318,155 @@ async def test_a_sealed_partition_does_not_say_where_it_ends(filled: Shop) -> No
     await committed(sealed)
     with pytest.raises(NotTheOwner):
         await filled.engine.bounds(topic, 0, -1)
+
+
+async def test_objects_of_a_move_do_not_grow_with_partitions(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 40, {})
+    await move(shop, "shared")
+    made = [key for verb, key in shop.store.calls if verb == "put_new" and "@shared/0/" in key]
+    manifests = [key for key in made if "/manifest-" in key]
+    segments = [key for key in made if "/segment-" in key and key.endswith(".kfs")]
+    assert len(manifests) < 8
+    assert len(segments) < 16
+
+
+async def test_more_partitions_are_refused_if_a_move_came_between(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 2, LAYOUTS["shared"])
+    assert await shop.append("t", b"old") == 0
+    allot = shop.engine.topics.allot
+
+    async def slow(count: int) -> LaneRange:
+        found = await allot(count)
+        await move(shop, "ordinary")
+        return found
+
+    shop.engine.topics.allot = slow  # type: ignore[method-assign]
+    with pytest.raises(TopicMoving):
+        await shop.engine.admin.create_partitions("t", 3)
+    shop.engine.topics.allot = allot  # type: ignore[method-assign]
+    await shop.reopen()
+    assert await all_values(shop) == [b"old"]
+    assert await shop.append("t", b"new") == 2
+
+
+async def test_a_topic_deleted_as_it_arrives_leaves_no_old_place(filled: Shop) -> None:
+    topics = filled.engine.topics
+    take_up = topics._take_up
+    once = asyncio.Event()
+
+    async def slow(descriptor: TopicDescriptor, version: int) -> int:
+        if descriptor.moves and not once.is_set():
+            once.set()
+            await filled.engine.delete_topic("t")
+        return await take_up(descriptor, version)
+
+    topics._take_up = slow  # type: ignore[method-assign]
+    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    async with asyncio.timeout(20):
+        await once.wait()
+        while [key for key in await filled.keys("default/t") if "segment" in key]:
+            await asyncio.sleep(0.01)
+            filled.clock.advance_ms(removals.LEFT_ALONE_MS)
+            await filled.engine.housekeeping.tidy()
+
+
+async def test_a_start_that_could_not_be_raised_is_no_arrival(
+    filled: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raise_starts, copy = history.raise_starts, moving.copy
+    lost: list[dict[int, int]] = []
+    deleted = asyncio.Event()
+
+    async def copied(*args: Any) -> int:
+        found = await copy(*args)
+        if not deleted.is_set():  # the new lane has the records already
+            deleted.set()
+            topic = filled.engine.topics.get("t")
+            await filled.engine.admin.delete_records(topic, 0, 2)
+        return found
+
+    async def unlucky(log: Log, starts: dict[int, int]) -> bool:
+        if "@shared" in log.folder and not lost:
+            lost.append(starts)
+            return False  # somebody else's manifest came between
+        return await raise_starts(log, starts)
+
+    monkeypatch.setattr(moving, "copy", copied)
+    monkeypatch.setattr(history, "raise_starts", unlucky)
+    await move(filled, "shared")
+    assert lost
+    assert (await filled.read("t", 2)).start == 2
+
+
+async def test_an_arrival_is_told_though_the_metadata_store_stumbles(filled: Shop) -> None:
+    topics = filled.engine.topics
+    take_up = topics._take_up
+    failed: list[int] = []
+
+    async def stumbling(descriptor: TopicDescriptor, version: int) -> int:
+        if descriptor.moves and not failed:
+            failed.append(1)
+            raise MetadataUnavailable("planned: an election")
+        return await take_up(descriptor, version)
+
+    topics._take_up = stumbling  # type: ignore[method-assign]
+    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    await arrived(filled)
+    async with asyncio.timeout(20):
+        while True:
+            found = await filled.metadata.get(keys.topic_config("t"))
+            assert found is not None
+            if keys.decode(keys.Topic, found.value).moving is None:
+                break
+            await asyncio.sleep(0.01)
+    assert failed
+
+
+async def test_a_shared_log_survives_a_lane_that_begins_late(
+    filled: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled.engine.create_topic("neighbour", 1, LAYOUTS["shared"])
+    await filled.append("neighbour", b"n")
+    topic = filled.engine.topics.get("t")
+    await filled.engine.admin.delete_records(topic, 0, 3)  # as retention does: nothing is left
+    monkeypatch.setattr(moves, "NEAR_BYTES", -1)  # much is written elsewhere: it takes a while
+    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    await asyncio.sleep(0.3)
+    (log,) = [log for one, log in filled.engine.logs.each() if one is None]
+    await history.roll_up(log)
+    assert await filled.append("t", b"first after all") == 3
+    monkeypatch.setattr(moves, "NEAR_BYTES", 4 << 20)
+    await arrived(filled)
+    await filled.reopen()
+    assert await all_values(filled, 0, "neighbour") == [b"n"]
+
+
+async def test_a_seal_that_expires_does_not_keep_a_topic_on_its_way(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seal = moves.Moves._seal_ours
+
+    async def and_expire(self: moves.Moves, *args: Any) -> None:
+        await seal(self, *args)
+        shop.clock.advance_ms(5_000)
+        await shop.engine.housekeeping.tidy()
+
+    monkeypatch.setattr(moves.Moves, "_seal_ours", and_expire)
+    await shop.engine.create_topic("t", 1, {"retention.ms": "1000"})
+    await shop.append("t", b"x")
+    await move(shop, "shared")
+
+
+async def test_one_partition_has_one_series_while_it_moves(
+    filled: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moves, "NEAR_BYTES", -1)
+    await filled.engine.admin.change_configs("t", adding("physical.partitions", "2"))
+    engine = filled.engine
+    async with asyncio.timeout(20):
+        while len(list(engine.logs.each())) < 6:  # the four it has and the two it moves to
+            await asyncio.sleep(0.01)
+    census = Census(engine.logs.each, engine.topics.residents, lambda: engine.topics.revision)
+    for rows in (census.lanes(), census.records()):
+        seen = Counter(tuple(labels) for labels, _ in rows)
+        assert set(seen.values()) == {1}

@@ -211,3 +211,37 @@ async def test_logs_of_its_own_and_shared_ones_exclude_each_other(shop: Shop) ->
 def _with_storage(**changes: object) -> Config:
     storage = msgspec.structs.replace(FOR_TESTS.storage, **changes)
     return msgspec.structs.replace(FOR_TESTS, storage=storage)
+
+
+async def test_looking_for_the_dead_does_not_cost_per_removal(shop: Shop) -> None:
+    await shop.engine.create_topic("stays", 1, SHARED)
+    for number in range(20):
+        await shop.engine.create_topic(f"t{number}", 1, SHARED)
+        await shop.append(f"t{number}", b"x")
+        await shop.append("stays", b"y" * 200)
+    for number in range(20):
+        await shop.engine.delete_topic(f"t{number}")
+    shop.clock.advance_ms(7_200_000)
+    await shop.engine.housekeeping.tidy()
+    before = len(shop.store.calls)
+    shop.clock.advance_ms(700_000)
+    await shop.engine.housekeeping.tidy()
+    made = [call for call in shop.store.calls[before:] if "@shared/0" in call[1]]
+    assert len(made) < 40
+
+
+async def test_a_deleted_topics_lanes_are_forgotten_in_the_end(shop: Shop) -> None:
+    await shop.engine.create_topic("stays", 1, SHARED)
+    await shop.append("stays", b"y")
+    for number in range(20):
+        await shop.engine.create_topic(f"t{number}", 1, SHARED)
+        await shop.append(f"t{number}", b"x")
+        await shop.engine.delete_topic(f"t{number}")
+    for _ in range(6):
+        await shop.engine.housekeeping.tidy()
+        shop.clock.advance_ms(86_400_000)
+    assert await shop.metadata.find("/kafscale/removals/") == []
+    await shop.reopen()
+    await shop.append("stays", b"z")
+    (log,) = [log for topic, log in shop.engine.logs.each() if topic is None]
+    assert set(log.manifest.lanes) == {0}

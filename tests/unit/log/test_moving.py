@@ -1,9 +1,12 @@
 """Lanes that move from one log to another."""
 
+import asyncio
+
 import pytest
 
 from kafscale.log import history, moving, survey
-from kafscale.log.log import Log
+from kafscale.log.lane import LaneRules
+from kafscale.log.log import Log, State
 from kafscale.log.moving import Source
 from kafscale.model.errors import CorruptObject, NotTheOwner
 from kafscale.records.batch import read_header, stamp, walk
@@ -179,3 +182,96 @@ async def test_what_is_there_already_is_not_taken_again(bench: Bench) -> None:
     await moving.committed(moving.adopt(new, 0, read_header(raw), raw))
     with pytest.raises(NotTheOwner):
         moving.adopt(new, 0, read_header(raw), raw)
+
+
+async def test_a_lane_that_was_only_looked_at_may_begin_anywhere(bench: Bench) -> None:
+    new = await bench.open("ns/new")
+    assert new.lane(3).high == 0
+    await committed(append(new, make_batch(b"a neighbour"), 0))
+    await history.roll_up(new)
+    raw = make_batch(b"x")
+    stamp(raw, 10, 0)
+    await moving.committed(moving.adopt(new, 3, read_header(raw), raw))
+    again = await bench.open("ns/new")
+    assert (again.lane(3).start, again.lane(3).high) == (10, 11)
+
+
+async def test_a_seal_that_lost_its_race_can_be_set_again(bench: Bench) -> None:
+    log, other = await bench.open(), await bench.open()
+    await committed(append(other, make_batch(b"foreign"), 1))
+    with pytest.raises(NotTheOwner):
+        await sealed(log)
+    async with asyncio.timeout(20):
+        while log.state is State.OPENING:
+            await asyncio.sleep(0.001)
+    await sealed(log)
+
+
+async def test_a_lane_whose_offsets_are_used_up_can_be_sealed(bench: Bench) -> None:
+    log = await bench.open()
+    log.lane(0).rules = LaneRules(offset_range=2)
+    await committed(append(log, make_batch(b"a", b"b"), 0))
+    await sealed(log)
+
+
+async def test_a_sealed_lane_tells_nobody_that_its_sequence_is_wrong(bench: Bench) -> None:
+    log = await bench.open()
+    await sealed(log)
+    for sequence in (0, 1):  # both were in flight
+        with pytest.raises(NotTheOwner):
+            append(log, make_batch(b"x", producer=7, sequence=sequence), 0)
+
+
+async def test_producers_go_on_though_key_compaction_took_their_last_batch(bench: Bench) -> None:
+    old, new = await bench.open("ns/old"), await bench.open("ns/new")
+    await committed(append(old, make_batch(b"a", producer=7, sequence=0), 0))
+    await committed(append(old, make_batch(b"b", producer=7, sequence=1), 0))
+    await committed(append(old, make_batch(b"newer b", producer=8, sequence=0), 0))
+    await history.roll_up(old, merge=False)
+    source = await source_of(bench, old)
+    left = [row for row in source.stretches if row.span.first != 1]
+    await moving.copy(bench.store, source._replace(stretches=left), new, 0, 1 << 30)
+    new.lane(0).rules = LaneRules(strangers_go_on=True)
+    assert await committed(append(new, make_batch(b"c", producer=7, sequence=2), 0)) == 3
+
+
+class SlowSecondRead:
+    """A store whose second read takes until a log has been opened again."""
+
+    def __init__(self, bench: Bench, log: Log) -> None:
+        self._bench = bench
+        self._log = log
+        self._reads = 0
+
+    async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        self._reads += 1
+        if self._reads == 2:
+            async with asyncio.timeout(20):
+                while 9 not in self._log.lanes or self._log.state is not State.OPEN:
+                    await asyncio.sleep(0.001)
+        return await self._bench.store.read(key, start, length)
+
+
+async def test_a_log_opened_again_while_copying_loses_no_record(bench: Bench) -> None:
+    old, new = await bench.open("ns/old"), await bench.open("ns/new", flush_interval_s=0.05)
+    for number in range(3):
+        await committed(append(old, make_batch(b"%d" % number), 0))
+    other = await bench.open("ns/new")
+    await committed(append(other, make_batch(b"a neighbour"), 9))  # a broker that slept, or a job
+    source = await source_of(bench, old)
+    with pytest.raises(NotTheOwner):
+        await moving.copy(SlowSecondRead(bench, new), source, new, 0, 1 << 30)  # type: ignore[arg-type]
+    await moving.copy(bench.store, source, new, 0, 1 << 30)
+    assert await records_of(bench, new, 0, 0) == [(0, b"0"), (1, b"1"), (2, b"2")]
+    assert new.lane(0).start == 0
+
+
+async def test_what_expired_on_the_way_still_has_its_offsets(bench: Bench) -> None:
+    old, new = await bench.open("ns/old"), await bench.open("ns/new")
+    await committed(append(old, make_batch(b"a"), 0))
+    await sealed(old)
+    await history.raise_starts(old, {0: 2})
+    source = await source_of(bench, old)
+    await moving.copy(bench.store, source, new, 5, 1 << 30)
+    assert new.lane(5).high == 2
+    assert (await bench.open("ns/new")).lane(5).high == 2

@@ -99,7 +99,8 @@ async def test_partitions_share_the_limit_and_one_of_them_always_gets_something(
         assert (await counts(partition_bytes=1))[0] == 1
 
 
-async def test_old_data_is_read_only_as_far_as_the_answer_has_room() -> None:
+@pytest.mark.parametrize("asked", [1, 1000], ids=["all there is", "far more"])
+async def test_old_data_is_read_only_as_far_as_the_answer_has_room(asked: int) -> None:
     store = FaultyObjectStore(MemoryObjectStore(), Plan())
     config = changed(COLD, cache=CacheSection(tail_cache_size=Size(0), read_ahead_segments=0))
     async with (
@@ -113,7 +114,7 @@ async def test_old_data_is_read_only_as_far_as_the_answer_has_room() -> None:
         request = fetch_request(
             [("t", partition, 0) for partition in range(20)],
             max_bytes=3 * size,
-            partition_bytes=size,
+            partition_bytes=asked * size,
         )
         answer = await caller.ask(request, 12)
         rows = answer.responses[0].partitions
