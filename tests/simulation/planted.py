@@ -59,7 +59,7 @@ def log_that_forgets_producers() -> AbstractContextManager[Any]:
 
 
 def opening_that_ignores_the_tail() -> AbstractContextManager[Any]:
-    return patch.object(opening, "_walk", lambda *_: [])
+    return patch.object(opening, "walk", lambda *_: [])
 
 
 def writer_that_takes_any_segment_for_its_own() -> AbstractContextManager[Any]:
