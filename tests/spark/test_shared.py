@@ -2,11 +2,11 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 
 from kafscale.log import keys, places
@@ -24,6 +24,7 @@ from tests.spark import kafka
 from tests.spark.hurried import GRACE_S, HurriedBroker
 from tests.spark.test_source import frame, rows_of
 
+Sent = tuple[int, bytes | None, bytes | None]
 TOPICS = {"first": 3, "second": 5, "third": 1}
 
 
@@ -39,12 +40,17 @@ def broker() -> Iterator[SharedBroker]:
         yield process
 
 
+def produce(bootstrap: str, topic: str, rows: Iterable[Sent]) -> None:
+    """Each record once: brokers that find a job's work in their log ask producers to try again."""
+    kafka.produce(bootstrap, topic, rows, **{"enable.idempotence": True})
+
+
 def fill(broker: SharedBroker, turns: int) -> None:
     for turn in range(turns):
         for topic, partitions in TOPICS.items():
             rows = [(n % partitions, b"k%d" % n, b"%s %d-%d" % (topic.encode(), turn, n))
                     for n in range(40)]  # fmt: skip
-            kafka.produce(broker.bootstrap, topic, rows)
+            produce(broker.bootstrap, topic, rows)
 
 
 def consumed(broker: SharedBroker, topic: str, partitions: int) -> list[kafka.Row]:
@@ -125,14 +131,14 @@ def test_a_topic_moves_into_logs_that_brokers_are_writing_and_out_again(
     kafka.create(broker.bootstrap, "own", 4)
     kafka.create(broker.bootstrap, "busy", 2, storage_placement="shared")
     rows = [(n % 4, b"k%d" % n, b"own %d" % n) for n in range(2000)]
-    kafka.produce(broker.bootstrap, "own", rows, codec="lz4")
+    produce(broker.bootstrap, "own", rows)
     expected = consumed(broker, "own", 4)
     stop = threading.Event()
     sent: list[int] = []
 
     def write() -> None:
         while not stop.is_set():
-            kafka.produce(broker.bootstrap, "busy", [(n % 2, None, b"busy") for n in range(20)])
+            produce(broker.bootstrap, "busy", [(n % 2, None, b"busy") for n in range(20)])
             sent.append(20)
 
     writer = threading.Thread(target=write)
@@ -151,7 +157,7 @@ def test_a_topic_moves_into_logs_that_brokers_are_writing_and_out_again(
     told = [row._replace(topic="own") for row in consumed(broker, "moved", 4)]
     assert told == expected
     assert len(consumed(broker, "busy", 2)) == sum(sent)
-    kafka.produce(broker.bootstrap, "moved", [(n, None, b"after") for n in range(4)])
+    produce(broker.bootstrap, "moved", [(n, None, b"after") for n in range(4)])
     context = Context(Bucket(broker.store), ("moved",), session=spark)
     convert(context, Wanted("moved", "back", layout="virtual", logs=2))
     back = [row._replace(topic="own") for row in rows_of(frame(spark, broker.store, "back",
@@ -170,7 +176,7 @@ def test_the_newest_record_of_a_key_stays_in_the_lanes_that_want_it(
     kafka.create(broker.bootstrap, "plain", 3, storage_placement="shared")
     for turn in range(6):
         for topic in ("keyed", "plain"):
-            kafka.produce(broker.bootstrap, topic, [(n, b"same", b"%d" % turn) for n in range(3)])
+            produce(broker.bootstrap, topic, [(n, b"same", b"%d" % turn) for n in range(3)])
     bucket = Bucket(broker.store)
     compact_by_key(Context(bucket, ("keyed", "plain"), session=spark), tail_idle_s=0)
     rows = rows_of(frame(spark, broker.store, "keyed", includeHeaders=True))
@@ -178,3 +184,38 @@ def test_the_newest_record_of_a_key_stays_in_the_lanes_that_want_it(
         (n, 5, b"5") for n in range(3)
     ]
     assert len(rows_of(frame(spark, broker.store, "plain", includeHeaders=True))) == 18
+
+
+def test_a_topic_that_brokers_move_is_the_same_in_both_places(
+    spark: SparkSession, broker: SharedBroker
+) -> None:
+    kafka.create(broker.bootstrap, "mover", 2)
+    produce(broker.bootstrap, "mover", [(n % 2, b"k", b"%d" % n) for n in range(200)])
+    expected = consumed(broker, "mover", 2)
+    bucket = Bucket(broker.store)
+    old = bucket.topic("mover")
+    resource = ConfigResource(
+        ConfigResource.Type.TOPIC, "mover",
+        incremental_configs=[ConfigEntry(
+            "storage.placement", "shared",
+            incremental_operation=AlterConfigOpType.SET,
+        )],
+    )  # fmt: skip
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    deadline = time.monotonic() + 60
+    while bucket.topic("mover").layout != "shared":
+        assert time.monotonic() < deadline, "it does not move"
+        time.sleep(0.2)
+    assert rows_of(frame(spark, broker.store, "mover", includeHeaders=True)) == expected
+    context = Context(bucket, session=spark)
+    compact(context, target=8000, tail_idle_s=0)
+    time.sleep(GRACE_S)
+    for _ in range(2):
+        retain(context, grace_s=GRACE_S, tail_idle_s=0)
+    assert not bucket.run(lambda store: store.find(f"{old.folder}/0")), "it has left its old place"
+    produce(broker.bootstrap, "mover", [(n % 2, b"k", b"after") for n in range(10)])
+    found = rows_of(frame(spark, broker.store, "mover", includeHeaders=True))
+    assert found == consumed(broker, "mover", 2)
+    assert len(found) == 210
+    assert audit(context).exit_code == 0

@@ -126,6 +126,8 @@ class Blocks:
         size = self._block_bytes
         if (end - start) * _SMALL > size or (end - 1) // size != stretch:
             return False
+        if size > self.cache.budget_bytes:
+            return False  # it would not stay for the others
         if (key, ~stretch) in self.cache:
             return True  # on its way
         asked = (self._pieces.get((key, stretch)) or 0) + 1

@@ -74,8 +74,8 @@ class EmbeddedMetadataStore:
         self._lock = _lock(path)
         try:
             self._writer = _connect(path)
-            self._writer.executescript(_SCHEMA)
             self._writer.execute(f"PRAGMA synchronous = {synchronous}")
+            self._writer.executescript(_SCHEMA)
             self._reader = _connect(path)
             self._reader.execute("PRAGMA query_only = 1")
             # Whoever held these has gone: we have the lock.

@@ -1,3 +1,4 @@
+import asyncio
 import random
 
 import pytest
@@ -78,6 +79,24 @@ async def test_small_pieces_of_many_lanes_become_one_request(bench: Bench) -> No
     assert store.requests == 4
     for number in range(LANES):
         assert len(await read_all(reader, log, log.lane(number))) == 2
+    assert store.requests == 4
+
+
+async def test_without_a_cache_nothing_is_read_for_others(bench: Bench) -> None:
+    log = await with_lanes(bench, [10])
+    reader, store = counted(bench, cache_bytes=0)
+    for number in range(LANES):
+        assert len(await read_all(reader, log, log.lane(number))) == 2
+    assert store.size == sum(own_bytes(log, number) for number in range(LANES))
+
+
+async def test_many_lanes_at_once_wait_for_the_same_load(bench: Bench) -> None:
+    log = await with_lanes(bench, [10])
+    reader, store = counted(bench)
+    found = await asyncio.gather(
+        *(read_all(reader, log, log.lane(number)) for number in range(LANES))
+    )
+    assert [rows[0][1] for rows in found] == [b"%d" % number for number in range(LANES)]
     assert store.requests == 4
 
 

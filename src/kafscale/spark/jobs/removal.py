@@ -176,13 +176,20 @@ def old_homes(
     return [(homes[folder], since_ms) for folder, since_ms in left.items()]
 
 
-async def _remove(store: ObjectStore, topic: TopicDescriptor) -> int:
-    """A folder is never used again (rule 11), so nothing of another topic can be met here."""
-    if topic.layout == "shared":
+async def _remove(store: ObjectStore, home: TopicDescriptor) -> int:
+    """A folder is never used again (rule 11), so nothing of another topic can be met here.
+
+    Snapshots of a topic that was deleted end with it; those of one that has moved are kept.
+    """
+    if home.layout == "shared":
         return 0
     count = 0
-    for folder in places.own_folders(topic):
+    now_ms = await store.now_ms()
+    for folder in places.own_folders(home):
         listed = await store.find(folder)
+        pins = [pin for row in listed if (pin := keys.parse_pin(row.key))]
+        if not home.deleted and any(pin.expires_ms > now_ms for pin in pins):
+            continue
         await _delete(store, [row.key for row in listed])
         count += len(listed)
     return count

@@ -193,13 +193,15 @@ def commit(
         maps += [row.map_name] if row.map_name else []
     bucket, folder = plan.target.bucket, plan.target.folder
     put_map_names(bucket, folder, maps)
-    first = {plan.places[number]: at for number, at in (starts or {}).items()}
-    ends = {place: first.get(place, 0) for place in plan.places}
+    lanes: dict[str, dict[int, int]] = {}
+    ends = dict.fromkeys(plan.places, 0)
+    for number, at in (starts or {}).items():
+        place = plan.places[number]
+        lanes.setdefault(place.folder, {})[place.lane] = ends[place] = at
     wanted: set[str] = set()
-    for log in sorted(set(by_log) | {place.folder for place in first}):
+    for log in sorted(set(by_log) | set(lanes)):
         entries = sorted(by_log.get(log, []), key=lambda entry: entry.base)
-        lanes = {place.lane: at for place, at in first.items() if place.folder == log}
-        past = _manifest(bucket, entries, lanes, is_ordinary=plan.is_ordinary)
+        past = _manifest(bucket, entries, lanes.get(log, {}), is_ordinary=plan.is_ordinary)
         ends |= {Place(log, lane): mark.next for lane, mark in past.lanes.items()}
         key = keys.manifest(log, past.generation)
         wanted |= {key, *(f"{log}/{entry.name}" for entry in entries)}

@@ -8,10 +8,12 @@ import pytest
 from kafscale.log import commits, history, keys, manifest
 from kafscale.log.manifest import Manifest
 from kafscale.log.segment import Span
+from kafscale.model.topics import Move
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import removal, retain, rewriting
 from kafscale.spark.jobs.merge import Merge, merge
 from kafscale.spark.jobs.rewriting import commit_replacements
+from kafscale.spark.source import pins
 from tests.unit.spark.jobs.place import FOLDER, Pair, Place, local
 
 EACH: list[list[Pair]] = [[(b"k%d" % n, b"x" * 100)] for n in range(10)]
@@ -191,6 +193,30 @@ def test_what_deleted_topics_leave_behind_is_removed(tmp_path: Path) -> None:
     assert place.names() == []
     assert bytes(place.bucket.read(other)) == b"of the new topic"
     assert place.bucket.topic("orders") == again  # the name remembers how often it was used
+
+
+def test_what_a_moved_topic_leaves_behind_stays_while_a_snapshot_holds_it(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(EACH)
+    pins.take(place.bucket, "before")
+    move = Move(move_id="1", layout="virtual", folder="default/orders@1", logs=1)
+    moving = msgspec.structs.replace(place.topic, moving=move)
+    for version, topic in ((2, moving), (3, moving.after_move())):
+        place.bucket.put_new(keys.descriptor("default/orders", version), [topic.encode()])
+    other = "default/orders@1/0/segment-00000000000000000000.kfs"
+    place.bucket.put_new(other, [b"in the new place"])
+    held = place.names()
+    assert removal.remove_deleted(context_of(place), 0) == {}
+    assert place.names() == held
+    pins.release(place.bucket, "before")
+    assert removal.remove_deleted(context_of(place), 600) == {}
+    assert removal.remove_deleted(context_of(place), 0) == {"default/orders": len(held) - 1}
+    assert place.names() == []
+    assert bytes(place.bucket.read(other)) == b"in the new place"
+
+
+def context_of(place: Place) -> Context:
+    return Context(place.bucket, session=object())  # type: ignore[arg-type]
 
 
 def test_a_start_is_raised_on_whatever_has_become_newest(tmp_path: Path) -> None:

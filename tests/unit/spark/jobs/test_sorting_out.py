@@ -16,7 +16,7 @@ def run(lane: int, first: int, last: int, size: int) -> Run:
 
 
 def entry(name: str, base: int, end: int, *lanes: int, size: int = 100) -> Entry:
-    rows = [(lane, base, end - 1, 32, 10, 0, 0, 1) for lane in lanes]
+    rows = [Span(lane, base, end - 1, 32, 10, 0, 0, 1) for lane in lanes]
     return Entry(name, base, end, size, 1, 0, 0, 0, 0, True, rows)
 
 

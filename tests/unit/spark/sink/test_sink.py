@@ -107,3 +107,17 @@ def test_rows_become_messages() -> None:
     nameless = pa.RecordBatch.from_pydict({"value": ["1"], "topic": pa.array([None], pa.string())})
     with pytest.raises(InvalidRecord, match="null"):
         list(producing.messages(nameless, None))
+
+
+def test_a_new_topic_may_be_virtual_but_has_logs_of_its_own(tmp_path: Path) -> None:
+    bucket = bucket_in(tmp_path)
+    options = {"store": bucket.url, "topic": "new", "partitions": "5"}
+    writer = sink.BulkWriter(options | {"topic.physical.partitions": "2"})
+    writer.commit([writer.write(iter([numbered(0, 100)])), writer.write(iter([numbered(100, 50)]))])
+    made = bucket.topic("new")
+    assert (made.layout, made.logs, made.configs) == ("virtual", 2, {"physical.partitions": "2"})
+    records = records_of(bucket, made)
+    assert sum(map(len, records)) == 150
+    assert all([row.offset for row in rows] == list(range(len(rows))) for rows in records)
+    with pytest.raises(InvalidRequest, match="convert --layout shared"):
+        sink.BulkWriter(options | {"topic.storage.placement": "shared"})
