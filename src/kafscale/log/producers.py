@@ -161,7 +161,8 @@ class ProducerTable:
         After a re-opening: batches that waited were refused and will be sent again, but later
         ones are already on their way and must not be taken before them.
         """
-        if producer_id not in self._producers:
+        # A seal that was not written seals nothing: whoever wanted it asks again.
+        if producer_id not in self._producers and producer_id != SEALER:
             last = (sequence - 1) % _SEQUENCES
             self._producers[producer_id] = _Producer(epoch, last, now_ms)
 

@@ -2,16 +2,21 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from kafscale.engine import removals
+from kafscale.engine.moves import Moves
 from kafscale.engine.offsets import Wish
 from kafscale.engine.reads import Part
+from kafscale.engine.topic import Topic
 from kafscale.log import history, moving
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, State
 from kafscale.log.moving import committed
+from kafscale.metadata.keys import MoveReport
 from kafscale.model.errors import NotTheOwner, TopicMoving
+from kafscale.model.topics import Move, TopicDefaults
 from kafscale.records.batch import read_header, walk
 from kafscale.records.record import open_batch
 from kafscale.testing.clock import SeededDice
@@ -313,3 +318,27 @@ async def test_a_sealed_partition_does_not_say_where_it_ends(filled: Shop) -> No
     await committed(sealed)
     with pytest.raises(NotTheOwner):
         await filled.engine.bounds(topic, 0, -1)
+
+
+async def test_a_topic_that_arrives_meanwhile_is_not_sealed_in_its_new_home(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another broker decides that it has arrived while we wait for the reports of its move."""
+    topic = await shop.engine.create_topic("t", 1, {})
+    await shop.append("t", b"0")
+    await move(shop, "shared")
+    there = topic.descriptor
+    leaving = Move(move_id="m", layout="shared", folder=there.folder, logs=0, shared=there.shared)
+    old = msgspec.structs.replace(
+        there, layout="ordinary", folder="default/t", logs=1, shared=[], configs={}
+    )
+    sealing = msgspec.structs.replace(leaving, sealing=True)
+    topic.become(msgspec.structs.replace(old, moving=sealing), TopicDefaults())
+
+    async def none_left(self: Moves, topic: Topic, move: Move) -> dict[str, MoveReport]:
+        topic.become(there, TopicDefaults())
+        return {}
+
+    monkeypatch.setattr(Moves, "_reports", none_left)
+    await shop.engine.moves.step(topic)
+    assert await shop.append("t", b"1") > 0

@@ -1,10 +1,13 @@
 """Lanes that move from one log to another."""
 
+import asyncio
+
 import pytest
 
 from kafscale.log import history, moving, survey
 from kafscale.log.log import Log
 from kafscale.log.moving import Source
+from kafscale.log.settings import State
 from kafscale.model.errors import CorruptObject, NotTheOwner
 from kafscale.records.batch import read_header, stamp, walk
 from kafscale.records.record import open_batch
@@ -52,6 +55,20 @@ async def test_nobody_is_told_by_a_sealed_lane_that_batches_are_missing(
         assert (again.first, again.is_duplicate) == (0, True)
         with pytest.raises(NotTheOwner):
             append(one, make_batch(b"x", producer=producer, epoch=epoch, sequence=sequence), 0)
+
+
+async def test_a_seal_that_was_not_written_seals_nothing(bench: Bench) -> None:
+    log, other = await bench.open("ns/old"), await bench.open("ns/old")
+    await committed(append(other, make_batch(b"0"), 0))
+    lost = moving.seal(log, 0).committed
+    assert lost is not None
+    with pytest.raises(NotTheOwner):
+        await moving.committed(lost)
+    while log.state is not State.OPEN:
+        await asyncio.sleep(0)
+    assert not log.lane(0).producers.is_sealed
+    await sealed(log)
+    assert (await bench.open("ns/old")).lane(0).producers.is_sealed
 
 
 async def test_a_copy_has_the_offsets_of_its_source(bench: Bench) -> None:
