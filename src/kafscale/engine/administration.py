@@ -105,6 +105,8 @@ class Administration:
         def changed(old: TopicDescriptor) -> TopicDescriptor:
             if old.moving is not None:
                 raise TopicMoving(_ON_ITS_WAY.format(name))
+            if (old.layout == "shared") != (fresh is not None):
+                raise TopicMoving(f"{name} has moved meanwhile; try again")
             grown = max(count, old.partitions)  # more: an earlier wish that was cut short
             logs = grown if old.layout == "ordinary" else old.logs
             shared = old.shared
@@ -144,14 +146,14 @@ class Administration:
     async def _delete_records(self, topic: Topic, partition: int, before: int) -> int:
         log, lane = await self._logs.open(topic, partition)
         log.require_open()
-        if lane.producers.is_sealed:
-            raise NotTheOwner(_ON_ITS_WAY.format(topic.name))
         start = lane.high if before == HIGH_WATERMARK else before
         if start > lane.high:
             await catching_up.catch_up(log)
         if not 0 <= start <= lane.high:
             raise OffsetOutOfRange(f"{start} is beyond the high watermark {lane.high}")
         for _ in range(_ATTEMPTS):
+            if lane.producers.is_sealed:  # perhaps since we began: what was copied has it still
+                raise NotTheOwner(_ON_ITS_WAY.format(topic.name))
             if lane.start >= start:
                 return lane.start
             # False: the roll-up, or somebody else's manifest, came between. Look again.

@@ -168,6 +168,7 @@ class Housekeeping:
         """
         if not self._fleet.is_controller:
             return
+        seen: dict[str, survey.Snapshot] = {}  # one look at each shared log is enough for all
         for entry in await self._metadata.find(metadata_keys.REMOVALS):
             removal = metadata_keys.decode(metadata_keys.Removal, entry.value)
             if self._clock.now_ms() < removal.after_ms:
@@ -184,7 +185,7 @@ class Housekeeping:
                     await self._store.delete(doomed[at : at + _DELETE_AT_ONCE])
             if found:
                 logger.info("topic_objects_deleted", folder=removal.folder, objects=found)
-            elif await self._is_over(removal):
+            elif await self._is_over(removal, seen):
                 # A commit that was under way when the topic ended may have come late.
                 await self._forget_offsets(removal)
                 await self._metadata.commit([Remove(entry.key)])
@@ -195,7 +196,9 @@ class Housekeeping:
         if removal.name:  # else the topic has moved, and its groups with it
             await self._offsets.forget(removal.name, removal.topic_id)
 
-    async def _is_over(self, removal: metadata_keys.Removal) -> bool:
+    async def _is_over(
+        self, removal: metadata_keys.Removal, seen: dict[str, survey.Snapshot]
+    ) -> bool:
         """Whether nothing of a deleted topic can be left, or come late."""
         since_ms = max(removal.deleted_ms, removal.after_ms)
         if self._clock.now_ms() - since_ms <= self._grace_s * 1000:
@@ -208,7 +211,8 @@ class Housekeeping:
             return False
         self._looked_s[removal.folder] = now_s
         for folder, ended in lanes.items():
-            found = await survey.snapshot(self._store, folder)
+            found = seen[folder] if folder in seen else await survey.snapshot(self._store, folder)
+            seen[folder] = found
             if any(span.lane in ended for piece in found.pieces for span in piece.spans):
                 return False
         return True

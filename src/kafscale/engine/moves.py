@@ -22,7 +22,6 @@ from kafscale.engine.membership import Membership
 from kafscale.engine.topic import Topic
 from kafscale.engine.topics import Topics
 from kafscale.log import history, moving, places, survey
-from kafscale.log.log import Log
 from kafscale.metadata import keys
 from kafscale.metadata.keys import MoveReport
 from kafscale.metadata.store import MetadataStore, Put, Remove
@@ -59,6 +58,7 @@ class Moves:
         self._store = store
         self._metadata = metadata
         self._bell = asyncio.Event()
+        self._untold: set[str] = set()  # whose change the metadata store may not know of yet
         self.on_moved: Callable[[Topic], None] = lambda topic: None
 
     def look(self) -> None:
@@ -70,11 +70,19 @@ class Moves:
         while True:
             self._bell.clear()
             on_the_way = [one for one in self._topics.all() if one.descriptor.moving]
-            for topic in on_the_way:
-                await self._carefully(topic)
+            await self._tell()
+            await survey.gathered(self._carefully(topic) for topic in on_the_way)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PAUSE_S if on_the_way else None):
+                async with asyncio.timeout(PAUSE_S if on_the_way or self._untold else None):
                     await self._bell.wait()
+
+    async def _tell(self) -> None:
+        for name in list(self._untold):
+            try:
+                await self._topics.finish_change(name)
+                self._untold.discard(name)
+            except KafscaleError as problem:
+                logger.warning("move_not_told", topic=name, reason=str(problem))
 
     async def _carefully(self, topic: Topic) -> None:
         try:
@@ -122,9 +130,7 @@ class Moves:
     async def _seal_ours(
         self, topic: Topic, home: TopicDescriptor, move: Move, said: Reports
     ) -> None:
-        for folder in places.log_folders(home):
-            if folder in said or not self._fleet.may_open(folder):
-                continue
+        async def one(folder: str) -> None:
             log = await self._logs.open_log(folder, None if home.layout == "shared" else topic)
             lanes = list(places.lanes_in(home, folder))
             for sealed in [moving.seal(log, lane) for lane in lanes]:
@@ -133,6 +139,11 @@ class Moves:
             ends = {lane: log.lane(lane).high for lane in lanes}
             report = MoveReport(move_id=move.move_id, state="sealed", ends=ends)
             await self._report(topic, folder, report)
+
+        folders = places.log_folders(home)
+        await survey.gathered(
+            one(folder) for folder in folders if folder not in said and self._fleet.may_open(folder)
+        )
 
     # -- the new place -------------------------------------------------------------------------
 
@@ -154,21 +165,30 @@ class Moves:
         log = await self._logs.open_log(folder, None if move.layout == "shared" else topic)
         # The ends of what is sealed were read before what is there is looked at: so all of it is.
         sources = await self._sources(home, folder)
-        room = _PASS_BYTES
-        is_whole = True
-        for lane, partition in places.lanes_in(home.after_move(), folder).items():
+        rows = places.lanes_in(home.after_move(), folder)
+        room = _PASS_BYTES // max(1, min(len(rows), survey.READS_AT_ONCE))
+        starts: dict[int, int] = {}
+
+        async def one(lane: int, partition: int) -> tuple[int, bool]:
             old = places.place(home, partition)
             source = sources[old.folder].get(old.lane)
-            if source is not None and room > 0:
-                room -= await moving.copy(self._store, source, log, lane, room)
+            copied = 0
+            if source is not None:
+                copied = await moving.copy(self._store, source, log, lane, room)
+                starts[lane] = source.start
             end = said[old.folder].ends.get(old.lane, _NEVER) if old.folder in said else _NEVER
-            is_here = log.lane(lane).high >= end
-            is_whole = is_whole and is_here
-            if is_here and source is not None:
-                await _begin_alike(log, lane, source.start)
-        if is_whole:
+            return copied, log.lane(lane).high >= end
+
+        found = await survey.gathered(one(*row) for row in rows.items())
+        copied = sum(size for size, _ in found)
+        if all(is_here for _, is_here in found):
+            low = {lane: at for lane, at in starts.items() if log.lane(lane).start < at}
+            if low:
+                await history.raise_starts(log, low)
+            if any(log.lane(lane).start < at for lane, at in low.items()):
+                return  # somebody came between: the next pass looks again
             await self._report(topic, folder, MoveReport(move_id=move.move_id, state="done"))
-        elif folder not in said and _PASS_BYTES - room < NEAR_BYTES:
+        elif folder not in said and copied < NEAR_BYTES:
             await self._report(topic, folder, MoveReport(move_id=move.move_id, state="near"))
 
     async def _sources(
@@ -195,20 +215,14 @@ class Moves:
             sealing = msgspec.structs.replace(old.moving, sealing=True)
             return msgspec.structs.replace(old, moving=sealing)
 
-        await self._topics.change(topic.name, changed)
-        self.on_moved(topic)
+        self._untold.add(topic.name)
+        try:
+            await self._topics.change(topic.name, changed)
+            self._untold.discard(topic.name)
+        finally:
+            self.on_moved(topic)
         if move.sealing:
             logger.info("topic_moved", topic=topic.name, layout=move.layout, folder=move.folder)
             doomed = [Remove(keys.move_report(topic.name, folder)) for folder in said]
             for at in range(0, len(doomed), _REMOVED_AT_ONCE):
                 await self._metadata.commit(doomed[at : at + _REMOVED_AT_ONCE])
-
-
-async def _begin_alike(log: Log, lane: int, start: int) -> None:
-    """Let a lane begin where its source does.
-
-    Not after the seal, even if there is nothing before it: who had read everything waits at that
-    very offset, and is to find it passed over, not out of range.
-    """
-    if log.lane(lane).start < start:
-        await history.raise_starts(log, {lane: start})

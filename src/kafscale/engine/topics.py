@@ -80,7 +80,7 @@ class Topics:
         for entry in await self.metadata.find(metadata_keys.CHANGES):
             change = metadata_keys.decode(metadata_keys.Change, entry.value)
             try:
-                await self._finish_change(change.name)
+                await self.finish_change(change.name)
             except (StoreError, CorruptObject) as problem:
                 # Nobody was told that it happened; the next change, or the next start, finds it.
                 logger.warning("change_postponed", topic=change.name, error=str(problem))
@@ -228,7 +228,7 @@ class Topics:
         note = metadata_keys.encode(metadata_keys.Change(name=name))
         await self.metadata.commit([Put(metadata_keys.change(name), note)])
         await self._register(newest, version)
-        await self._finish_change(name)
+        await self.finish_change(name)
         found = await self.metadata.get(metadata_keys.topic_config(name))
         if found is None or name in self._by_name:
             return self.find(name)
@@ -309,7 +309,7 @@ class Topics:
             self._seen[name] = max(seen, self._seen.get(name, 0))
             return topic
 
-    async def _finish_change(self, name: str) -> None:
+    async def finish_change(self, name: str) -> None:
         """Let the metadata store know what the bucket says, whatever was cut short."""
         version, newest = await self._descriptors.newest(name)
         if newest is not None and not newest.deleted:
@@ -378,8 +378,9 @@ class Topics:
                 if found is None or row is None or row.topic_id != gone.topic_id:
                     await self.metadata.commit(notes)
                     return 0
+                left = removals.of_old_home(descriptor_of(row), gone, self._clock.now_ms())
                 return await self.metadata.commit(
-                    [Remove(key), *notes], [Compare(key, found.version)]
+                    [Remove(key), *notes, *left], [Compare(key, found.version)]
                 )
             except MetadataConflict:
                 continue

@@ -82,17 +82,18 @@ class Appender:
 
     def next(self, lane: int = 0) -> int:
         """The offset that a lane must go on with; a lane that has nothing yet begins anywhere."""
-        return self._view.lane(lane).high
+        live = self._view.lanes.get(lane)  # to look at one must not make one
+        return live.high if live is not None else 0
 
     def is_new(self, lane: int) -> bool:
         """Whether nothing was ever written to a lane, and nothing said of it."""
-        live = self._view.lane(lane)
-        return not live.high and not live.start and not live.epochs
+        live = self._view.lanes.get(lane)
+        return live is None or not (live.high or live.start or live.epochs)
 
     def epoch(self, lane: int = 0) -> int:
         """The newest leader epoch in a lane; it must not go back."""
-        epochs = self._view.lane(lane).epochs
-        return epochs[-1][0] if epochs else 0
+        live = self._view.lanes.get(lane)
+        return live.epochs[-1][0] if live is not None and live.epochs else 0
 
     async def append(self, lanes: Sequence[LaneBatches]) -> None:
         """Commit one segment, lanes in their order; LostRace if the log is not what we know."""
@@ -100,7 +101,8 @@ class Appender:
         if not lanes or numbers != sorted(set(numbers)):
             raise ValueError("a segment has at least one lane, each once, in their order")
         for lane in lanes:
-            if self._view.lane(lane.lane).producers.is_sealed:
+            live = self._view.lanes.get(lane.lane)
+            if live is not None and live.producers.is_sealed:
                 raise NotTheOwner(f"lane {lane.lane} of {self._folder} is sealed: its topic moves")
             if lane.first != self.next(lane.lane) and not self.is_new(lane.lane):
                 at = self.next(lane.lane)

@@ -47,7 +47,7 @@ async def roll_up(log: Log, *, merge: bool = True) -> None:
         log_expiry = log.clock.now_ms() - log.settings.producer_expiry_ms
         for lane in log.lanes.values():
             lane.producers.expire(log_expiry)
-        marks = {number: lane.mark() for number, lane in log.lanes.items()}
+        marks = {number: lane.mark() for number, lane in log.lanes.items() if lane.high}
         planned_on = log.manifest.end
         entries = []
         outputs = []

@@ -104,7 +104,8 @@ def walk(
     tail = []
     at = past.end
     before = ContentId._make(past.end_id)
-    next_offsets = {number: mark.next for number, mark in past.lanes.items()}
+    # A lane that has had nothing begins anywhere: what moves in keeps its offsets.
+    next_offsets = {number: mark.next for number, mark in past.lanes.items() if mark.next}
     while (data := found.get(at)) is not None:
         key = keys.segment(folder, at)
         try:
@@ -127,7 +128,8 @@ def walk(
 def _follow(key: str, content: Segment, next_offsets: dict[int, int]) -> None:
     """Every lane goes on where it was; together they fill the segment's positions."""
     for span in content.spans:
-        expected = next_offsets.get(span.lane, span.first)
+        # Of a lane that was only looked at the manifest may say 0; its first offset is any.
+        expected = next_offsets.get(span.lane) or span.first
         if span.first != expected:
             raise LogStopped(f"{key}: lane {span.lane} goes on at {span.first}, not at {expected}")
         next_offsets[span.lane] = span.last + 1

@@ -60,8 +60,8 @@ class Snapshot(NamedTuple):
         found = {lane: (mark.start, mark.next) for lane, mark in self.manifest.lanes.items()}
         for piece in self.tail:
             for span in piece.spans:
-                start, _ = found.get(span.lane, (span.first, 0))
-                found[span.lane] = (start, span.last + 1)
+                start, end = found.get(span.lane, (0, 0))
+                found[span.lane] = (start if end else span.first, span.last + 1)
         return found
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kafscale.log import keys, moving, survey
+from kafscale.log import history, keys, moving, survey
 from kafscale.log.appending import Appender
 from kafscale.log.commits import LostRace
 from kafscale.log.segment import LaneBatches
@@ -228,3 +228,28 @@ async def test_a_lane_whose_topic_has_moved_takes_nothing_from_jobs(shop: Shop) 
     await log.open()
     with pytest.raises(NotTheOwner, match="sealed"):
         await log.append([lane(2, b"late")])
+
+
+async def test_a_lane_that_was_only_looked_at_may_still_begin_anywhere(shop: Shop) -> None:
+    await shop.append("copy", b"0")
+    [held] = [log for _, log in shop.engine.logs.each()]
+    held.lane(5)  # somebody wanted to read what is not there yet
+    await history.roll_up(held)
+    assert held.manifest.lanes[5].next == 0
+    log = appender(shop)
+    await log.open()
+    assert log.is_new(6)
+    shop.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*/manifest-*"))
+    dying = asyncio.ensure_future(log.append(lanes_of((5, 500, 3))))
+    await shop.plan.rules[0].reached.wait()
+    dying.cancel()
+    shop.plan.rules.clear()
+    found = await survey.snapshot(shop.store, FOLDER)
+    assert found.lanes() == {0: (0, 1), 5: (500, 503)}
+    again = appender(shop)
+    await again.open()
+    assert again.next(5) == 503
+    await again.append(lanes_of((5, 503, 1)))
+    found = await survey.snapshot(shop.store, FOLDER)
+    assert (found.manifest.lanes[5].start, found.manifest.lanes[5].next) == (500, 504)
+    assert 6 not in found.manifest.lanes

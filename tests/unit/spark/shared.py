@@ -13,11 +13,12 @@ from kafscale.log.log import Log
 from kafscale.log.manifest import Manifest
 from kafscale.log.settings import LogSettings
 from kafscale.log.shared import SharedLogs
+from kafscale.model.errors import KafscaleError, NotTheOwner
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.files import FileObjectStore
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch, record
-from kafscale.records.record import Record
+from kafscale.records.record import Record, build_batch
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.views import look
 from kafscale.system import SystemClock, SystemDice
@@ -42,11 +43,12 @@ class SharedNamespace:
         async def make(store: ObjectStore) -> TopicDescriptor:
             held = await SharedLogs(store, "default").allot(partitions, self.logs)
             version, newest = await Descriptors(store, "default").newest(name)
+            fresh = self.bucket.dice.token(16).hex()
             made = TopicDescriptor(
                 name=name,
-                topic_id=self.bucket.dice.token(16).hex(),
+                topic_id=fresh,
                 incarnation=1 if newest is None else newest.incarnation + 1,
-                folder=f"default/{name}",
+                folder=keys.topic_folder("default", name, "" if newest is None else fresh),
                 partitions=partitions,
                 logs=0,
                 layout="shared",
@@ -84,7 +86,7 @@ class SharedNamespace:
             for (name, partition), pairs in flush.items():
                 folder, lane = places.place(topics[name], partition)
                 if folder not in logs:
-                    logs[folder] = await _opened(store, folder)
+                    logs[folder] = await opened(store, folder)
                 data = self._batch(pairs)
                 answer = logs[folder].append(
                     lane, batch.read_header(data), data, acknowledged=False
@@ -147,10 +149,56 @@ class SharedNamespace:
         return sum(row.size for row in rows if row.key.endswith(".kfs"))
 
 
-async def _opened(store: ObjectStore, folder: str) -> Log:
+async def opened(store: ObjectStore, folder: str) -> Log:
     log = Log(
         store, folder, epoch=1, author="owner", settings=SETTINGS,
         memory=TailMemory(1 << 30), clock=SystemClock(), dice=SystemDice(),
     )  # fmt: skip
     await log.open()
     return log
+
+
+def one_record(value: bytes) -> memoryview:
+    made = build_batch([Record(0, 1_700_000_000_000, None, value)], base_offset=0)
+    return memoryview(bytearray(made))
+
+
+class Owner:
+    """A broker that writes to a lane of a shared log all the time, and is told what counts."""
+
+    def __init__(self, bucket: Bucket, folder: str, lane: int) -> None:
+        self.acknowledged: list[bytes] = []
+        self.refused = 0
+        self._bucket, self._folder, self._lane = bucket, folder, lane
+        self._stop = False
+        self._task: asyncio.Task[None] = bucket.run(self._start)
+
+    async def _start(self, store: ObjectStore) -> "asyncio.Task[None]":
+        log = await opened(store, self._folder)
+        return asyncio.create_task(self._write(log))
+
+    async def _write(self, log: Log) -> None:
+        number = 0
+        while not self._stop:
+            value = b"%d" % number
+            data = one_record(value)
+            try:
+                answer = log.append(self._lane, batch.read_header(data), data, acknowledged=False)
+                assert answer.committed is not None
+                problem: KafscaleError | None = await answer.committed
+            except NotTheOwner as refused:
+                problem = refused
+            if problem is None:
+                self.acknowledged.append(value)
+                number += 1
+            else:
+                self.refused += 1
+                await asyncio.sleep(0.001)
+        await log.aclose()
+
+    def stop(self) -> None:
+        async def wait(_: ObjectStore) -> None:
+            self._stop = True
+            await self._task
+
+        self._bucket.run(wait)

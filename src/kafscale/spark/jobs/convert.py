@@ -19,6 +19,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
+from kafscale.log import keys
+from kafscale.log.descriptors import Descriptors, Wish
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
@@ -36,6 +38,7 @@ from kafscale.spark.views import PartitionView, look
 
 JOB: Final = "convert"
 _PUTS_PER_SEGMENT: Final = 2
+_NAME_LEFT: Final = 200  # of the longest name, when an id is added
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="P",
         help="logs of a virtual topic; of a shared one, how many shared logs there are to be",
+    )
+    parser.add_argument(
+        "--give-up",
+        action="store_true",
+        help="let what an earlier run of the same command has begun be deleted",
     )
     parser.add_argument("--batch-bytes", type=int, default=BATCH_BYTES, metavar="N")
     parser.add_argument(
@@ -84,6 +92,8 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         args.layout,
         args.physical_partitions,
     )
+    if args.give_up:
+        return give_up(context, wanted)
     report = convert(context, wanted)
     if args.group and not context.dry_run:
         report.rows += offset_map.take_along(
@@ -112,6 +122,54 @@ def convert(context: Context, wanted: Wanted) -> Report:
         raise
     notes.forget()
     return _report(wanted, loaded.topic, loaded.bytes, [])
+
+
+def give_up(context: Context, wanted: Wanted) -> Report:
+    """Let what a run has begun, that nobody will go on with, be deleted.
+
+    Folders of its own are found by those who look for leftovers; lanes of shared logs end by a
+    tombstone that names them (removal.py), under a name that no topic has.
+    """
+    bucket = context.bucket
+    source = bucket.topic(wanted.topic)
+    wanted = wanted._replace(partitions=wanted.partitions or source.partitions)
+    notes = Progress(bucket, JOB, fingerprint(source.topic_id, *wanted))
+    if "plan" not in notes.steps():
+        return Report(JOB, notes=["no such conversion has been begun"], dry_run=context.dry_run)
+    wish = notes.plan(_no_plan, Plan).wish
+    held = sum(one.count for one in wish.shared)
+    facts = {"from": wanted.topic, "to": wanted.to, "lanes_given_up": held}
+    if context.dry_run:
+        return Report(JOB, facts=facts, dry_run=True)
+    if any(topic.topic_id == wish.topic_id for topic in bucket.topics()):
+        raise TopicExists(f"topic {wanted.to!r} is there: delete it instead")
+    if wish.shared:
+        bury(bucket, wish)
+    notes.forget()
+    return Report(JOB, facts=facts)
+
+
+def bury(bucket: Bucket, wish: Wish) -> None:
+    """Write a tombstone for a topic that never was."""
+    name = f"{wish.name[:_NAME_LEFT]}-{wish.topic_id[:8]}"
+    gone = TopicDescriptor(
+        name=name,
+        topic_id=wish.topic_id,
+        incarnation=1,
+        folder=keys.topic_folder(bucket.namespace, name, wish.topic_id),
+        partitions=wish.partitions,
+        logs=0,
+        layout="shared",
+        shared=list(wish.shared),
+        created_at=wish.created_at,
+        deleted=True,
+        origin=wish.origin,
+    )
+    bucket.run(lambda store: Descriptors(store, bucket.namespace).put(gone, 1))
+
+
+def _no_plan() -> Plan:
+    raise LoadLost("somebody else has given it up, or finished it")
 
 
 def _made_before(bucket: Bucket, to: str, origin: str) -> TopicDescriptor | None:

@@ -170,10 +170,11 @@ def finish(bucket: Bucket, wanted: Mapping[Place, tuple[int, int]]) -> None:
         _raise(bucket, folder, {lane: start for lane, (start, _) in bounds.items() if start})
         seen = bucket.run(lambda store, folder=folder: survey.snapshot(store, folder))  # type: ignore[misc]
         found = seen.lanes()
-        for lane, (_, end) in bounds.items():
+        for lane, (start, end) in bounds.items():
+            begins, ends = found.get(lane, (0, 0))
             # There may be more: another run was faster, and the topic is in use already.
-            if found.get(lane, (0, 0))[1] < end:
-                raise LoadLost(f"lane {lane} of {folder} ends before {end}: convert again")
+            if ends < end or (ends == end and begins > start):
+                raise LoadLost(f"lane {lane} of {folder} has lost what was added: convert again")
 
 
 def _raise(bucket: Bucket, folder: str, starts: dict[int, int]) -> None:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from kafscale.log import keys
+from kafscale.log.manifest import LaneMark
 from kafscale.log.segment import ContentId, Span
 from kafscale.log.survey import LogView
 from kafscale.spark.jobs.checks import Checked
@@ -61,13 +62,15 @@ def _check_positions(view: LogView) -> Iterator[Finding]:
 def _check_lanes(view: LogView) -> Iterator[Finding]:
     """From its log start on a lane has every offset, up to where the manifest says it ends."""
     past = view.manifest
+    # A lane that was only looked at is one that begins in the tail, at any offset.
+    marks = {number: mark for number, mark in past.lanes.items() if mark != LaneMark(0, 0)}
     lanes: dict[int, list[tuple[str, Span]]] = {}
     for piece in view.pieces:
         for span in piece.spans:
-            mark = past.lanes.get(span.lane)
+            mark = marks.get(span.lane)
             if mark is None or span.last >= mark.start:
                 lanes.setdefault(span.lane, []).append((piece.key, span))
-    for number, mark in past.lanes.items():
+    for number, mark in marks.items():
         if not 0 <= mark.start <= mark.next:
             text = f"lane {number} starts at {mark.start}, beyond its end {mark.next}"
             yield Finding(view.folder, "manifest", "error", text)
@@ -83,7 +86,7 @@ def _check_lanes(view: LogView) -> Iterator[Finding]:
             if after.first != before.last + 1:
                 text = f"lane {number} goes on at {after.first}, after {before.last}"
                 yield Finding(key, "gap", "error", text)
-        mark = past.lanes.get(number)
+        mark = marks.get(number)
         # If nothing of the past is left, the tail begins where it ended.
         ends = {span.last + 1 for _, span in rows} | {rows[0][1].first}
         if mark is not None and mark.next not in ends:

@@ -42,6 +42,7 @@ class Statistics:
     lags_from: str = ""  # where group offsets come from, or why there are none
     lags_age_s: int | None = None  # of offsets that are not as of now
     sampled_bytes: int = 0
+    objects: int = 0  # that hold any of it, each once
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,6 +134,7 @@ def gather(
         prices or Prices(),
         gets_per_day,
         sampled_bytes=sum(look.length for look in looks) if sample_bytes else 0,
+        objects=len({one.key for view in views for one in view.stretches}),
     )
     _add_lags(found, bucket, metadata)
     return found
@@ -232,7 +234,7 @@ def report_of(found: Statistics) -> Report:
         "topics": len(found.topics),
         "records": sum(topic.total("records") for topic in found.topics),
         "bytes": sum(topic.total("bytes") for topic in found.topics),
-        "objects": sum(topic.total("objects") for topic in found.topics),
+        "objects": found.objects,
         "objects_too_many": sum(topic.debt for topic in found.topics),
         "bytes_per_day": round(sum(growth)),
         "usd_per_month": round(sum(sum(one.values()) for one in cost) + gets, 4),

@@ -1,19 +1,16 @@
 """A topic moves between layouts: every record at its offset, and no neighbour is disturbed."""
 
 import argparse
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafscale.log import places
-from kafscale.log.log import Log
-from kafscale.model.errors import InvalidPartitionCount, InvalidRequest, NotTheOwner
+from kafscale.model.errors import InvalidPartitionCount, InvalidRequest, TopicExists
 from kafscale.model.topics import Layout
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
-from kafscale.records.record import Record, build_batch
 from kafscale.spark import units
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
@@ -26,7 +23,7 @@ from tests.unit.spark.conftest import Units
 from tests.unit.spark.jobs.place import local
 from tests.unit.spark.jobs.test_convert import contents
 from tests.unit.spark.loaded import bucket_in, load, murmur2, numbered, objects, records_of
-from tests.unit.spark.shared import _opened
+from tests.unit.spark.shared import Owner, one_record, opened
 
 LAYOUTS: list[tuple[Layout, int]] = [("ordinary", 0), ("virtual", 2), ("shared", 2)]
 
@@ -113,7 +110,7 @@ def test_log_starts_and_empty_partitions_go_along(context: Context, bucket: Buck
         """A broker writes where the history ends."""
         found = []
         for _, place in places.each_place(shared):
-            log = await _opened(store, place.folder)
+            log = await opened(store, place.folder)
             data = one_record(b"new")
             answer = log.append(place.lane, batch.read_header(data), data, acknowledged=False)
             assert answer.committed is not None
@@ -183,6 +180,56 @@ def test_a_run_after_a_crash_goes_on_in_the_shared_logs(
     assert objects(bucket, "default/@convert") == []
 
 
+def test_what_nobody_goes_on_with_can_be_given_up(
+    context: Context, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_of(context, *wish("old", "neighbour", "shared", 2))
+    before = records_of(bucket, bucket.topic("neighbour"))
+    wanted = Wanted(*wish("old", "new", "shared", 2))
+    honest = filling.finish
+
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(filling, "finish", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        convert.convert(context, wanted)
+    monkeypatch.setattr(filling, "finish", honest)
+    everything = context_of_all(context)
+    assert retain.retain(everything, grace_s=0).facts["logs_expired"] == 0, "it may go on"
+    context.dry_run = True
+    assert convert.give_up(context, wanted).facts["lanes_given_up"] == 5
+    context.dry_run = False
+    assert convert.give_up(context, wanted).facts["lanes_given_up"] == 5
+    assert convert.give_up(context, wanted).notes == ["no such conversion has been begun"]
+    assert objects(bucket, "default/@convert") == []
+    for _ in range(2):
+        retain.retain(everything, grace_s=0)
+    for log in bucket.snapshots(bucket.topic("neighbour")):
+        lanes = {span.lane for piece in log.pieces for span in piece.spans}
+        assert lanes <= {0, 1, 2}, "slots 5 to 9 were the other's"
+    assert records_of(bucket, bucket.topic("neighbour")) == before
+    convert.convert(context, wanted)
+    assert records_of(bucket, bucket.topic("new")) == before
+
+
+def test_what_is_finished_is_not_given_up(
+    context: Context, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = Wanted(*wish("old", "new", "shared", 2))
+    with monkeypatch.context() as patch:
+        patch.setattr(convert.Progress, "forget", lambda _: None)  # it dies right before
+        convert.convert(context, wanted)
+    with pytest.raises(TopicExists, match="delete it instead"):
+        convert.give_up(context, wanted)
+    retain.retain(context_of_all(context), grace_s=0)
+    assert records_of(bucket, bucket.topic("new")) == records_of(bucket, bucket.topic("old"))
+
+
+def context_of_all(context: Context) -> Context:
+    return Context(context.bucket, session=context.session)
+
+
 def _on_a_loop_of_its_own(run: Any) -> Any:
     """A KeyboardInterrupt would end the loop that all buckets share: hand it over as a value."""
 
@@ -218,52 +265,6 @@ def test_two_runs_at_once_add_everything_once(
     found = records_of(bucket, bucket.topic("new"))
     assert contents(found) == contents(records_of(bucket, bucket.topic("old")))
     assert [topic.name for topic in bucket.topics()] == ["new", "old"]
-
-
-def one_record(value: bytes) -> memoryview:
-    made = build_batch([Record(0, 1_700_000_000_000, None, value)], base_offset=0)
-    return memoryview(bytearray(made))
-
-
-class Owner:
-    """A broker that writes to a lane of a shared log all the time, and is told what counts."""
-
-    def __init__(self, bucket: Bucket, folder: str, lane: int) -> None:
-        self.acknowledged: list[bytes] = []
-        self.refused = 0
-        self._bucket, self._folder, self._lane = bucket, folder, lane
-        self._stop = False
-        self._task: asyncio.Task[None] = bucket.run(self._start)
-
-    async def _start(self, store: ObjectStore) -> "asyncio.Task[None]":
-        log = await _opened(store, self._folder)
-        return asyncio.create_task(self._write(log))
-
-    async def _write(self, log: Log) -> None:
-        number = 0
-        while not self._stop:
-            value = b"%d" % number
-            data = one_record(value)
-            try:
-                answer = log.append(self._lane, batch.read_header(data), data, acknowledged=False)
-                assert answer.committed is not None
-                problem = await answer.committed
-            except NotTheOwner as refused:
-                problem = refused
-            if problem is None:
-                self.acknowledged.append(value)
-                number += 1
-            else:
-                self.refused += 1
-                await asyncio.sleep(0.001)
-        await log.aclose()
-
-    def stop(self) -> None:
-        async def wait(_: ObjectStore) -> None:
-            self._stop = True
-            await self._task
-
-        self._bucket.run(wait)
 
 
 def test_a_broker_that_writes_all_the_time_loses_nothing_and_gets_out_of_the_way(

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kafscale.log import commits, keys, manifest
+from kafscale.log import commits, keys, manifest, places
 from kafscale.log.descriptors import Descriptors
 from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -17,7 +17,7 @@ from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
 from kafscale.spark.jobs.stats import gather
 from tests.unit.spark.jobs.place import local
-from tests.unit.spark.shared import SharedNamespace
+from tests.unit.spark.shared import Owner, SharedNamespace
 
 GONE, ALIVE = "gone", "alive"
 BIG = b"x" * 500
@@ -106,15 +106,19 @@ def test_nothing_ends_before_the_grace_period_or_when_topics_are_named(
 
 def test_the_name_s_next_topic_has_lanes_of_its_own(shared: SharedNamespace) -> None:
     filled(shared)
+    old = shared.bucket.topic(GONE)
     shared.delete(GONE)
     shared.written = {place: rows for place, rows in shared.written.items() if place[0] != GONE}
     shared.create(GONE, 2)
     shared.write([{(GONE, n): [(b"new", b"1")] for n in range(2)}])
-    before = shared.raw(GONE) | {9: b""} | {10 + n: raw for n, raw in shared.raw(ALIVE).items()}
+    before = shared.raw(GONE), shared.raw(ALIVE)
     run(shared)
     run(shared)
-    assert shared.raw(GONE) | {9: b""} | {10 + n: r for n, r in shared.raw(ALIVE).items()} == before
+    assert (shared.raw(GONE), shared.raw(ALIVE)) == before
     assert shared.pairs(GONE, 1) == shared.written[GONE, 1]
+    for log in range(2):
+        lanes = {span.lane for e in shared.manifest(log).segments for span in e.spans()}
+        assert not lanes_of_place(old, shared.folder(log)) & lanes, "those of the one before"
 
 
 def test_a_lane_that_a_living_topic_claims_never_ends(shared: SharedNamespace) -> None:
@@ -279,8 +283,14 @@ def test_statistics_share_the_cost_of_objects_among_topics(shared: SharedNamespa
     shared.write([flush] * 4, roll_up=False)
     found = gather(context(shared), sample_bytes=0)
     assert [topic.total("records") for topic in found.topics] == [8, 8]
+    assert found.objects == len({key for topic in (GONE, ALIVE) for key in keys_of(shared, topic)})
     rates = [sum(one.flushes_per_day for one in topic.partitions) for topic in found.topics]
-    assert rates == pytest.approx([4, 4]), "8 objects, half of each is each one's"
+    assert sum(rates) == pytest.approx(found.objects), "each pays its share of each object"
+
+
+def keys_of(shared: SharedNamespace, topic: str) -> set[str]:
+    logs = shared.bucket.snapshots(shared.bucket.topic(topic))
+    return {piece.key for log in logs for piece in log.pieces}
 
 
 def test_by_key_only_the_lanes_of_topics_that_want_it(shared: SharedNamespace) -> None:
@@ -405,3 +415,25 @@ def test_a_lane_with_a_hole_is_not_joined_over_it(shared: SharedNamespace) -> No
     report = compact(context(shared), tail_idle_s=-1)
     assert report.exit_code == 1
     assert "lane 0 goes on at 3, after 1" in report.notes[0]
+
+
+def test_jobs_and_an_owner_at_once_lose_nothing(shared: SharedNamespace) -> None:
+    shared.logs = 1
+    shared.create("busy", 1)
+    shared.create("still", 2)
+    shared.write([{("still", n): [(b"k", BIG)] for n in range(2)}] * 3)
+    before = shared.raw("still")
+    [place] = [place for _, place in places.each_place(shared.bucket.topic("busy"))]
+    owner = Owner(shared.bucket, place.folder, place.lane)
+    try:
+        for turn in range(6):
+            shared.create(f"brief-{turn}", 2)
+            compact(context(shared), target=3000, tail_idle_s=0)
+            shared.delete(f"brief-{turn}")
+            run(shared, tail_idle_s=0, grace_s=60)  # a grace period that the owner relies on
+            assert shared.raw("still") == before
+    finally:
+        owner.stop()
+    assert len(owner.acknowledged) > 10
+    assert [value for _, _, value in shared.pairs("busy", 0)] == owner.acknowledged
+    assert audit(context(shared)).exit_code == 0
