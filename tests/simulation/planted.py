@@ -25,7 +25,7 @@ from kafscale.log.producers import ProducerTable
 from kafscale.log.settings import Appended
 from kafscale.log.shared import SharedLogs
 from kafscale.metadata import keys as metadata_keys
-from kafscale.model.topics import LaneRange, Move
+from kafscale.model.topics import LaneRange, Move, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import Buffer
 from kafscale.records.batch import BatchHeader
@@ -59,7 +59,7 @@ def log_that_forgets_producers() -> AbstractContextManager[Any]:
 
 
 def opening_that_ignores_the_tail() -> AbstractContextManager[Any]:
-    return patch.object(opening, "_walk", lambda *_: [])
+    return patch.object(opening, "walk", lambda *_: [])
 
 
 def writer_that_takes_any_segment_for_its_own() -> AbstractContextManager[Any]:
@@ -178,8 +178,10 @@ def move_that_leaves_the_last_records_behind() -> AbstractContextManager[Any]:
     """It says the new place when it has only nearly caught up."""
     honest = Moves._decide
 
-    async def decide(self: Moves, topic: Topic, move: Move, said: Any) -> None:
+    async def decide(
+        self: Moves, topic: Topic, home: TopicDescriptor, move: Move, said: Any
+    ) -> None:
         done = {folder: msgspec.structs.replace(row, state="done") for folder, row in said.items()}
-        await honest(self, topic, move, done)
+        await honest(self, topic, home, move, done)
 
     return patch.object(Moves, "_decide", decide)

@@ -9,11 +9,12 @@ from tests.simulation.planted import Planting
 from tests.simulation.runner import run
 from tests.simulation.scenario import draw
 
-ANY = range(20)
+ANY = [seed for seed in range(30) if not draw(seed).is_moving]
 MOVING = range(2, 402, 5)
 GROUPS = range(3, 153, 5)  # see scenario.draw
 SLEEPY = range(4, 154, 5)
-SHARING = [seed for seed in range(60) if draw(seed).has_neighbours]
+SHARING = [seed for seed in range(12, 80) if draw(seed).has_neighbours and not draw(seed).is_moving]
+TO_AND_FRO = [seed for seed in range(17, 180) if draw(seed).is_moving]
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,13 @@ SHARING = [seed for seed in range(60) if draw(seed).has_neighbours]
         (planted.deletion_of_all_that_lies_where_the_topic_lay, SHARING, "lost"),
         (planted.retention_of_one_topic_for_all_its_neighbours, SHARING, "lost"),
         (planted.reclaiming_that_takes_the_living_for_dead, SHARING, "lost"),
+        (planted.seal_that_nobody_heeds, TO_AND_FRO, "lost, watermark back"),
+        (planted.move_that_forgets_producers, TO_AND_FRO, "duplicate"),
+        (
+            planted.move_that_leaves_the_last_records_behind,
+            TO_AND_FRO,
+            "lost, watermark back",
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

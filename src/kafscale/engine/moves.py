@@ -95,18 +95,20 @@ class Moves:
 
     async def step(self, topic: Topic) -> None:
         """Do what there is to do for one topic, as far as it is ours."""
-        move = topic.descriptor.moving
+        # As it is now: while we wait the topic may arrive, and its new home must not be sealed.
+        home = topic.descriptor
+        move = home.moving
         if move is None:
             return
         said = await self._reports(topic, move)
         if move.sealing:
-            await self._seal_ours(topic, move, said)
+            await self._seal_ours(topic, home, move, said)
             said = await self._reports(topic, move)
-        for folder in places.log_folders(topic.descriptor.after_move()):
-            if self._fleet.may_open(folder) and self._is_due(topic, move, folder, said):
-                await self._bring(topic, move, folder, said)
+        for folder in places.log_folders(home.after_move()):
+            if self._fleet.may_open(folder) and self._is_due(home, move, folder, said):
+                await self._bring(topic, home, move, folder, said)
         if self._fleet.is_controller:
-            await self._decide(topic, move, await self._reports(topic, move))
+            await self._decide(topic, home, move, await self._reports(topic, move))
 
     # -- reports -----------------------------------------------------------------------------
 
@@ -125,10 +127,12 @@ class Moves:
 
     # -- the old place -------------------------------------------------------------------------
 
-    async def _seal_ours(self, topic: Topic, move: Move, said: Reports) -> None:
+    async def _seal_ours(
+        self, topic: Topic, home: TopicDescriptor, move: Move, said: Reports
+    ) -> None:
         async def one(folder: str) -> None:
-            log = await self._logs.open_log(folder, None if topic.is_shared else topic)
-            lanes = list(places.lanes_in(topic.descriptor, folder))
+            log = await self._logs.open_log(folder, None if home.layout == "shared" else topic)
+            lanes = list(places.lanes_in(home, folder))
             for sealed in [moving.seal(log, lane) for lane in lanes]:
                 if sealed.committed is not None:
                     await moving.committed(sealed.committed)
@@ -136,35 +140,37 @@ class Moves:
             report = MoveReport(move_id=move.move_id, state="sealed", ends=ends)
             await self._report(topic, folder, report)
 
-        folders = places.log_folders(topic.descriptor)
+        folders = places.log_folders(home)
         await survey.gathered(
             one(folder) for folder in folders if folder not in said and self._fleet.may_open(folder)
         )
 
     # -- the new place -------------------------------------------------------------------------
 
-    def _is_due(self, topic: Topic, move: Move, folder: str, said: Reports) -> bool:
+    def _is_due(self, home: TopicDescriptor, move: Move, folder: str, said: Reports) -> bool:
         """Whether there is anything to copy into a log now."""
         state = said[folder].state if folder in said else ""
         if state == "done":
             return False
-        return not state or (move.sealing and self._old_logs(topic, folder) <= said.keys())
+        return not state or (move.sealing and self._old_logs(home, folder) <= said.keys())
 
-    def _old_logs(self, topic: Topic, folder: str) -> set[str]:
-        lanes = places.lanes_in(topic.descriptor.after_move(), folder)
-        return {topic.place(partition).folder for partition in lanes.values()}
+    def _old_logs(self, home: TopicDescriptor, folder: str) -> set[str]:
+        lanes = places.lanes_in(home.after_move(), folder)
+        return {places.place(home, partition).folder for partition in lanes.values()}
 
-    async def _bring(self, topic: Topic, move: Move, folder: str, said: Reports) -> None:
+    async def _bring(
+        self, topic: Topic, home: TopicDescriptor, move: Move, folder: str, said: Reports
+    ) -> None:
         """Copy what is missing in one log, and say how far it is."""
         log = await self._logs.open_log(folder, None if move.layout == "shared" else topic)
         # The ends of what is sealed were read before what is there is looked at: so all of it is.
-        sources = await self._sources(topic, folder)
-        rows = places.lanes_in(topic.descriptor.after_move(), folder)
+        sources = await self._sources(home, folder)
+        rows = places.lanes_in(home.after_move(), folder)
         room = _PASS_BYTES // max(1, min(len(rows), survey.READS_AT_ONCE))
         starts: dict[int, int] = {}
 
         async def one(lane: int, partition: int) -> tuple[int, bool]:
-            old = topic.place(partition)
+            old = places.place(home, partition)
             source = sources[old.folder].get(old.lane)
             copied = 0
             if source is not None:
@@ -185,16 +191,18 @@ class Moves:
         elif folder not in said and copied < NEAR_BYTES:
             await self._report(topic, folder, MoveReport(move_id=move.move_id, state="near"))
 
-    async def _sources(self, topic: Topic, folder: str) -> dict[str, dict[int, moving.Source]]:
-        old = sorted(self._old_logs(topic, folder))
+    async def _sources(
+        self, home: TopicDescriptor, folder: str
+    ) -> dict[str, dict[int, moving.Source]]:
+        old = sorted(self._old_logs(home, folder))
         seen = await survey.gathered(survey.snapshot(self._store, one) for one in old)
         return {one: moving.sources(found) for one, found in zip(old, seen, strict=True)}
 
     # -- the controller ------------------------------------------------------------------------
 
-    async def _decide(self, topic: Topic, move: Move, said: Reports) -> None:
+    async def _decide(self, topic: Topic, home: TopicDescriptor, move: Move, said: Reports) -> None:
         """Go on to the next phase when every log is ready for it."""
-        folders = places.log_folders(topic.descriptor.after_move())
+        folders = places.log_folders(home.after_move())
         ready = {"done"} if move.sealing else {"near", "done"}
         if not all(folder in said and said[folder].state in ready for folder in folders):
             return

@@ -161,6 +161,7 @@ class ProducerTable:
         After a re-opening: batches that waited were refused and will be sent again, but later
         ones are already on their way and must not be taken before them.
         """
+        # A seal that was not written seals nothing: whoever wanted it asks again.
         if producer_id != SEALER and producer_id not in self._producers:
             last = (sequence - 1) % _SEQUENCES
             self._producers[producer_id] = _Producer(epoch, last, now_ms)

@@ -4,19 +4,23 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
 from kafscale.engine import moves, removals
 from kafscale.engine.census import Census
+from kafscale.engine.moves import Moves
 from kafscale.engine.offsets import Wish
 from kafscale.engine.reads import Part
+from kafscale.engine.topic import Topic
 from kafscale.log import history, moving
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, State
 from kafscale.log.moving import committed
 from kafscale.metadata import keys
+from kafscale.metadata.keys import MoveReport
 from kafscale.model.errors import MetadataUnavailable, NotTheOwner, TopicMoving
-from kafscale.model.topics import LaneRange, TopicDescriptor
+from kafscale.model.topics import LaneRange, Move, TopicDefaults, TopicDescriptor
 from kafscale.records.batch import read_header, walk
 from kafscale.records.record import open_batch
 from kafscale.testing.clock import SeededDice
@@ -470,3 +474,27 @@ async def test_one_partition_has_one_series_while_it_moves(
     for rows in (census.lanes(), census.records()):
         seen = Counter(tuple(labels) for labels, _ in rows)
         assert set(seen.values()) == {1}
+
+
+async def test_a_topic_that_arrives_meanwhile_is_not_sealed_in_its_new_home(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another broker decides that it has arrived while we wait for the reports of its move."""
+    topic = await shop.engine.create_topic("t", 1, {})
+    await shop.append("t", b"0")
+    await move(shop, "shared")
+    there = topic.descriptor
+    leaving = Move(move_id="m", layout="shared", folder=there.folder, logs=0, shared=there.shared)
+    old = msgspec.structs.replace(
+        there, layout="ordinary", folder="default/t", logs=1, shared=[], configs={}
+    )
+    sealing = msgspec.structs.replace(leaving, sealing=True)
+    topic.become(msgspec.structs.replace(old, moving=sealing), TopicDefaults())
+
+    async def none_left(self: Moves, topic: Topic, move: Move) -> dict[str, MoveReport]:
+        topic.become(there, TopicDefaults())
+        return {}
+
+    monkeypatch.setattr(Moves, "_reports", none_left)
+    await shop.engine.moves.step(topic)
+    assert await shop.append("t", b"1") > 0

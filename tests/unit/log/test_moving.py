@@ -57,6 +57,20 @@ async def test_nobody_is_told_by_a_sealed_lane_that_batches_are_missing(
             append(one, make_batch(b"x", producer=producer, epoch=epoch, sequence=sequence), 0)
 
 
+async def test_a_seal_that_was_not_written_seals_nothing(bench: Bench) -> None:
+    log, other = await bench.open("ns/old"), await bench.open("ns/old")
+    await committed(append(other, make_batch(b"0"), 0))
+    lost = moving.seal(log, 0).committed
+    assert lost is not None
+    with pytest.raises(NotTheOwner):
+        await moving.committed(lost)
+    while log.state is not State.OPEN:
+        await asyncio.sleep(0)
+    assert not log.lane(0).producers.is_sealed
+    await sealed(log)
+    assert (await bench.open("ns/old")).lane(0).producers.is_sealed
+
+
 async def test_a_copy_has_the_offsets_of_its_source(bench: Bench) -> None:
     old, new = await bench.open("ns/old"), await bench.open("ns/new")
     for number in range(5):
