@@ -1,0 +1,107 @@
+"""What a move must not break, and the search for a step that does.
+
+In this room: the promises, each with a name; breadth first through all states within the bounds.
+Next door: the steps (move_old.py, move_new.py).
+
+A record counts as promised as soon as it lies in the old log, or in the new one once the topic is
+there: that is stronger than "acknowledged", because what is acknowledged lies there.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from tests.model import move_new, move_old
+from tests.model.move_state import SEAL, Bounds, Lane, Rules, State, initial
+from tests.model.search import Result
+
+LOST: Final = "LOST: the topic has moved, and a record of the old place is not in the new one"
+TWO: Final = "TWO: an offset holds two different things, or comes twice"
+MISSED: Final = "MISSED: a record gets an offset that a reader has passed already"
+DUPLICATE: Final = "DUPLICATE: a batch that its producer numbers is stored twice"
+DISORDER: Final = "DISORDER: a batch is taken before the one it follows"
+EARLY: Final = "EARLY: the new place goes on while the old one may still take records"
+BROKEN: Final = frozenset({LOST, TWO, MISSED, DUPLICATE, DISORDER, EARLY})
+
+# Not a promise, but what a move is for: without it, nothing found would mean nothing.
+GOES_ON: Final = "the new place has taken a record after all of the old one"
+
+
+def successors(state: State, rules: Rules, bounds: Bounds) -> Iterator[tuple[str, State]]:
+    yield from move_old.steps(state, rules, bounds)
+    yield from move_new.steps(state, rules, bounds)
+
+
+def violations(before: State, after: State, bounds: Bounds) -> list[str]:
+    """What a step has broken, or reached."""
+    found: list[str] = []
+    for old, lane in zip(before.lanes, after.lanes, strict=True):
+        if after.phase == "moved":
+            found += _of_lane(lane, bounds)
+        for offset, batch in lane.new[len(old.new) :] if after.phase == "moved" else ():
+            if batch >= 0 and offset >= len(lane.old):
+                found.append(GOES_ON if SEAL in lane.old else EARLY)
+            if batch >= 0 and lane is after.lanes[0] and offset < before.position:
+                if offset >= len(lane.old) or lane.old[offset] == SEAL:
+                    found.append(MISSED)
+    return found
+
+
+def _of_lane(lane: Lane, bounds: Bounds) -> list[str]:
+    found: list[str] = []
+    here = dict(lane.new)
+    offsets = [offset for offset, _ in lane.new]
+    if offsets != list(range(len(offsets))):
+        found.append(TWO)
+    for offset, batch in enumerate(lane.old):
+        there = here.get(offset, SEAL)
+        if batch >= 0 and there < 0:
+            found.append(LOST)
+        elif batch >= 0 and batch != there:
+            found.append(TWO)
+    numbered = [batch for _, batch in lane.new if 0 <= batch < bounds.idempotent]
+    if len(set(numbered)) < len(numbered):
+        found.append(DUPLICATE)
+    if numbered != sorted(numbered) or set(numbered) != set(range(len(set(numbered)))):
+        found.append(DISORDER)
+    return found
+
+
+def search(
+    rules: Rules, bounds: Bounds, wanted: Collection[str] = BROKEN, limit: int = 3_000_000
+) -> Result:
+    """Look for a step that breaks (or reaches) what is wanted; the first one has a shortest trace."""
+    start = initial(bounds, rules)
+    parents: dict[State, tuple[State, str] | None] = {_alike(start): None}
+    level = [start]
+    while level and len(parents) <= limit:
+        following: list[State] = []
+        for state in level:
+            for label, after in successors(state, rules, bounds):
+                mark = _alike(after)
+                if mark in parents:
+                    continue
+                parents[mark] = (state, label)
+                hit = next((kind for kind in violations(state, after, bounds) if kind in wanted), "")
+                if hit:
+                    return Result(len(parents), False, hit, _trace(after, parents))
+                following.append(after)
+        level = following
+    return Result(len(parents), not level, "", ())
+
+
+def _trace(last: State, parents: dict[State, tuple[State, str] | None]) -> tuple[str, ...]:
+    labels: list[str] = []
+    step = parents[_alike(last)]
+    while step is not None:
+        labels.append(step[1])
+        step = parents[_alike(step[0])]
+    return tuple(reversed(labels))
+
+
+def _alike(state: State) -> State:
+    """One for all states that differ only in who is called A and who B."""
+    lanes = [
+        lane._replace(writers=tuple(sorted(lane.writers)), copiers=tuple(sorted(lane.copiers)))
+        for lane in state.lanes
+    ]
+    return state._replace(lanes=tuple(lanes))
