@@ -168,10 +168,9 @@ def _controller(state: State, rules: Rules) -> Iterator[Step]:
 
 def _reader(state: State) -> Iterator[Step]:
     lane = state.lanes[0]
-    end = end_of(lane.new) if state.at_new else len(lane.old)
-    if state.position < end:
-        place = "new" if state.at_new else "old"
-        label = f"the reader passes {state.position} in the {place} place"
+    at_new = state.left_at >= 0
+    if state.position < (end_of(lane.new) if at_new else len(lane.old)):
+        label = f"the reader passes {state.position} in the {'new' if at_new else 'old'} place"
         yield label, state._replace(position=state.position + 1)
-    if state.phase == "moved" and not state.at_new:
-        yield "the reader goes to the new place", state._replace(at_new=True)
+    if state.phase == "moved" and not at_new:
+        yield "the reader goes to the new place", state._replace(left_at=state.position)

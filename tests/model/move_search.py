@@ -31,18 +31,17 @@ def successors(state: State, rules: Rules, bounds: Bounds) -> Iterator[tuple[str
     yield from move_new.steps(state, rules, bounds)
 
 
-def violations(before: State, after: State, bounds: Bounds) -> list[str]:
-    """What a step has broken, or reached."""
-    found: list[str] = []
-    for old, lane in zip(before.lanes, after.lanes, strict=True):
-        if after.phase == "moved":
-            found += _of_lane(lane, bounds)
-        for offset, batch in lane.new[len(old.new) :] if after.phase == "moved" else ():
-            if batch >= 0 and offset >= len(lane.old):
-                found.append(GOES_ON if SEAL in lane.old else EARLY)
-            if batch >= 0 and lane is after.lanes[0] and offset < before.position:
-                if offset >= len(lane.old) or lane.old[offset] == SEAL:
-                    found.append(MISSED)
+def violations(state: State, bounds: Bounds) -> list[str]:
+    """What is broken, or reached."""
+    if state.phase != "moved":
+        return []
+    found = [kind for lane in state.lanes for kind in _of_lane(lane, bounds)]
+    first = state.lanes[0]
+    passed = state.position if state.left_at < 0 else state.left_at  # in the old place
+    for offset, batch in first.new:
+        is_other = offset >= len(first.old) or first.old[offset] == SEAL
+        if batch >= 0 and is_other and offset < passed:
+            found.append(MISSED)
     return found
 
 
@@ -58,6 +57,8 @@ def _of_lane(lane: Lane, bounds: Bounds) -> list[str]:
             found.append(LOST)
         elif batch >= 0 and batch != there:
             found.append(TWO)
+    if any(batch >= 0 and offset >= len(lane.old) for offset, batch in lane.new):
+        found.append(GOES_ON if SEAL in lane.old else EARLY)
     numbered = [batch for _, batch in lane.new if 0 <= batch < bounds.idempotent]
     if len(set(numbered)) < len(numbered):
         found.append(DUPLICATE)
@@ -69,7 +70,7 @@ def _of_lane(lane: Lane, bounds: Bounds) -> list[str]:
 def search(
     rules: Rules, bounds: Bounds, wanted: Collection[str] = BROKEN, limit: int = 3_000_000
 ) -> Result:
-    """Look for a step that breaks (or reaches) what is wanted; the first one has a shortest trace."""
+    """Look for a step that breaks (or reaches) what is wanted, by a shortest trace."""
     start = initial(bounds, rules)
     parents: dict[State, tuple[State, str] | None] = {_alike(start): None}
     level = [start]
@@ -81,7 +82,7 @@ def search(
                 if mark in parents:
                     continue
                 parents[mark] = (state, label)
-                hit = next((kind for kind in violations(state, after, bounds) if kind in wanted), "")
+                hit = next((kind for kind in violations(after, bounds) if kind in wanted), "")
                 if hit:
                     return Result(len(parents), False, hit, _trace(after, parents))
                 following.append(after)

@@ -1,4 +1,4 @@
-"""The state of a topic that moves: its lanes in the old place and in the new one, and who knows what.
+"""The state of a topic that moves: its lanes in both places, and who knows what.
 
 In this room: the logs, everybody's memory, the rules as switches, the bounds of a search.
 Next door: the steps (move_old.py, move_new.py), what must hold and the search (move_search.py).
@@ -98,8 +98,8 @@ class Lane(NamedTuple):
 class State(NamedTuple):
     lanes: tuple[Lane, ...]
     phase: str  # of the descriptor: copying, sealing, moved
-    at_new: bool  # the reader of the first lane
-    position: int
+    position: int  # of a reader of the first lane
+    left_at: int  # where it was when it left the old place; -1: it is there
 
 
 EARLIER, THIS = 0, 1  # ids of moves
@@ -116,7 +116,7 @@ def initial(bounds: Bounds, rules: Rules) -> State:
         copiers=(Copier(),) * bounds.copiers,
         late=("sealed", "done") if bounds.earlier else (),
     )
-    return State((lane,) * bounds.lanes, "copying", False, 0)
+    return State((lane,) * bounds.lanes, "copying", 0, -1)
 
 
 def with_lane(state: State, n: int, lane: Lane) -> State:

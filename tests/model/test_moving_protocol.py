@@ -97,14 +97,14 @@ MISSING = {
     "17, copied on in a log that was opened again": Missing(
         ("copies_from_the_end",), replace(TWO_COPIERS, written=2), move_search.LOST
     ),
-    "18, producers are not copied": Missing(
-        ("producers_copied",), NUMBERED, move_search.DUPLICATE
-    ),
+    "18, producers are not copied": Missing(("producers_copied",), NUMBERED, move_search.DUPLICATE),
     "18, strangers go on": Missing(("strangers_begin_at_zero",), NUMBERED, move_search.DISORDER),
     "19, the seal is left out": Missing(("seal_keeps_its_offset",), READER, move_search.MISSED),
     "20, one log is there": Missing(("all_done",), TWO_LANES, move_search.LOST),
     "21, reports of another move": Missing(("same_move",), EARLIER, move_search.LOST),
-    "22, a place that was used": Missing(("place_is_new",), replace(STALE_WRITER, written=1), move_search.TWO),
+    "22, a place that was used": Missing(
+        ("place_is_new",), replace(STALE_WRITER, written=1), move_search.TWO
+    ),
 }
 
 
@@ -114,6 +114,12 @@ def test_a_missing_rule_of_moving_is_found(name: str) -> None:
     found = search(RULES.without(*off), bounds)
     print(f"without rule {name}, {found}")
     assert found.violation == kind, str(found)
+
+
+def test_without_rule_20_a_lane_goes_on_before_the_old_one_has_ended() -> None:
+    found = search(RULES.without("all_done"), TWO_LANES, {move_search.EARLY})
+    print(found)
+    assert found.violation == move_search.EARLY, str(found)
 
 
 def test_without_rule_19_a_seal_that_is_copied_ends_the_new_lane_too() -> None:

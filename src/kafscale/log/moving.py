@@ -96,6 +96,7 @@ async def copy(store: ObjectStore, source: Source, log: Log, number: int, most_b
     copied = waiting = 0
     done: asyncio.Future[Outcome] | None = None
     lane = log.lane(number)
+    follows = lane.end
     for stretch in source.stretches:
         if copied >= most_bytes:
             break
@@ -104,9 +105,13 @@ async def copy(store: ObjectStore, source: Source, log: Log, number: int, most_b
         async for header, data in _batches(store, stretch):
             if header.last_offset < max(lane.end, source.start):
                 continue
+            if lane.end != follows:
+                # What waited is gone: it must not pass for offsets that nothing is left of.
+                raise NotTheOwner(f"{log.folder} was opened again while lane {number} was copied")
             if header.producer_id == SEALER:
                 header, data = _unsealed(header)
             done = adopt(log, number, header, data)
+            follows = lane.end
             copied += len(data)
             waiting += len(data)
             if waiting >= _STEP:
