@@ -1,7 +1,7 @@
 """What a move must not break, and the search for a step that does.
 
 In this room: the promises, each with a name; breadth first through all states within the bounds.
-Next door: the steps (move_old.py, move_new.py).
+Next door: the steps (move_old.py, move_new.py); how states are remembered (search.py).
 
 A record counts as promised as soon as it lies in the old log, or in the new one once the topic is
 there: that is stronger than "acknowledged", because what is acknowledged lies there.
@@ -72,37 +72,44 @@ def search(
 ) -> Result:
     """Look for a step that breaks (or reaches) what is wanted, by a shortest trace."""
     start = initial(bounds, rules)
-    parents: dict[State, tuple[State, str] | None] = {_alike(start): None}
+    parents: dict[int, int] = {_mark(start): 0}
     level = [start]
     while level and len(parents) <= limit:
         following: list[State] = []
         for state in level:
-            for label, after in successors(state, rules, bounds):
-                mark = _alike(after)
+            for _, after in successors(state, rules, bounds):
+                mark = _mark(after)
                 if mark in parents:
                     continue
-                parents[mark] = (state, label)
+                parents[mark] = _mark(state)
                 hit = next((kind for kind in violations(after, bounds) if kind in wanted), "")
                 if hit:
-                    return Result(len(parents), False, hit, _trace(after, parents))
+                    trace = _replay(start, mark, parents, rules, bounds)
+                    return Result(len(parents), False, hit, trace)
                 following.append(after)
         level = following
     return Result(len(parents), not level, "", ())
 
 
-def _trace(last: State, parents: dict[State, tuple[State, str] | None]) -> tuple[str, ...]:
+def _replay(
+    start: State, goal: int, parents: dict[int, int], rules: Rules, bounds: Bounds
+) -> tuple[str, ...]:
+    marks = [goal]
+    while parents[marks[-1]]:
+        marks.append(parents[marks[-1]])
     labels: list[str] = []
-    step = parents[_alike(last)]
-    while step is not None:
-        labels.append(step[1])
-        step = parents[_alike(step[0])]
-    return tuple(reversed(labels))
+    state = start
+    for mark in reversed(marks[:-1]):
+        offered = successors(state, rules, bounds)
+        label, state = next((label, after) for label, after in offered if _mark(after) == mark)
+        labels.append(label)
+    return tuple(labels)
 
 
-def _alike(state: State) -> State:
+def _mark(state: State) -> int:
     """One for all states that differ only in who is called A and who B."""
     lanes = [
-        lane._replace(writers=tuple(sorted(lane.writers)), copiers=tuple(sorted(lane.copiers)))
+        (*lane[:5], tuple(sorted(lane.writers)), tuple(sorted(lane.copiers)), lane.late)
         for lane in state.lanes
     ]
-    return state._replace(lanes=tuple(lanes))
+    return hash((tuple(lanes), *state[1:]))

@@ -47,8 +47,13 @@ SAFE_BUT_LARGE = {
     "earlier reports, two who copy": replace(EARLIER, copiers=2),
 }
 
+SLOW = {"two lanes"}  # searches of a second and more
+QUICK_OR_SLOW = [
+    pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in SAFE
+]
 
-@pytest.mark.parametrize("name", SAFE)
+
+@pytest.mark.parametrize("name", QUICK_OR_SLOW)
 def test_a_move_by_all_rules_breaks_no_promise(name: str) -> None:
     _finds_nothing(SAFE[name])
 
@@ -68,7 +73,7 @@ def _finds_nothing(bounds: Bounds) -> None:
     assert found.states > 500, "the bounds leave nothing to search"
 
 
-@pytest.mark.parametrize("name", SAFE)
+@pytest.mark.parametrize("name", QUICK_OR_SLOW)
 def test_a_move_by_all_rules_can_come_to_its_end(name: str) -> None:
     found = search(RULES, SAFE[name], {move_search.GOES_ON})
     assert found.violation == move_search.GOES_ON, str(found)
