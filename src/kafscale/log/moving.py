@@ -105,11 +105,11 @@ async def copy(store: ObjectStore, source: Source, log: Log, number: int, most_b
         async for header, data in _batches(store, stretch):
             if header.last_offset < max(lane.end, source.start):
                 continue
-            if lane.end != follows:
-                # What waited is gone: it must not pass for offsets that nothing is left of.
-                raise NotTheOwner(f"{log.folder} was opened again while lane {number} was copied")
+            _require_end(log, lane, follows)
             if header.producer_id == SEALER:
-                header, data = _unsealed(header)
+                header, data = _nothing(
+                    header.base_offset, header.base_timestamp_ms, header.leader_epoch
+                )
             done = adopt(log, number, header, data)
             follows = lane.end
             copied += len(data)
@@ -117,15 +117,34 @@ async def copy(store: ObjectStore, source: Source, log: Log, number: int, most_b
             if waiting >= _STEP:
                 await committed(done)
                 done, waiting = None, 0
+    else:
+        if done is not None:
+            await committed(done)
+        done = _take_the_last(log, lane, follows, source.end)
     if done is not None:
         await committed(done)
     return copied
 
 
-def _unsealed(seal: BatchHeader) -> tuple[BatchHeader, memoryview]:
+def _require_end(log: Log, lane: Lane, end: int) -> None:
+    """A log that was opened again has lost what waited: it must not pass for a gap."""
+    if lane.end != end:
+        raise NotTheOwner(f"{log.folder} was opened again while lane {lane.number} was copied")
+
+
+def _take_the_last(log: Log, lane: Lane, follows: int, end: int) -> asyncio.Future[Outcome] | None:
+    """Come to the end of a source that retention has taken the last batches of, seal and all."""
+    if lane.end >= end:
+        return None
+    _require_end(log, lane, follows)
+    epoch = lane.epochs[-1][0] if lane.epochs else 0
+    return adopt(log, lane.number, *_nothing(end - 1, log.clock.now_ms(), epoch))
+
+
+def _nothing(offset: int, timestamp_ms: int, epoch: int) -> tuple[BatchHeader, memoryview]:
     """What stands for a seal in the lane that goes on: nothing, but at its offset."""
-    made = memoryview(control_batch(seal.base_timestamp_ms))
-    batch.stamp(made, seal.base_offset, seal.leader_epoch)
+    made = memoryview(control_batch(timestamp_ms))
+    batch.stamp(made, offset, epoch)
     return batch.read_header(made), made
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from kafscale.engine import removals
@@ -10,8 +11,10 @@ from kafscale.engine.reads import Part
 from kafscale.log import history
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, State
-from kafscale.log.moving import committed
+from kafscale.log.moving import committed, seal
+from kafscale.metadata.keys import MoveReport
 from kafscale.model.errors import NotTheOwner, TopicMoving
+from kafscale.model.topics import Move, TopicDefaults
 from kafscale.records.batch import read_header, walk
 from kafscale.records.record import open_batch
 from kafscale.testing.clock import SeededDice
@@ -288,3 +291,49 @@ async def test_history_that_was_rolled_up_moves_too(filled: Shop) -> None:
         await history.roll_up(log)
     await move(filled, "shared")
     assert await all_values(filled, 3) == [b"3-0", b"3-1", b"3-2"]
+
+
+async def test_a_broker_that_hears_late_seals_nothing_in_the_new_place(
+    filled: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, moves = filled.engine.topics.get("t"), filled.engine.moves
+    old, defaults = topic.descriptor, TopicDefaults()
+    await move(filled, "shared")
+    new = topic.descriptor
+    on_its_way = Move(
+        move_id="0" * 16,
+        layout=new.layout,
+        folder=new.folder,
+        logs=new.logs,
+        shared=new.shared,
+        sealing=True,
+    )
+
+    async def nothing_more(*_: object) -> dict[str, MoveReport]:
+        """The topic arrives, and its reports are removed, while this broker asks for them."""
+        topic.become(new, defaults)
+        return {}
+
+    monkeypatch.setattr(moves, "_reports", nothing_more)
+    topic.become(msgspec.structs.replace(old, moving=on_its_way), defaults)
+    await moves.step(topic)
+    assert topic.descriptor == new
+    assert await filled.append("t", b"after") == 4
+
+
+async def test_retention_that_takes_the_seal_does_not_end_the_move(filled: Shop) -> None:
+    held = filled.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*@shared/0/segment*"))
+    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    await held.reached.wait()
+    topic = filled.engine.topics.get("t")
+    place = topic.place(0)
+    log = await filled.engine.logs.open_log(place.folder, topic)
+    appended = seal(log, place.lane)
+    assert appended.committed is not None
+    await committed(appended.committed)
+    assert await history.raise_starts(log, {place.lane: 4})
+    filled.plan.clear()
+    await arrived(filled)
+    found = await filled.read("t", 4)
+    assert (found.error, found.start, found.high) == (None, 4, 4)
+    assert await filled.append("t", b"after") == 4

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from kafscale.log import history, moving, survey
+from kafscale.log.lane import LaneRules
 from kafscale.log.log import Log
 from kafscale.log.moving import Source
-from kafscale.model.errors import CorruptObject, NotTheOwner
+from kafscale.model.errors import CorruptObject, NotTheOwner, OffsetRangeExhausted
 from kafscale.records.batch import read_header, stamp, walk
 from kafscale.records.record import open_batch
 from kafscale.testing.faulty_store import Fault, Rule
@@ -186,3 +187,28 @@ async def test_a_log_that_was_opened_again_is_not_copied_on_with_a_hole(bench: B
         await copying
     await moving.copy(bench.store, source, new, 0, 1 << 30)
     assert await records_of(bench, new, 0, 0) == [(0, b"0"), (1, b"1"), (2, b"2")]
+
+
+async def test_a_lane_without_offsets_left_is_sealed_all_the_same(bench: Bench) -> None:
+    log = await bench.open()
+    log.lane(0).rules = LaneRules(offset_range=1)
+    await committed(append(log, make_batch(b"the last"), 0))
+    with pytest.raises(OffsetRangeExhausted):
+        append(log, make_batch(b"one more"), 0)
+    await sealed(log)
+    assert log.lane(0).high == 2
+
+
+async def test_offsets_at_the_end_that_nothing_is_left_of_are_taken(bench: Bench) -> None:
+    old, new = await bench.open("ns/old"), await bench.open("ns/new")
+    for number in range(3):
+        await committed(append(old, make_batch(b"%d" % number), 0))
+    await moving.copy(bench.store, await source_of(bench, old), new, 0, 1)
+    await sealed(old)
+    await history.raise_starts(old, {0: 4})
+    source = await source_of(bench, old)
+    assert not source.stretches
+    await moving.copy(bench.store, source, new, 0, 1 << 30)
+    for log in (new, await bench.open("ns/new")):
+        assert log.lane(0).high == 4
+        assert await records_of(bench, log, 0, 0) == [(0, b"0")]
