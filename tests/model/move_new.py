@@ -57,6 +57,10 @@ def _of_copier(
         yield "is replaced by one that opens the log", lane, Copier(known=len(lane.new))
     if state.phase == "moved":
         yield from _produce(lane, copier, rules, bounds)
+        if not rules.one_descriptor:
+            yield _put(
+                lane, copier, ((end_of(lane.new[: copier.known] + copier.waiting), SEAL),), rules
+            )
 
 
 # Rule 16: first the sealed ends, then what is there.

@@ -20,7 +20,8 @@ MISSED: Final = "MISSED: a record gets an offset that a reader has passed alread
 DUPLICATE: Final = "DUPLICATE: a batch that its producer numbers is stored twice"
 DISORDER: Final = "DISORDER: a batch is taken before the one it follows"
 EARLY: Final = "EARLY: the new place goes on while the old one may still take records"
-BROKEN: Final = frozenset({LOST, TWO, MISSED, DUPLICATE, DISORDER, EARLY})
+CLOSED: Final = "CLOSED: the topic has moved, and its new place is sealed"
+BROKEN: Final = frozenset({LOST, TWO, MISSED, DUPLICATE, DISORDER, EARLY, CLOSED})
 
 # Not a promise, but what a move is for: without it, nothing found would mean nothing.
 GOES_ON: Final = "the new place has taken a record after all of the old one"
@@ -48,6 +49,8 @@ def violations(state: State, bounds: Bounds) -> list[str]:
 def _of_lane(lane: Lane, bounds: Bounds) -> list[str]:
     found: list[str] = []
     here = dict(lane.new)
+    if SEAL in here.values():
+        found.append(CLOSED)
     offsets = [offset for offset, _ in lane.new]
     if offsets != list(range(len(offsets))):
         found.append(TWO)

@@ -36,6 +36,7 @@ class Rules:
     all_done: bool = True  # 20; off: one log that has everything is enough
     same_move: bool = True  # 21; off: reports of other moves count
     place_is_new: bool = True  # 22; off: an earlier move has been there
+    one_descriptor: bool = True  # 23; off: a step that began before the topic moved seals its place
 
     def without(self, *names: str) -> "Rules":
         return replace(self, **dict.fromkeys(names, False))

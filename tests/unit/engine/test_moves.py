@@ -337,3 +337,19 @@ async def test_retention_that_takes_the_seal_does_not_end_the_move(filled: Shop)
     found = await filled.read("t", 4)
     assert (found.error, found.start, found.high) == (None, 4, 4)
     assert await filled.append("t", b"after") == 4
+
+
+async def test_a_start_that_lost_its_race_is_moved_later(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raise_starts, asked = history.raise_starts, 0
+
+    async def lost_once(log: Log, starts: dict[int, int]) -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 1 and await raise_starts(log, starts)
+
+    monkeypatch.setattr(history, "raise_starts", lost_once)
+    await shop.engine.create_topic("t", 1, {})
+    await move(shop, "shared")
+    assert (await shop.read("t", 1)).start == 1, "the seal of an empty partition is passed over"
