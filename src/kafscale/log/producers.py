@@ -89,12 +89,13 @@ class ProducerTable:
 
         Gives the first offset of the same batch if it was appended before, None if the batch
         is new and fits; raises BadSequence otherwise. `strangers_go_on`: a producer that is not
-        known here may begin at any sequence.
+        known here may begin at any sequence. A sealed lane has no say in what follows: what came
+        before was refused, and will be sent again, to the lane that goes on.
         """
         known = self._producers.get(header.producer_id)
         first = header.base_sequence
         if known is None:
-            if first != 0 and not strangers_go_on:
+            if first != 0 and not strangers_go_on and not self.is_sealed:
                 raise UnknownProducer(
                     f"producer {header.producer_id} begins at sequence {first}, not at 0"
                 )
@@ -115,6 +116,8 @@ class ProducerTable:
             return None
         if _is_behind(header.last_sequence, known.last_sequence):
             raise DuplicateSequence(f"sequence {first} was appended long ago")
+        if self.is_sealed:
+            return None
         raise OutOfOrderSequence(
             f"producer {header.producer_id} should go on with sequence "
             f"{_after(known.last_sequence)}, the batch begins at {first}"

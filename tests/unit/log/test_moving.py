@@ -212,3 +212,13 @@ async def test_offsets_at_the_end_that_nothing_is_left_of_are_taken(bench: Bench
     for log in (new, await bench.open("ns/new")):
         assert log.lane(0).high == 4
         assert await records_of(bench, log, 0, 0) == [(0, b"0")]
+
+
+async def test_a_sealed_lane_blames_no_sequence(bench: Bench) -> None:
+    log = await bench.open()
+    await committed(append(log, make_batch(b"a", producer=7, sequence=0), 0))
+    await sealed(log)
+    for producer, sequence in ((7, 1), (7, 2), (8, 0), (8, 1)):  # all that was in flight
+        with pytest.raises(NotTheOwner):
+            append(log, make_batch(b"b", producer=producer, sequence=sequence), 0)
+    assert append(log, make_batch(b"a", producer=7, sequence=0), 0).is_duplicate
