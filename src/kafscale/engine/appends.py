@@ -10,12 +10,14 @@ from typing import Final, NamedTuple
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.logs import Logs
 from kafscale.engine.topic import Topic
+from kafscale.log.lane import Lane
 from kafscale.log.log import Appended
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
     BatchTooLarge,
     InvalidRequest,
     InvalidTimestamp,
+    NotTheOwner,
     NotWritten,
     OffsetRangeExhausted,
     OutOfOrderSequence,
@@ -59,6 +61,8 @@ class Appends:
         self._largest_opened = largest_opened_bytes
         self._walk_records = walk_records
         self._limits: dict[tuple[bytes, bool], Limits] = {}
+        # By partition and producer: the first batch that a lane refused whose topic moves away.
+        self._refused: dict[tuple[bytes, int], dict[int, BatchHeader]] = {}
         self.on_used_up: Callable[[str], None] = lambda topic: None  # a partition has no offsets
 
     def append(
@@ -100,14 +104,29 @@ class Appends:
         elif header.log_append_time:
             raise InvalidTimestamp("only the broker may say that a time is the append time")
         records = _own_memory(records)
+        if self._refused and not lane.producers.is_sealed:
+            self._expect_refused(topic, partition, lane, now_ms)
         try:
             appended = log.append(lane.number, header, records, acknowledged=acknowledged)
+        except NotTheOwner:
+            if lane.producers.is_sealed and header.producer_id >= 0:
+                refused = self._refused.setdefault((topic.topic_id, partition), {})
+                refused.setdefault(header.producer_id, header)
+            raise
         except (OutOfOrderSequence, UnknownProducer) as problem:
             raise self._logs.second_thoughts(log, problem) from problem
         except OffsetRangeExhausted:
             self.on_used_up(topic.name)
             raise
         return Stored(appended.first, append_time_ms, lane.start, appended)
+
+    def _expect_refused(self, topic: Topic, partition: int, lane: Lane, now_ms: int) -> None:
+        """In its new place a topic takes producers it does not know, but none out of turn.
+
+        What they sent behind a refused batch is on its way already, and must not come before it.
+        """
+        for row in self._refused.pop((topic.topic_id, partition), {}).values():
+            lane.producers.expect(row.producer_id, row.producer_epoch, row.base_sequence, now_ms)
 
     def limits_of(self, topic: Topic, allow_zstd: bool = True) -> Limits:
         """What the topic's settings allow."""

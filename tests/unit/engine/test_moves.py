@@ -13,7 +13,7 @@ from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, State
 from kafscale.log.moving import committed, seal
 from kafscale.metadata.keys import MoveReport
-from kafscale.model.errors import NotTheOwner, TopicMoving
+from kafscale.model.errors import NotTheOwner, OutOfOrderSequence, TopicMoving
 from kafscale.model.topics import Move, TopicDefaults
 from kafscale.records.batch import read_header, walk
 from kafscale.records.record import open_batch
@@ -353,3 +353,28 @@ async def test_a_start_that_lost_its_race_is_moved_later(
     await shop.engine.create_topic("t", 1, {})
     await move(shop, "shared")
     assert (await shop.read("t", 1)).start == 1, "the seal of an empty partition is passed over"
+
+
+async def test_what_was_sent_behind_a_refused_batch_does_not_come_before_it(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 1, {})
+    await shop.append("t", b"of others")
+    held = shop.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*@shared/0/segment*"))
+    await shop.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    await held.reached.wait()
+    topic = shop.engine.topics.get("t")
+    log = await shop.engine.logs.open_log(topic.folder(0), topic)
+    appended = seal(log, 0)
+    assert appended.committed is not None
+    await committed(appended.committed)
+    with pytest.raises(NotTheOwner):
+        await shop.append("t", b"first", **seventh(0))
+    shop.plan.clear()
+    await arrived(shop)
+    with pytest.raises(OutOfOrderSequence):
+        await shop.append("t", b"second", **seventh(1))
+    await shop.append("t", b"first", **seventh(0))
+    await shop.append("t", b"second", **seventh(1))
+    await shop.append(
+        "t", b"of one it does not know", producer_id=8, producer_epoch=0, base_sequence=5
+    )
+    assert (await all_values(shop))[:3] == [b"of others", b"first", b"second"]
