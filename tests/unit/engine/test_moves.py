@@ -378,3 +378,17 @@ async def test_what_was_sent_behind_a_refused_batch_does_not_come_before_it(shop
         "t", b"of one it does not know", producer_id=8, producer_epoch=0, base_sequence=5
     )
     assert (await all_values(shop))[:3] == [b"of others", b"first", b"second"]
+
+
+async def test_a_wish_that_a_move_has_overtaken_is_refused(filled: Shop) -> None:
+    topic = filled.engine.topics.get("t")
+    old = topic.descriptor
+    await move(filled, "shared")
+    new = topic.descriptor
+    topic.become(old, TopicDefaults())  # this broker has not heard of it
+    with pytest.raises(TopicMoving):
+        await filled.engine.admin.change_configs("t", adding("storage.placement", "dedicated"))
+    topic.become(new, TopicDefaults())
+    await filled.engine.admin.change_configs("t", adding("retention.ms", "77"))
+    assert topic.descriptor.moving is None
+    assert topic.descriptor.layout == "shared"
