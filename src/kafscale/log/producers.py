@@ -149,9 +149,10 @@ class ProducerTable:
         """Make the producer go on with `sequence`, unless the table knows better.
 
         After a re-opening: batches that waited were refused and will be sent again, but later
-        ones are already on their way and must not be taken before them.
+        ones are already on their way and must not be taken before them. A seal that was refused has
+        sealed nothing.
         """
-        if producer_id not in self._producers:
+        if producer_id not in self._producers and producer_id != SEALER:
             last = (sequence - 1) % _SEQUENCES
             self._producers[producer_id] = _Producer(epoch, last, now_ms)
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafscale.log import history, moving, survey
 from kafscale.log.lane import LaneRules
-from kafscale.log.log import Log
+from kafscale.log.log import Log, State
 from kafscale.log.moving import Source
 from kafscale.model.errors import CorruptObject, NotTheOwner, OffsetRangeExhausted
 from kafscale.records.batch import read_header, stamp, walk
@@ -222,3 +222,16 @@ async def test_a_sealed_lane_blames_no_sequence(bench: Bench) -> None:
         with pytest.raises(NotTheOwner):
             append(log, make_batch(b"b", producer=producer, sequence=sequence), 0)
     assert append(log, make_batch(b"a", producer=7, sequence=0), 0).is_duplicate
+
+
+async def test_a_seal_that_lost_its_race_is_put_again(bench: Bench) -> None:
+    log, rival = await bench.open(), await bench.open()
+    await committed(append(rival, make_batch(b"came first"), 0))
+    with pytest.raises(NotTheOwner):
+        await sealed(log)
+    async with asyncio.timeout(20):
+        while log.state is State.OPENING:
+            await asyncio.sleep(0.001)
+    assert not log.lane(0).producers.is_sealed, "nobody has sealed it"
+    await sealed(log)
+    assert (await bench.open()).lane(0).producers.is_sealed
