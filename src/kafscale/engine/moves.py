@@ -12,7 +12,7 @@ the old place (removals.py).
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import structlog
@@ -26,7 +26,7 @@ from kafscale.log.log import Log
 from kafscale.metadata import keys
 from kafscale.metadata.keys import MoveReport
 from kafscale.metadata.store import MetadataStore, Put, Remove
-from kafscale.model.errors import KafscaleError, NotTheOwner
+from kafscale.model.errors import KafscaleError
 from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.objects.store import ObjectStore
 
@@ -39,15 +39,6 @@ _REMOVED_AT_ONCE: Final = 100
 _NEVER: Final = 1 << 62
 
 Reports = Mapping[str, MoveReport]  # by folder
-
-
-class Trip(NamedTuple):
-    """A move as it was when a step began: while one waits the topic may arrive, or set out anew."""
-
-    topic: Topic
-    move: Move
-    old: TopicDescriptor
-    new: TopicDescriptor
 
 
 class Moves:
@@ -99,16 +90,15 @@ class Moves:
         move = topic.descriptor.moving
         if move is None:
             return
-        trip = Trip(topic, move, topic.descriptor, topic.descriptor.after_move())
         said = await self._reports(topic, move)
         if move.sealing:
-            await self._seal_ours(trip, said)
+            await self._seal_ours(topic, move, said)
             said = await self._reports(topic, move)
-        for folder in places.log_folders(trip.new):
-            if self._fleet.may_open(folder) and self._is_due(trip, folder, said):
-                await self._bring(trip, folder, said)
+        for folder in places.log_folders(topic.descriptor.after_move()):
+            if self._fleet.may_open(folder) and self._is_due(topic, move, folder, said):
+                await self._bring(topic, move, folder, said)
         if self._fleet.is_controller:
-            await self._decide(trip, await self._reports(topic, move))
+            await self._decide(topic, move, await self._reports(topic, move))
 
     # -- reports -----------------------------------------------------------------------------
 
@@ -127,39 +117,44 @@ class Moves:
 
     # -- the old place -------------------------------------------------------------------------
 
-    async def _seal_ours(self, trip: Trip, said: Reports) -> None:
-        for folder in places.log_folders(trip.old):
+    async def _seal_ours(self, topic: Topic, move: Move, said: Reports) -> None:
+        old = topic.descriptor
+        if old.moving is None or old.moving.move_id != move.move_id:
+            return  # it has arrived while we asked: where it lies now must not be sealed
+        for folder in places.log_folders(old):
             if folder in said or not self._fleet.may_open(folder):
                 continue
-            is_shared = trip.old.layout == "shared"
-            log = await self._logs.open_log(folder, None if is_shared else trip.topic)
-            lanes = list(places.lanes_in(trip.old, folder))
+            log = await self._logs.open_log(folder, None if old.layout == "shared" else topic)
+            lanes = list(places.lanes_in(old, folder))
             for sealed in [moving.seal(log, lane) for lane in lanes]:
                 if sealed.committed is not None:
                     await moving.committed(sealed.committed)
             ends = {lane: log.lane(lane).high for lane in lanes}
-            report = MoveReport(move_id=trip.move.move_id, state="sealed", ends=ends)
-            await self._report(trip.topic, folder, report)
+            report = MoveReport(move_id=move.move_id, state="sealed", ends=ends)
+            await self._report(topic, folder, report)
 
     # -- the new place -------------------------------------------------------------------------
 
-    def _is_due(self, trip: Trip, folder: str, said: Reports) -> bool:
+    def _is_due(self, topic: Topic, move: Move, folder: str, said: Reports) -> bool:
         """Whether there is anything to copy into a log now."""
         state = said[folder].state if folder in said else ""
         if state == "done":
             return False
-        return not state or (trip.move.sealing and _old_logs(trip, folder) <= said.keys())
+        return not state or (move.sealing and self._old_logs(topic, folder) <= said.keys())
 
-    async def _bring(self, trip: Trip, folder: str, said: Reports) -> None:
+    def _old_logs(self, topic: Topic, folder: str) -> set[str]:
+        lanes = places.lanes_in(topic.descriptor.after_move(), folder)
+        return {topic.place(partition).folder for partition in lanes.values()}
+
+    async def _bring(self, topic: Topic, move: Move, folder: str, said: Reports) -> None:
         """Copy what is missing in one log, and say how far it is."""
-        topic, move_id = trip.topic, trip.move.move_id
-        log = await self._logs.open_log(folder, None if trip.new.layout == "shared" else topic)
+        log = await self._logs.open_log(folder, None if move.layout == "shared" else topic)
         # The ends of what is sealed were read before what is there is looked at: so all of it is.
-        sources = await self._sources(trip, folder)
+        sources = await self._sources(topic, folder)
         room = _PASS_BYTES
         is_whole = True
-        for lane, partition in places.lanes_in(trip.new, folder).items():
-            old = places.place(trip.old, partition)
+        for lane, partition in places.lanes_in(topic.descriptor.after_move(), folder).items():
+            old = topic.place(partition)
             source = sources[old.folder].get(old.lane)
             if source is not None and room > 0:
                 room -= await moving.copy(self._store, source, log, lane, room)
@@ -169,21 +164,20 @@ class Moves:
             if is_here and source is not None:
                 await _begin_alike(log, lane, source.start, end)
         if is_whole:
-            await self._report(topic, folder, MoveReport(move_id=move_id, state="done"))
+            await self._report(topic, folder, MoveReport(move_id=move.move_id, state="done"))
         elif folder not in said and _PASS_BYTES - room < NEAR_BYTES:
-            await self._report(topic, folder, MoveReport(move_id=move_id, state="near"))
+            await self._report(topic, folder, MoveReport(move_id=move.move_id, state="near"))
 
-    async def _sources(self, trip: Trip, folder: str) -> dict[str, dict[int, moving.Source]]:
-        old = sorted(_old_logs(trip, folder))
+    async def _sources(self, topic: Topic, folder: str) -> dict[str, dict[int, moving.Source]]:
+        old = sorted(self._old_logs(topic, folder))
         seen = await survey.gathered(survey.snapshot(self._store, one) for one in old)
         return {one: moving.sources(found) for one, found in zip(old, seen, strict=True)}
 
     # -- the controller ------------------------------------------------------------------------
 
-    async def _decide(self, trip: Trip, said: Reports) -> None:
+    async def _decide(self, topic: Topic, move: Move, said: Reports) -> None:
         """Go on to the next phase when every log is ready for it."""
-        topic, move = trip.topic, trip.move
-        folders = places.log_folders(trip.new)
+        folders = places.log_folders(topic.descriptor.after_move())
         ready = {"done"} if move.sealing else {"near", "done"}
         if not all(folder in said and said[folder].state in ready for folder in folders):
             return
@@ -205,16 +199,8 @@ class Moves:
                 await self._metadata.commit(doomed[at : at + _REMOVED_AT_ONCE])
 
 
-def _old_logs(trip: Trip, folder: str) -> set[str]:
-    """The logs that the lanes of a new one come from."""
-    partitions = places.lanes_in(trip.new, folder).values()
-    return {places.place(trip.old, partition).folder for partition in partitions}
-
-
 async def _begin_alike(log: Log, lane: int, start: int, end: int) -> None:
     """Let a lane begin where its source does; after the seal if there is nothing before it."""
     wanted = start if start < end - 1 else end
     if log.lane(lane).start < wanted:
         await history.raise_starts(log, {lane: wanted})
-    if log.lane(lane).start < wanted:
-        raise NotTheOwner(f"lane {lane} of {log.folder} begins too early; its start moves later")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 
 import structlog
 
-from kafscale.log import commits, flush, hints, keys, manifest, opening, producers
+from kafscale.log import commits, flush, hints, keys, manifest, opening
 from kafscale.log.flush import Flush, Outcome, Waiting, WaitingRoom
 from kafscale.log.lane import Chunk, Lane, TailMemory
 from kafscale.log.segment import Built
@@ -183,8 +183,8 @@ class Log(View):
             raise NotTheOwner(f"lane {lane.number} of {self.folder} is sealed")
         first = lane.end
         following = first + header.last_offset_delta + 1
-        most = lane.rules.offset_range
-        if following > most and header.producer_id != producers.SEALER:
+        if following > lane.rules.offset_range:
+            most = lane.rules.offset_range
             raise OffsetRangeExhausted(
                 f"lane {lane.number} of {self.folder} has {most - first} of its {most} offsets left"
             )

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
 from kafscale.log.flush import Outcome, Waiting
-from kafscale.log.lane import Lane
+from kafscale.log.lane import Lane, LaneRules
 from kafscale.log.log import Log
 from kafscale.log.producers import SEALER
 from kafscale.log.segment import Span
@@ -32,6 +32,7 @@ def seal(log: Log, lane: int) -> Appended:
     The seal is a batch like any other. A writer that does not know of it yet loses the race for
     the position it stands at, opens the log again, and finds it.
     """
+    log.lane(lane).rules = LaneRules()  # a lane whose offsets are used up must be able to leave
     made = memoryview(control_batch(log.clock.now_ms(), SEALER))
     return log.append(lane, batch.read_header(made), made, acknowledged=False)
 
@@ -96,55 +97,41 @@ async def copy(store: ObjectStore, source: Source, log: Log, number: int, most_b
     copied = waiting = 0
     done: asyncio.Future[Outcome] | None = None
     lane = log.lane(number)
-    follows = lane.end
+    at = lane.end
     for stretch in source.stretches:
         if copied >= most_bytes:
             break
         if stretch.span.last < max(lane.end, source.start):
             continue
         async for header, data in _batches(store, stretch):
+            if lane.end != at:
+                # Opened again meanwhile: what waited is gone, and must not be taken for a gap.
+                raise NotTheOwner(f"lane {number} of {log.folder} is at {lane.end}, not at {at}")
             if header.last_offset < max(lane.end, source.start):
                 continue
-            _require_end(log, lane, follows)
             if header.producer_id == SEALER:
-                header, data = _nothing(
-                    header.base_offset, header.base_timestamp_ms, header.leader_epoch
-                )
+                header, data = _unsealed(header)
             done = adopt(log, number, header, data)
-            follows = lane.end
+            at = lane.end
             copied += len(data)
             waiting += len(data)
             if waiting >= _STEP:
                 await committed(done)
                 done, waiting = None, 0
-    else:
-        if done is not None:
-            await committed(done)
-        done = _take_the_last(log, lane, follows, source.end)
+    if copied < most_bytes and lane.end == at < source.end:
+        # What expired since, the seal perhaps: its offsets are taken all the same.
+        last = source.end - 1
+        made = memoryview(empty_batch(last, last, log.clock.now_ms(), log.epoch))
+        done = adopt(log, number, batch.read_header(made), made)
     if done is not None:
         await committed(done)
     return copied
 
 
-def _require_end(log: Log, lane: Lane, end: int) -> None:
-    """A log that was opened again has lost what waited: it must not pass for a gap."""
-    if lane.end != end:
-        raise NotTheOwner(f"{log.folder} was opened again while lane {lane.number} was copied")
-
-
-def _take_the_last(log: Log, lane: Lane, follows: int, end: int) -> asyncio.Future[Outcome] | None:
-    """Come to the end of a source that retention has taken the last batches of, seal and all."""
-    if lane.end >= end:
-        return None
-    _require_end(log, lane, follows)
-    epoch = lane.epochs[-1][0] if lane.epochs else 0
-    return adopt(log, lane.number, *_nothing(end - 1, log.clock.now_ms(), epoch))
-
-
-def _nothing(offset: int, timestamp_ms: int, epoch: int) -> tuple[BatchHeader, memoryview]:
+def _unsealed(seal: BatchHeader) -> tuple[BatchHeader, memoryview]:
     """What stands for a seal in the lane that goes on: nothing, but at its offset."""
-    made = memoryview(control_batch(timestamp_ms))
-    batch.stamp(made, offset, epoch)
+    made = memoryview(control_batch(seal.base_timestamp_ms))
+    batch.stamp(made, seal.base_offset, seal.leader_epoch)
     return batch.read_header(made), made
 
 

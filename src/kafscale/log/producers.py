@@ -52,6 +52,13 @@ class _Producer:
     # Its state before the epoch above, until a batch of this epoch is committed.
     before: "_Producer | None" = None
 
+    def first_offset_of(self, header: BatchHeader) -> int | None:
+        """Where the same batch stands, if it is in the window."""
+        for mark in self.marks:
+            if mark[:2] == (header.base_sequence, header.last_sequence):
+                return mark.first_offset
+        return None
+
     def as_of(self, committed_to: int) -> "_Producer | None":
         """The youngest state that has a committed batch."""
         if self.marks and self.marks[0].first_offset < committed_to:
@@ -89,13 +96,18 @@ class ProducerTable:
 
         Gives the first offset of the same batch if it was appended before, None if the batch
         is new and fits; raises BadSequence otherwise. `strangers_go_on`: a producer that is not
-        known here may begin at any sequence. A sealed lane has no say in what follows: what came
-        before was refused, and will be sent again, to the lane that goes on.
+        known here may begin at any sequence.
         """
         known = self._producers.get(header.producer_id)
         first = header.base_sequence
+        if self.is_sealed:
+            # What is not here may be where the topic has moved to: a producer that is told that
+            # its earlier batches are missing would begin anew, or give up.
+            if known is None or known.epoch != header.producer_epoch:
+                return None
+            return known.first_offset_of(header)
         if known is None:
-            if first != 0 and not strangers_go_on and not self.is_sealed:
+            if first != 0 and not strangers_go_on:
                 raise UnknownProducer(
                     f"producer {header.producer_id} begins at sequence {first}, not at 0"
                 )
@@ -109,15 +121,13 @@ class ProducerTable:
             if first != 0:
                 raise OutOfOrderSequence(f"a new epoch begins at sequence 0, not at {first}")
             return None
-        for mark in known.marks:
-            if mark.first_sequence == first and mark.last_sequence == header.last_sequence:
-                return mark.first_offset
+        earlier = known.first_offset_of(header)
+        if earlier is not None:
+            return earlier
         if first == _after(known.last_sequence):
             return None
         if _is_behind(header.last_sequence, known.last_sequence):
             raise DuplicateSequence(f"sequence {first} was appended long ago")
-        if self.is_sealed:
-            return None
         raise OutOfOrderSequence(
             f"producer {header.producer_id} should go on with sequence "
             f"{_after(known.last_sequence)}, the batch begins at {first}"
@@ -149,10 +159,9 @@ class ProducerTable:
         """Make the producer go on with `sequence`, unless the table knows better.
 
         After a re-opening: batches that waited were refused and will be sent again, but later
-        ones are already on their way and must not be taken before them. A seal that was refused has
-        sealed nothing.
+        ones are already on their way and must not be taken before them.
         """
-        if producer_id not in self._producers and producer_id != SEALER:
+        if producer_id != SEALER and producer_id not in self._producers:
             last = (sequence - 1) % _SEQUENCES
             self._producers[producer_id] = _Producer(epoch, last, now_ms)
 

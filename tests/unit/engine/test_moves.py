@@ -2,7 +2,6 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
 from kafscale.engine import removals
@@ -11,10 +10,8 @@ from kafscale.engine.reads import Part
 from kafscale.log import history
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, State
-from kafscale.log.moving import committed, seal
-from kafscale.metadata.keys import MoveReport
-from kafscale.model.errors import NotTheOwner, OutOfOrderSequence, TopicMoving
-from kafscale.model.topics import Move, TopicDefaults
+from kafscale.log.moving import committed
+from kafscale.model.errors import NotTheOwner, TopicMoving
 from kafscale.records.batch import read_header, walk
 from kafscale.records.record import open_batch
 from kafscale.testing.clock import SeededDice
@@ -291,104 +288,3 @@ async def test_history_that_was_rolled_up_moves_too(filled: Shop) -> None:
         await history.roll_up(log)
     await move(filled, "shared")
     assert await all_values(filled, 3) == [b"3-0", b"3-1", b"3-2"]
-
-
-async def test_a_broker_that_hears_late_seals_nothing_in_the_new_place(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic, moves = filled.engine.topics.get("t"), filled.engine.moves
-    old, defaults = topic.descriptor, TopicDefaults()
-    await move(filled, "shared")
-    new = topic.descriptor
-    on_its_way = Move(
-        move_id="0" * 16,
-        layout=new.layout,
-        folder=new.folder,
-        logs=new.logs,
-        shared=new.shared,
-        sealing=True,
-    )
-
-    async def nothing_more(*_: object) -> dict[str, MoveReport]:
-        """The topic arrives, and its reports are removed, while this broker asks for them."""
-        topic.become(new, defaults)
-        return {}
-
-    monkeypatch.setattr(moves, "_reports", nothing_more)
-    topic.become(msgspec.structs.replace(old, moving=on_its_way), defaults)
-    await moves.step(topic)
-    assert topic.descriptor == new
-    assert await filled.append("t", b"after") == 4
-
-
-async def test_retention_that_takes_the_seal_does_not_end_the_move(filled: Shop) -> None:
-    held = filled.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*@shared/0/segment*"))
-    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
-    await held.reached.wait()
-    topic = filled.engine.topics.get("t")
-    place = topic.place(0)
-    log = await filled.engine.logs.open_log(place.folder, topic)
-    appended = seal(log, place.lane)
-    assert appended.committed is not None
-    await committed(appended.committed)
-    assert await history.raise_starts(log, {place.lane: 4})
-    filled.plan.clear()
-    await arrived(filled)
-    found = await filled.read("t", 4)
-    assert (found.error, found.start, found.high) == (None, 4, 4)
-    assert await filled.append("t", b"after") == 4
-
-
-async def test_a_start_that_lost_its_race_is_moved_later(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    raise_starts, asked = history.raise_starts, 0
-
-    async def lost_once(log: Log, starts: dict[int, int]) -> bool:
-        nonlocal asked
-        asked += 1
-        return asked > 1 and await raise_starts(log, starts)
-
-    monkeypatch.setattr(history, "raise_starts", lost_once)
-    await shop.engine.create_topic("t", 1, {})
-    await move(shop, "shared")
-    assert (await shop.read("t", 1)).start == 1, "the seal of an empty partition is passed over"
-
-
-async def test_what_was_sent_behind_a_refused_batch_does_not_come_before_it(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await shop.append("t", b"of others")
-    held = shop.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*@shared/0/segment*"))
-    await shop.engine.admin.change_configs("t", adding("storage.placement", "shared"))
-    await held.reached.wait()
-    topic = shop.engine.topics.get("t")
-    log = await shop.engine.logs.open_log(topic.folder(0), topic)
-    appended = seal(log, 0)
-    assert appended.committed is not None
-    await committed(appended.committed)
-    with pytest.raises(NotTheOwner):
-        await shop.append("t", b"first", **seventh(0))
-    shop.plan.clear()
-    await arrived(shop)
-    with pytest.raises(OutOfOrderSequence):
-        await shop.append("t", b"second", **seventh(1))
-    await shop.append("t", b"first", **seventh(0))
-    await shop.append("t", b"second", **seventh(1))
-    await shop.append(
-        "t", b"of one it does not know", producer_id=8, producer_epoch=0, base_sequence=5
-    )
-    assert (await all_values(shop))[:3] == [b"of others", b"first", b"second"]
-
-
-async def test_a_wish_that_a_move_has_overtaken_is_refused(filled: Shop) -> None:
-    topic = filled.engine.topics.get("t")
-    old = topic.descriptor
-    await move(filled, "shared")
-    new = topic.descriptor
-    topic.become(old, TopicDefaults())  # this broker has not heard of it
-    with pytest.raises(TopicMoving):
-        await filled.engine.admin.change_configs("t", adding("storage.placement", "dedicated"))
-    topic.become(new, TopicDefaults())
-    await filled.engine.admin.change_configs("t", adding("retention.ms", "77"))
-    assert topic.descriptor.moving is None
-    assert topic.descriptor.layout == "shared"
