@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
 from kafscale.log.flush import Outcome, Waiting
-from kafscale.log.lane import Lane, LaneRules
+from kafscale.log.lane import Lane
 from kafscale.log.log import Log
 from kafscale.log.producers import SEALER
 from kafscale.log.segment import Span
@@ -32,7 +32,6 @@ def seal(log: Log, lane: int) -> Appended:
     The seal is a batch like any other. A writer that does not know of it yet loses the race for
     the position it stands at, opens the log again, and finds it.
     """
-    log.lane(lane).rules = LaneRules()  # a lane whose offsets are used up must be able to leave
     made = memoryview(control_batch(log.clock.now_ms(), SEALER))
     return log.append(lane, batch.read_header(made), made, acknowledged=False)
 
@@ -97,32 +96,22 @@ async def copy(store: ObjectStore, source: Source, log: Log, number: int, most_b
     copied = waiting = 0
     done: asyncio.Future[Outcome] | None = None
     lane = log.lane(number)
-    at = lane.end
     for stretch in source.stretches:
         if copied >= most_bytes:
             break
         if stretch.span.last < max(lane.end, source.start):
             continue
         async for header, data in _batches(store, stretch):
-            if lane.end != at:
-                # Opened again meanwhile: what waited is gone, and must not be taken for a gap.
-                raise NotTheOwner(f"lane {number} of {log.folder} is at {lane.end}, not at {at}")
             if header.last_offset < max(lane.end, source.start):
                 continue
             if header.producer_id == SEALER:
                 header, data = _unsealed(header)
             done = adopt(log, number, header, data)
-            at = lane.end
             copied += len(data)
             waiting += len(data)
             if waiting >= _STEP:
                 await committed(done)
                 done, waiting = None, 0
-    if copied < most_bytes and lane.end == at < source.end:
-        # What expired since, the seal perhaps: its offsets are taken all the same.
-        last = source.end - 1
-        made = memoryview(empty_batch(last, last, log.clock.now_ms(), log.epoch))
-        done = adopt(log, number, batch.read_header(made), made)
     if done is not None:
         await committed(done)
     return copied

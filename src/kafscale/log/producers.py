@@ -52,13 +52,6 @@ class _Producer:
     # Its state before the epoch above, until a batch of this epoch is committed.
     before: "_Producer | None" = None
 
-    def first_offset_of(self, header: BatchHeader) -> int | None:
-        """Where the same batch stands, if it is in the window."""
-        for mark in self.marks:
-            if mark[:2] == (header.base_sequence, header.last_sequence):
-                return mark.first_offset
-        return None
-
     def as_of(self, committed_to: int) -> "_Producer | None":
         """The youngest state that has a committed batch."""
         if self.marks and self.marks[0].first_offset < committed_to:
@@ -100,12 +93,6 @@ class ProducerTable:
         """
         known = self._producers.get(header.producer_id)
         first = header.base_sequence
-        if self.is_sealed:
-            # What is not here may be where the topic has moved to: a producer that is told that
-            # its earlier batches are missing would begin anew, or give up.
-            if known is None or known.epoch != header.producer_epoch:
-                return None
-            return known.first_offset_of(header)
         if known is None:
             if first != 0 and not strangers_go_on:
                 raise UnknownProducer(
@@ -121,9 +108,9 @@ class ProducerTable:
             if first != 0:
                 raise OutOfOrderSequence(f"a new epoch begins at sequence 0, not at {first}")
             return None
-        earlier = known.first_offset_of(header)
-        if earlier is not None:
-            return earlier
+        for mark in known.marks:
+            if mark.first_sequence == first and mark.last_sequence == header.last_sequence:
+                return mark.first_offset
         if first == _after(known.last_sequence):
             return None
         if _is_behind(header.last_sequence, known.last_sequence):
@@ -161,7 +148,7 @@ class ProducerTable:
         After a re-opening: batches that waited were refused and will be sent again, but later
         ones are already on their way and must not be taken before them.
         """
-        if producer_id != SEALER and producer_id not in self._producers:
+        if producer_id not in self._producers:
             last = (sequence - 1) % _SEQUENCES
             self._producers[producer_id] = _Producer(epoch, last, now_ms)
 

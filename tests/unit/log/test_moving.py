@@ -1,17 +1,13 @@
 """Lanes that move from one log to another."""
 
-import asyncio
-
 import pytest
 
 from kafscale.log import history, moving, survey
-from kafscale.log.lane import LaneRules
-from kafscale.log.log import Log, State
+from kafscale.log.log import Log
 from kafscale.log.moving import Source
-from kafscale.model.errors import CorruptObject, NotTheOwner, OffsetRangeExhausted
+from kafscale.model.errors import CorruptObject, NotTheOwner
 from kafscale.records.batch import read_header, stamp, walk
 from kafscale.records.record import open_batch
-from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.log.bench import Bench, append, committed, make_batch
 
 
@@ -167,71 +163,3 @@ async def test_what_is_there_already_is_not_taken_again(bench: Bench) -> None:
     await moving.committed(moving.adopt(new, 0, read_header(raw), raw))
     with pytest.raises(NotTheOwner):
         moving.adopt(new, 0, read_header(raw), raw)
-
-
-async def test_a_log_that_was_opened_again_is_not_copied_on_with_a_hole(bench: Bench) -> None:
-    old, new = await bench.open("ns/old"), await bench.open("ns/new")
-    for number in range(3):
-        await committed(append(old, make_batch(b"%d" % number), 0))
-    source = await source_of(bench, old)
-    rival = await bench.open("ns/new")
-    await committed(append(rival, make_batch(b"a neighbour"), 5))
-    held = bench.plan.add(Rule(Fault.STALL_BEFORE, "read", source.stretches[2].key))
-    copying = asyncio.create_task(moving.copy(bench.store, source, new, 0, 1 << 30))
-    await held.reached.wait()
-    async with asyncio.timeout(20):
-        while not new.lane(5).high:  # its flush of the first two loses; it opens the log again
-            await asyncio.sleep(0.001)
-    held.release()
-    with pytest.raises(NotTheOwner):
-        await copying
-    await moving.copy(bench.store, source, new, 0, 1 << 30)
-    assert await records_of(bench, new, 0, 0) == [(0, b"0"), (1, b"1"), (2, b"2")]
-
-
-async def test_a_lane_without_offsets_left_is_sealed_all_the_same(bench: Bench) -> None:
-    log = await bench.open()
-    log.lane(0).rules = LaneRules(offset_range=1)
-    await committed(append(log, make_batch(b"the last"), 0))
-    with pytest.raises(OffsetRangeExhausted):
-        append(log, make_batch(b"one more"), 0)
-    await sealed(log)
-    assert log.lane(0).high == 2
-
-
-async def test_offsets_at_the_end_that_nothing_is_left_of_are_taken(bench: Bench) -> None:
-    old, new = await bench.open("ns/old"), await bench.open("ns/new")
-    for number in range(3):
-        await committed(append(old, make_batch(b"%d" % number), 0))
-    await moving.copy(bench.store, await source_of(bench, old), new, 0, 1)
-    await sealed(old)
-    await history.raise_starts(old, {0: 4})
-    source = await source_of(bench, old)
-    assert not source.stretches
-    await moving.copy(bench.store, source, new, 0, 1 << 30)
-    for log in (new, await bench.open("ns/new")):
-        assert log.lane(0).high == 4
-        assert await records_of(bench, log, 0, 0) == [(0, b"0")]
-
-
-async def test_a_sealed_lane_blames_no_sequence(bench: Bench) -> None:
-    log = await bench.open()
-    await committed(append(log, make_batch(b"a", producer=7, sequence=0), 0))
-    await sealed(log)
-    for producer, sequence in ((7, 1), (7, 2), (8, 0), (8, 1)):  # all that was in flight
-        with pytest.raises(NotTheOwner):
-            append(log, make_batch(b"b", producer=producer, sequence=sequence), 0)
-    assert append(log, make_batch(b"a", producer=7, sequence=0), 0).is_duplicate
-
-
-async def test_a_seal_that_lost_its_race_is_put_again(bench: Bench) -> None:
-    log, rival = await bench.open(), await bench.open()
-    await committed(append(rival, make_batch(b"came first"), 0))
-    with pytest.raises(NotTheOwner):
-        await sealed(log)
-    async with asyncio.timeout(20):
-        while log.state is State.OPENING:
-            await asyncio.sleep(0.001)
-    assert not log.lane(0).producers.is_sealed, "nobody has sealed it"
-    await sealed(log)
-    assert (await bench.open()).lane(0).producers.is_sealed
