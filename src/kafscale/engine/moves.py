@@ -91,6 +91,8 @@ class Moves:
         if move is None:
             return
         said = await self._reports(topic, move)
+        if topic.descriptor.moving != move:
+            return  # it has arrived while we asked: where it lies now must not be sealed
         if move.sealing:
             await self._seal_ours(topic, move, said)
             said = await self._reports(topic, move)
@@ -118,14 +120,11 @@ class Moves:
     # -- the old place -------------------------------------------------------------------------
 
     async def _seal_ours(self, topic: Topic, move: Move, said: Reports) -> None:
-        old = topic.descriptor
-        if old.moving is None or old.moving.move_id != move.move_id:
-            return  # it has arrived while we asked: where it lies now must not be sealed
-        for folder in places.log_folders(old):
+        for folder in places.log_folders(topic.descriptor):
             if folder in said or not self._fleet.may_open(folder):
                 continue
-            log = await self._logs.open_log(folder, None if old.layout == "shared" else topic)
-            lanes = list(places.lanes_in(old, folder))
+            log = await self._logs.open_log(folder, None if topic.is_shared else topic)
+            lanes = list(places.lanes_in(topic.descriptor, folder))
             for sealed in [moving.seal(log, lane) for lane in lanes]:
                 if sealed.committed is not None:
                     await moving.committed(sealed.committed)
