@@ -62,6 +62,7 @@ class Administration:
 
         topic = self._topics.get(name)
         place: Move | None = None
+        is_found = False  # the place, if there has to be one
 
         def changed(old: TopicDescriptor) -> TopicDescriptor:
             wanted = change(old.configs)
@@ -75,7 +76,9 @@ class Administration:
                 return found
             if old.moving is not None:
                 raise TopicMoving(_ON_ITS_WAY.format(name))
-            return msgspec.structs.replace(found, moving=place and _fits(place, old, asked))
+            return msgspec.structs.replace(
+                found, moving=_fits(place, old, asked) if is_found else None
+            )
 
         asked = self._topics.laid_out(topic.partitions, changed(topic.descriptor).configs)
         if only_check:
@@ -83,6 +86,7 @@ class Administration:
         there = topic.descriptor.after_move()
         if asked != (there.layout, there.logs):
             place = await self._new_place(topic, *asked)
+        is_found = True
         await self._change(name, changed)
 
     async def _new_place(self, topic: Topic, layout: Layout, logs: int) -> Move:
@@ -192,10 +196,14 @@ class Administration:
         return lane.producers.snapshot(lane.high)
 
 
-def _fits(place: Move, old: TopicDescriptor, asked: tuple[Layout, int]) -> Move:
+def _fits(place: Move | None, old: TopicDescriptor, asked: tuple[Layout, int]) -> Move:
     """The place that was found for a topic, if it is still what is asked for."""
-    rooms = sum(held.count for held in place.shared)
-    if asked != (place.layout, place.logs) or (place.shared and rooms != old.partitions):
+    rooms = sum(held.count for held in place.shared) if place else 0
+    if (
+        place is None  # it was there already, when we looked
+        or asked != (place.layout, place.logs)
+        or (place.shared and rooms != old.partitions)
+    ):
         raise TopicMoving(f"{old.name} has been changed meanwhile; try again")
     return place
 

@@ -10,12 +10,14 @@ from typing import Final, NamedTuple
 from kafscale.engine.health import StoreHealth
 from kafscale.engine.logs import Logs
 from kafscale.engine.topic import Topic
+from kafscale.log.lane import Lane
 from kafscale.log.log import Appended
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
     BatchTooLarge,
     InvalidRequest,
     InvalidTimestamp,
+    NotTheOwner,
     NotWritten,
     OffsetRangeExhausted,
     OutOfOrderSequence,
@@ -29,6 +31,7 @@ from kafscale.records.validation import NO_LIMIT, Limits, validate
 # What a compressed batch may grow to when it is opened: a small bomb must stay a small matter.
 _MOST_EXPANSION: Final = 10
 _OPENED_AT_LEAST: Final = 1 << 20
+_MOST_REFUSED: Final = 10_000
 
 
 class Stored(NamedTuple):
@@ -59,6 +62,8 @@ class Appends:
         self._largest_opened = largest_opened_bytes
         self._walk_records = walk_records
         self._limits: dict[tuple[bytes, bool], Limits] = {}
+        # By partition and producer: the first batch that a lane refused whose topic moves away.
+        self._refused: dict[tuple[bytes, int], dict[int, BatchHeader]] = {}
         self.on_used_up: Callable[[str], None] = lambda topic: None  # a partition has no offsets
 
     def append(
@@ -100,14 +105,33 @@ class Appends:
         elif header.log_append_time:
             raise InvalidTimestamp("only the broker may say that a time is the append time")
         records = _own_memory(records)
+        if self._refused and not lane.producers.is_sealed:
+            self._expect_refused(topic, partition, lane, now_ms)
         try:
             appended = log.append(lane.number, header, records, acknowledged=acknowledged)
+        except NotTheOwner:
+            if lane.producers.is_sealed and header.producer_id >= 0:
+                self._note_refused(topic, partition, header)
+            raise
         except (OutOfOrderSequence, UnknownProducer) as problem:
             raise self._logs.second_thoughts(log, problem) from problem
         except OffsetRangeExhausted:
             self.on_used_up(topic.name)
             raise
         return Stored(appended.first, append_time_ms, lane.start, appended)
+
+    def _note_refused(self, topic: Topic, partition: int, header: BatchHeader) -> None:
+        if len(self._refused) < _MOST_REFUSED:  # many will go on at another broker
+            refused = self._refused.setdefault((topic.topic_id, partition), {})
+            refused.setdefault(header.producer_id, header)
+
+    def _expect_refused(self, topic: Topic, partition: int, lane: Lane, now_ms: int) -> None:
+        """Let producers go on in the new place with the batch that the old one refused first.
+
+        What they sent behind it is on its way already, and must not come before it.
+        """
+        for row in self._refused.pop((topic.topic_id, partition), {}).values():
+            lane.producers.expect(row.producer_id, row.producer_epoch, row.base_sequence, now_ms)
 
     def limits_of(self, topic: Topic, allow_zstd: bool = True) -> Limits:
         """What the topic's settings allow."""

@@ -101,6 +101,8 @@ class Moves:
         if move is None:
             return
         said = await self._reports(topic, move)
+        if topic.descriptor.moving != move:
+            return  # it has arrived while we asked: where it lies now must not be sealed
         if move.sealing:
             await self._seal_ours(topic, home, move, said)
             said = await self._reports(topic, move)
@@ -185,7 +187,12 @@ class Moves:
             low = {lane: at for lane, at in starts.items() if log.lane(lane).start < at}
             if low:
                 await history.raise_starts(log, low)
-            if any(log.lane(lane).start < at for lane, at in low.items()):
+            # What producers are known by may be in no batch any more: it must be in a manifest.
+            await history.roll_up(log)
+            marks = log.manifest.lanes
+            if any(log.lane(lane).start < at for lane, at in low.items()) or any(
+                log.lane(lane).high and lane not in marks for lane in rows
+            ):
                 return  # somebody came between: the next pass looks again
             await self._report(topic, folder, MoveReport(move_id=move.move_id, state="done"))
         elif folder not in said and copied < NEAR_BYTES:

@@ -43,8 +43,8 @@ class Topic:
         self.settings = TopicSettings.of(descriptor.configs, defaults)
         self.lane_rules = LaneRules(
             offset_range=self.settings.offset_range,
-            # Producers of a topic created again, or moved without its oldest records, go on.
-            strangers_go_on=descriptor.incarnation > 1 or descriptor.moves > 0,
+            # Producers of a topic that was deleted and created again go on counting.
+            strangers_go_on=descriptor.incarnation > 1,
             wake_on_append=self.settings.fetch_buffered,
         )
 
