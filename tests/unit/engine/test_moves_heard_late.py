@@ -5,7 +5,7 @@ import pytest
 
 from kafscale.log.moving import committed, seal
 from kafscale.metadata.keys import MoveReport
-from kafscale.model.errors import NotTheOwner, OutOfOrderSequence, TopicMoving
+from kafscale.model.errors import NotTheOwner, OutOfOrderSequence, TopicMoving, UnknownProducer
 from kafscale.model.topics import Move, TopicDefaults
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.shop import Shop
