@@ -19,6 +19,7 @@ import psutil
 from tests.support import wire
 from tests.support.broker import KafscaleProcess
 from tests.support.exposition import parse
+from tests.support.ports import is_open
 
 MOST_GROWTH_BYTES = 16 << 20
 ANSWER_S = 60.0
@@ -39,6 +40,13 @@ logging:
 """
 
 
+class CountingProcess(KafscaleProcess):
+    """A broker that is asked for its counters from the start."""
+
+    def answers(self) -> bool:
+        return super().answers() and is_open(self.metrics_port)
+
+
 class Victim:
     """One broker process with short deadlines."""
 
@@ -46,7 +54,7 @@ class Victim:
         settings = folder / "kafscale.yaml"
         settings.parent.mkdir(parents=True, exist_ok=True)
         settings.write_text(_SETTINGS.format(idle_s=idle_s))
-        self.process = KafscaleProcess(folder / "broker", {"KAFSCALE_CONFIG": str(settings)})
+        self.process = CountingProcess(folder / "broker", {"KAFSCALE_CONFIG": str(settings)})
         self._open: list[socket.socket] = []
 
     # -- connections -------------------------------------------------------------------------

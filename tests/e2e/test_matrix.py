@@ -27,16 +27,11 @@ WRITING = bool(os.environ.get("KAFSCALE_TEST_WRITE_CLIENTS"))
 
 
 @pytest.fixture(scope="module")
-def matrix_broker(
-    kind: type[BrokerProcess], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BrokerProcess]:
+def matrix_broker(kind: type[BrokerProcess]) -> Iterator[BrokerProcess]:
     """Its groups begin at once: dozens are made, and the first member need not wait for others."""
-    env = {}
-    if issubclass(kind, KafscaleProcess):
-        settings = tmp_path_factory.mktemp("matrix") / "kafscale.yaml"
-        settings.write_text(f"{kind.config}consumer:\n  initialRebalanceDelayMs: 0\n")
-        env = {"KAFSCALE_CONFIG": str(settings)}
-    with watched(kind(env=env)) as broker:
+    at_once = ["consumer.initialRebalanceDelayMs=0"]
+    made = kind(settings=at_once) if issubclass(kind, KafscaleProcess) else kind()
+    with watched(made) as broker:
         yield broker
 
 

@@ -37,9 +37,9 @@ TO_AND_FRO = [seed for seed in range(17, 180) if draw(seed).is_moving]
         (planted.lanes_that_are_dealt_out_again, SHARING, "lost, stranger"),
         (planted.deletion_of_all_that_lies_where_the_topic_lay, SHARING, "lost"),
         (planted.retention_of_one_topic_for_all_its_neighbours, SHARING, "lost"),
-        (planted.reclaiming_that_takes_the_living_for_dead, SHARING, "lost"),
+        (planted.reclaiming_that_takes_the_living_for_dead, SHARING, "lost, stuck"),
         (planted.seal_that_nobody_heeds, TO_AND_FRO, "lost, watermark back"),
-        (planted.move_that_forgets_producers, TO_AND_FRO, "duplicate"),
+        (planted.move_that_forgets_producers, TO_AND_FRO, "duplicate, trouble"),
         (
             planted.move_that_leaves_the_last_records_behind,
             TO_AND_FRO,

@@ -9,6 +9,12 @@ _RANGE = range(10_000, 32_768)
 _given: set[int] = set()
 
 
+def is_open(port: int) -> bool:
+    """Whether somebody listens on a port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def free_port() -> int:
     """A port nobody listens on, never the same one twice in this process."""
     while True:

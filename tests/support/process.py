@@ -56,9 +56,13 @@ class BrokerProcess(Program):
         self.prepare()
         began = time.monotonic()
         self.launch(self.command(), {**os.environ, **self.environment(), **self.extra_env})
-        self.wait_until(lambda: self.running and wire.answers(self.port), pause_s=0.01)
+        self.wait_until(lambda: self.running and self.answers(), pause_s=0.01)
         self.started_in_s = time.monotonic() - began
         return self
+
+    def answers(self) -> bool:
+        """Whether clients are served."""
+        return wire.answers(self.port)
 
     def stop(self) -> int:
         """Ask politely; the exit status. One that does not end in time is killed and reported."""
