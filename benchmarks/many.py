@@ -8,7 +8,6 @@ Next door: one partition per request (raw.py), what is measured with it (partiti
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from kafscale.wire.kafka import frame
@@ -49,12 +48,7 @@ class Line:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -54,6 +54,13 @@ def own_broker(kind: type[BrokerProcess]) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="session")
 def client_named(broker: BrokerProcess) -> Iterator[Callable[[str], Client]]:
+    with clients_of(broker) as get:
+        yield get
+
+
+@contextmanager
+def clients_of(broker: BrokerProcess) -> Iterator[Callable[[str], Client]]:
+    """Clients by name, each made once; a test whose client cannot be had is skipped."""
     made: dict[str, Client] = {}
     missing: dict[str, str] = {}
 

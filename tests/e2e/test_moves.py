@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
-from tests.e2e.conftest import watched
+from tests.e2e.conftest import clients_of, watched
 from tests.e2e.test_cli import said
 from tests.support.broker import KafscaleProcess
 from tests.support.clients import CLIENTS
 from tests.support.clients.base import Client, Record
-from tests.support.maven import Unavailable
 
 PARTITIONS = 3
 ARRIVES_WITHIN_S = 120
@@ -36,19 +35,8 @@ def broker() -> Iterator[KafscaleProcess]:
 
 @pytest.fixture(scope="module")
 def client_named(broker: KafscaleProcess) -> Iterator[Callable[[str], Client]]:
-    made: dict[str, Client] = {}
-
-    def get(name: str) -> Client:
-        if name not in made:
-            try:
-                made[name] = CLIENTS[name](broker.bootstrap)
-            except Unavailable as reason:
-                pytest.skip(f"{name}: {reason}")
-        return made[name]
-
-    yield get
-    for client in made.values():
-        client.close()
+    with clients_of(broker) as get:
+        yield get
 
 
 def move(broker: KafscaleProcess, topic: str, layout: str) -> None:

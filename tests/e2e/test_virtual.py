@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.e2e.conftest import watched
+from tests.e2e.conftest import clients_of, watched
 from tests.e2e.test_cli import said
 from tests.support.broker import (
     KafscaleProcess,
@@ -19,7 +19,6 @@ from tests.support.broker import (
 from tests.support.clients import CLIENTS
 from tests.support.clients.base import Client, Record
 from tests.support.clients.confluent import Confluent
-from tests.support.maven import Unavailable
 
 PARTITIONS = 7
 _names = (f"virtual-{number}" for number in itertools.count())
@@ -34,19 +33,8 @@ def broker(request: pytest.FixtureRequest) -> Iterator[KafscaleProcess]:
 
 @pytest.fixture(scope="module")
 def client_named(broker: KafscaleProcess) -> Iterator[Callable[[str], Client]]:
-    made: dict[str, Client] = {}
-
-    def get(name: str) -> Client:
-        if name not in made:
-            try:
-                made[name] = CLIENTS[name](broker.bootstrap)
-            except Unavailable as reason:
-                pytest.skip(f"{name}: {reason}")
-        return made[name]
-
-    yield get
-    for client in made.values():
-        client.close()
+    with clients_of(broker) as get:
+        yield get
 
 
 @pytest.mark.parametrize("name", CLIENTS)

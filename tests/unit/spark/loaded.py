@@ -92,3 +92,11 @@ def murmur2(data: bytes) -> int:
     hashed ^= hashed >> 13
     hashed = hashed * mix & 0xFFFFFFFF
     return hashed ^ hashed >> 15
+
+
+def with_old_topic(folder: Path, partitions: int) -> Bucket:
+    """A bucket with 2,000 records in the topic "old", in small objects."""
+    found = bucket_in(folder)
+    batches = [[numbered(at, 200)] for at in range(0, 2000, 200)]
+    load(found, "old", partitions, batches, retention_ms="-1", segment_bytes="6000")
+    return found

@@ -16,21 +16,18 @@ from kafscale.spark.jobs.convert import Wanted
 from kafscale.spark.moving import offset_map
 from kafscale.spark.source import splits
 from tests.unit.spark.conftest import Units
-from tests.unit.spark.loaded import bucket_in, load, murmur2, numbered, objects, records_of
+from tests.unit.spark.loaded import (
+    load,
+    murmur2,
+    objects,
+    records_of,
+    with_old_topic,
+)
 
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> Bucket:
-    found = bucket_in(tmp_path)
-    load(
-        found,
-        "old",
-        3,
-        [[numbered(at, 200)] for at in range(0, 2000, 200)],
-        retention_ms="-1",
-        segment_bytes="6000",
-    )
-    return found
+    return with_old_topic(tmp_path, 3)
 
 
 @pytest.fixture

@@ -22,7 +22,12 @@ from kafscale.spark.views import look
 from tests.unit.spark.conftest import Units
 from tests.unit.spark.jobs.place import local
 from tests.unit.spark.jobs.test_convert import contents
-from tests.unit.spark.loaded import bucket_in, load, murmur2, numbered, objects, records_of
+from tests.unit.spark.loaded import (
+    murmur2,
+    objects,
+    records_of,
+    with_old_topic,
+)
 from tests.unit.spark.shared import Owner, one_record, opened
 
 LAYOUTS: list[tuple[Layout, int]] = [("ordinary", 0), ("virtual", 2), ("shared", 2)]
@@ -30,16 +35,7 @@ LAYOUTS: list[tuple[Layout, int]] = [("ordinary", 0), ("virtual", 2), ("shared",
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> Bucket:
-    found = bucket_in(tmp_path)
-    load(
-        found,
-        "old",
-        5,
-        [[numbered(at, 200)] for at in range(0, 2000, 200)],
-        retention_ms="-1",
-        segment_bytes="6000",
-    )
-    return found
+    return with_old_topic(tmp_path, 5)
 
 
 @pytest.fixture(autouse=True)
