@@ -90,9 +90,16 @@ async def followed(
     return values
 
 
-async def test_commits_and_watchers_go_on_over_kills(server: etcd.EtcdCluster) -> None:
+@pytest.fixture
+def three() -> Iterator[etcd.EtcdCluster]:
+    """An etcd that keeps its word when all its members are killed."""
+    with etcd.EtcdCluster(3) as started:
+        yield started
+
+
+async def test_commits_and_watchers_go_on_over_kills(three: etcd.EtcdCluster) -> None:
     dice = random.Random(7)
-    async with opened(EtcdSettings(server.endpoints)) as store:
+    async with opened(EtcdSettings(three.endpoints)) as store:
         last = 10**9
         begun = [asyncio.Event() for _ in "abc"]
         watching = [
@@ -106,9 +113,9 @@ async def test_commits_and_watchers_go_on_over_kills(server: etcd.EtcdCluster) -
             for counter in counters:
                 await counter.wait_for(30)
             await asyncio.sleep(dice.uniform(0, 0.05))
-            server.kill()
+            three.kill()
             await asyncio.sleep(dice.uniform(0, 0.5))
-            await asyncio.to_thread(server.start)
+            await asyncio.to_thread(three.start)
         for counter in counters:
             await counter.wait_for(30)
             await counter.stop()
@@ -170,12 +177,12 @@ async def test_a_lease_is_lost_when_etcd_is_silent_for_too_long(server: etcd.Etc
         await store.commit([Put("/a", b"3", again.id)])
 
 
-async def test_a_lease_outlives_a_restart_of_etcd(server: etcd.EtcdCluster) -> None:
-    async with opened(EtcdSettings(server.endpoints)) as store:
+async def test_a_lease_outlives_a_restart_of_etcd(three: etcd.EtcdCluster) -> None:
+    async with opened(EtcdSettings(three.endpoints)) as store:
         lease = await store.lease(30.0)
         version = await store.commit([Put("/a", b"1", lease.id)])
-        server.kill()
-        await asyncio.to_thread(server.start)
+        three.kill()
+        await asyncio.to_thread(three.start)
         before = lease.deadline_s
         while lease.deadline_s == before:
             await asyncio.sleep(0.05)
@@ -286,7 +293,7 @@ async def test_dead_endpoints_are_passed_over(server: etcd.EtcdCluster) -> None:
 
 
 async def test_with_a_password_tokens_are_renewed() -> None:
-    with etcd.EtcdCluster(extra=["--auth-token-ttl=1"]) as server:
+    with etcd.EtcdCluster(3, extra=["--auth-token-ttl=1"]) as server:
         for command in (
             "user add root:secret",
             "user grant-role root root",

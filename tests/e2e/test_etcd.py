@@ -33,7 +33,7 @@ TOPIC = "kept-by-etcd"
 def server() -> Iterator[etcd.EtcdCluster]:
     if reason := etcd.missing():
         pytest.skip(reason)
-    with etcd.EtcdCluster() as started:
+    with etcd.EtcdCluster(3) as started:
         yield started
 
 
@@ -114,7 +114,7 @@ def test_records_offsets_and_topics_survive_when_etcd_and_the_broker_are_killed(
 def test_what_needs_etcd_waits_for_it_and_then_works(
     server: etcd.EtcdCluster, tmp_path: Path
 ) -> None:
-    env = {"KAFSCALE_ETCD_ENDPOINTS": server.endpoints[0]}
+    env = {"KAFSCALE_ETCD_ENDPOINTS": ",".join(server.endpoints)}
     with watched(KafscaleProcess(tmp_path / "broker", env)) as broker:
         client = Confluent(broker.bootstrap)
         client.produce("before", [Record(0, None, b"1")])
@@ -129,7 +129,7 @@ def test_what_needs_etcd_waits_for_it_and_then_works(
 
 
 def test_two_brokers_get_two_ids(server: etcd.EtcdCluster, tmp_path: Path) -> None:
-    env = {"KAFSCALE_ETCD_ENDPOINTS": server.endpoints[0]}
+    env = {"KAFSCALE_ETCD_ENDPOINTS": ",".join(server.endpoints)}
     ids = []
     for name in ("one", "two"):
         with watched(KafscaleProcess(tmp_path / name, env)) as broker:
