@@ -225,6 +225,7 @@ class Logs:
             task.cancel()
         logs = list(self._open.values())
         self._open.clear()
+        self._topic_of.clear()
         await _close_all(logs, deadline_s)
         await self._tasks.aclose()
 
