@@ -11,7 +11,7 @@ what is left in the old place (removals.py).
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -25,6 +25,7 @@ from kafscale.engine.topic import Topic
 from kafscale.engine.topics import Topics
 from kafscale.log import places, survey
 from kafscale.metadata.store import MetadataStore
+from kafscale.model.clock import Clock
 from kafscale.model.errors import KafscaleError
 from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -32,6 +33,45 @@ from kafscale.objects.store import ObjectStore
 logger = structlog.get_logger()
 
 PAUSE_S: Final = 0.2
+PHASES: Final = ("copying", "sealing")
+SLOW_S: Final = 30.0  # for producers to wait
+LONGEST_PAUSE_S: Final = 5.0  # between two attempts at what fails
+
+
+class Journey:
+    """A topic on its way, as this broker sees it."""
+
+    def __init__(self, topic: Topic, move: Move, now_s: float) -> None:
+        """Begin a phase of its move."""
+        self.topic = topic
+        self.bell = asyncio.Event()
+        self.set_out(move, now_s)
+
+    def set_out(self, move: Move, now_s: float) -> None:
+        """A phase begins, of this move or of the next."""
+        self.move = move
+        self.since_s = now_s
+        self.is_slow = False
+        self.goes_on()
+
+    @property
+    def phase(self) -> str:
+        """What is being done, in one of the words of PHASES."""
+        return "sealing" if self.move.sealing else "copying"
+
+    def goes_on(self) -> None:
+        """A step has been done."""
+        self.failures = 0
+        self.reason = ""
+        self.pause_s = PAUSE_S
+
+    def fails(self, reason: str) -> bool:
+        """A step could not be done; tells whether that is news. Try less and less often."""
+        self.pause_s = min(2 * self.pause_s, LONGEST_PAUSE_S) if self.failures else PAUSE_S
+        self.failures += 1
+        is_news = reason != self.reason
+        self.reason = reason
+        return is_news
 
 
 class Moves:
@@ -44,8 +84,12 @@ class Moves:
         fleet: Membership,
         store: ObjectStore,
         metadata: MetadataStore,
+        clock: Clock,
     ) -> None:
         """Move nothing yet."""
+        self._clock = clock
+        self._journeys: dict[bytes, Journey] = {}  # by topic
+        self._turns = asyncio.Semaphore(survey.READS_AT_ONCE)
         self._topics = topics
         self._fleet = fleet
         self._reports = MoveReports(metadata)
@@ -53,21 +97,39 @@ class Moves:
         self._bell = asyncio.Event()
         self._untold: set[str] = set()  # whose change the metadata store may not know of yet
         self.on_moved: Callable[[Topic], None] = lambda topic: None
+        self.on_failed: Callable[[], None] = lambda: None
 
     def look(self) -> None:
         """A topic has changed: it may be moving."""
         self._bell.set()
+        for journey in self._journeys.values():
+            journey.bell.set()
+
+    def counts(self) -> Iterator[tuple[Sequence[str], float]]:
+        """How many topics are on their way, by phase."""
+        for phase in PHASES:
+            yield (phase,), sum(one.phase == phase for one in self._journeys.values())
+
+    def ages(self) -> Iterator[tuple[Sequence[str], float]]:
+        """By phase, the longest time that a move has been in it, as far as this broker has seen."""
+        now_s = self._clock.elapsed_s()
+        for phase in PHASES:
+            since = [one.since_s for one in self._journeys.values() if one.phase == phase]
+            yield (phase,), now_s - min(since, default=now_s)
 
     async def move_for_ever(self) -> None:
-        """One step of every move that there is, again and again."""
-        while True:
-            self._bell.clear()
-            on_the_way = [one for one in self._topics.all() if one.descriptor.moving]
-            await self._tell()
-            await survey.gathered(self._carefully(topic) for topic in on_the_way)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PAUSE_S if on_the_way or self._untold else None):
-                    await self._bell.wait()
+        """Go along with every topic that moves, as long as it does."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._bell.clear()
+                for topic in self._topics.all():
+                    move = topic.descriptor.moving
+                    if move is not None and topic.topic_id not in self._journeys:
+                        journey = Journey(topic, move, self._clock.elapsed_s())
+                        self._journeys[topic.topic_id] = journey
+                        group.create_task(self._go_along(journey), name=f"move of {topic.name}")
+                await self._tell()
+                await _rung(self._bell, PAUSE_S if self._untold else None)
 
     async def _tell(self) -> None:
         for name in list(self._untold):
@@ -77,14 +139,56 @@ class Moves:
             except KafscaleError as problem:
                 logger.warning("move_not_told", topic=name, reason=str(problem))
 
-    async def _carefully(self, topic: Topic) -> None:
+    async def _go_along(self, journey: Journey) -> None:
+        topic = journey.topic
         try:
-            await self.step(topic)
-        except KafscaleError as problem:
-            logger.info("move_waits", topic=topic.name, reason=str(problem))
-        except Exception:
-            # A mistake in one move must not end all others.
-            logger.exception("move_failed", topic=topic.name)
+            while self._topics.find(topic.name) is topic:
+                journey.bell.clear()
+                move = topic.descriptor.moving
+                if move is None:
+                    break
+                if move != journey.move:
+                    self._work.forget(journey.move.move_id)
+                    journey.set_out(move, self._clock.elapsed_s())
+                await self._carefully(journey)
+                self._look_at_the_time(journey)
+                while await _rung(journey.bell, journey.pause_s):
+                    if topic.descriptor.moving != move or not journey.reason:
+                        break
+                    journey.bell.clear()  # what fails is not tried more often for that
+        finally:
+            self._work.forget(journey.move.move_id)
+            del self._journeys[topic.topic_id]
+            self._bell.set()  # it may have set out again
+
+    def _look_at_the_time(self, journey: Journey) -> None:
+        took_s = self._clock.elapsed_s() - journey.since_s
+        if journey.move.sealing and took_s > SLOW_S and not journey.is_slow:
+            journey.is_slow = True
+            logger.warning("move_is_slow", topic=journey.topic.name, seconds=round(took_s))
+
+    async def _carefully(self, journey: Journey) -> None:
+        try:
+            # Where producers wait nobody waits for his turn.
+            async with contextlib.nullcontext() if journey.move.sealing else self._turns:
+                await self.step(journey.topic)
+        except Exception as problem:
+            if journey.topic.descriptor.moving != journey.move:
+                return  # it has gone on meanwhile
+            self.on_failed()
+            if journey.fails(f"{type(problem).__name__}: {problem}"):
+                # A mistake in one move must not end all others.
+                is_known = isinstance(problem, KafscaleError)
+                logger.warning(
+                    "move_waits",
+                    topic=journey.topic.name,
+                    reason=journey.reason,
+                    exc_info=None if is_known else problem,
+                )
+        else:
+            if journey.reason:
+                logger.info("move_goes_on", topic=journey.topic.name, failures=journey.failures)
+            journey.goes_on()
 
     async def step(self, topic: Topic) -> None:
         """Do what there is to do for one topic, as far as it is ours."""
@@ -130,3 +234,12 @@ class Moves:
         if move.sealing:
             logger.info("topic_moved", topic=topic.name, layout=move.layout, folder=move.folder)
             await self._reports.remove(topic, said)
+
+
+async def _rung(bell: asyncio.Event, within_s: float | None) -> bool:
+    """Wait for a bell; tells whether it was rung in time."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await bell.wait()
+    except TimeoutError:
+        return False
