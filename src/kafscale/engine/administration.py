@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from kafscale.engine.logs import Logs
+from kafscale.engine.new_places import new_place
 from kafscale.engine.reads import check_epoch
 from kafscale.engine.topic import Topic
 from kafscale.engine.topics import Topics
@@ -60,6 +61,15 @@ class Administration:
     ) -> None:
         """Give a topic the settings that `change` makes of its own present ones."""
 
+        for turn in range(_ATTEMPTS):
+            try:
+                await self._try_configs(name, change, only_check)
+                return
+            except TopicMoving:  # it has set out, or arrived, between our look and the change
+                if turn == _ATTEMPTS - 1:
+                    raise
+
+    async def _try_configs(self, name: str, change: ConfigChange, only_check: bool) -> None:
         topic = self._topics.get(name)
         place: Move | None = None
         is_found = False  # the place, if there has to be one
@@ -69,32 +79,17 @@ class Administration:
             validate_configs(wanted)
             given = {key: value for key, value in wanted.items() if value is not None}
             configs = _still_made_of(old.configs, given)
-            found = msgspec.structs.replace(old, configs=configs)
             asked = self._topics.laid_out(old.partitions, configs)
-            there = old.after_move()
-            if asked == (there.layout, there.logs):
-                return found
-            if old.moving is not None:
-                raise TopicMoving(_ON_ITS_WAY.format(name))
-            return msgspec.structs.replace(
-                found, moving=_fits(place, old, asked) if is_found else None
-            )
+            found = msgspec.structs.replace(old, configs=configs)
+            return _sent_to(found, asked, place) if is_found else found
 
         asked = self._topics.laid_out(topic.partitions, changed(topic.descriptor).configs)
         if only_check:
             return
-        there = topic.descriptor.after_move()
-        if asked != (there.layout, there.logs):
-            place = await self._new_place(topic, *asked)
+        if _needs_a_place(topic.descriptor, asked):
+            place = await new_place(self._topics, topic, *asked, self._dice)
         is_found = True
         await self._change(name, changed)
-
-    async def _new_place(self, topic: Topic, layout: Layout, logs: int) -> Move:
-        """Somewhere for a topic to move to, where nobody has ever written."""
-        move_id = self._dice.token(8).hex()
-        shared = [await self._topics.allot(topic.partitions)] if layout == "shared" else []
-        folder = self._topics.new_folder(topic.name, move_id)
-        return Move(move_id=move_id, layout=layout, folder=folder, logs=logs, shared=shared)
 
     async def create_partitions(self, name: str, count: int, *, only_check: bool = False) -> None:
         """Give a topic more partitions."""
@@ -196,11 +191,38 @@ class Administration:
         return lane.producers.snapshot(lane.high)
 
 
+def _needs_a_place(topic: TopicDescriptor, asked: tuple[Layout, int]) -> bool:
+    """Whether it has to set out for somewhere else than where it is, or goes."""
+    if topic.moving is None:
+        return asked != (topic.layout, topic.logs)
+    there = (topic.moving.layout, topic.moving.logs)
+    return not topic.moving.sealing and asked not in ((topic.layout, topic.logs), there)
+
+
+def _sent_to(
+    topic: TopicDescriptor, asked: tuple[Layout, int], place: Move | None
+) -> TopicDescriptor:
+    """The topic on its way to where it is wanted, whatever way it is on.
+
+    Once it is said that lanes are sealed there is no way back but by a move of its own (rule 24).
+    """
+    there = topic.after_move()
+    if asked == (there.layout, there.logs):
+        moving = topic.moving and msgspec.structs.replace(topic.moving, then=None)
+    elif topic.moving is not None and topic.moving.sealing:
+        moving = msgspec.structs.replace(topic.moving, then=asked)
+    elif asked == (topic.layout, topic.logs):
+        moving = None  # called off
+    else:
+        moving = _fits(place, topic, asked)
+    return msgspec.structs.replace(topic, moving=moving)
+
+
 def _fits(place: Move | None, old: TopicDescriptor, asked: tuple[Layout, int]) -> Move:
     """The place that was found for a topic, if it is still what is asked for."""
     rooms = sum(held.count for held in place.shared) if place else 0
     if (
-        place is None  # it was there already, when we looked
+        place is None  # none was needed, when we looked
         or asked != (place.layout, place.logs)
         or (place.shared and rooms != old.partitions)
     ):

@@ -21,11 +21,12 @@ from kafscale.engine.logs import Logs
 from kafscale.engine.membership import Membership
 from kafscale.engine.move_reports import MoveReports, Reports
 from kafscale.engine.move_work import MoveWork, Task
+from kafscale.engine.new_places import new_place
 from kafscale.engine.topic import Topic
 from kafscale.engine.topics import Topics
 from kafscale.log import places, survey
 from kafscale.metadata.store import MetadataStore
-from kafscale.model.clock import Clock
+from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import KafscaleError
 from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -45,14 +46,19 @@ class Journey:
         """Begin a phase of its move."""
         self.topic = topic
         self.bell = asyncio.Event()
-        self.set_out(move, now_s)
-
-    def set_out(self, move: Move, now_s: float) -> None:
-        """A phase begins, of this move or of the next."""
         self.move = move
         self.since_s = now_s
         self.is_slow = False
         self.goes_on()
+
+    def become(self, move: Move, now_s: float) -> None:
+        """The topic says otherwise now: where it goes, how far it is, or what comes then."""
+        is_new = (move.move_id, move.sealing) != (self.move.move_id, self.move.sealing)
+        self.move = move
+        if is_new:
+            self.since_s = now_s
+            self.is_slow = False
+            self.goes_on()
 
     @property
     def phase(self) -> str:
@@ -85,9 +91,11 @@ class Moves:
         store: ObjectStore,
         metadata: MetadataStore,
         clock: Clock,
+        dice: Dice,
     ) -> None:
         """Move nothing yet."""
         self._clock = clock
+        self._dice = dice
         self._journeys: dict[bytes, Journey] = {}  # by topic
         self._turns = asyncio.Semaphore(survey.READS_AT_ONCE)
         self._topics = topics
@@ -148,8 +156,9 @@ class Moves:
                 if move is None:
                     break
                 if move != journey.move:
-                    self._work.forget(journey.move.move_id)
-                    journey.set_out(move, self._clock.elapsed_s())
+                    if move.move_id != journey.move.move_id:
+                        self._work.forget(journey.move.move_id)
+                    journey.become(move, self._clock.elapsed_s())
                 await self._carefully(journey)
                 self._look_at_the_time(journey)
                 while await _rung(journey.bell, journey.pause_s):
@@ -216,12 +225,15 @@ class Moves:
         ready = {"done"} if move.sealing else {"near", "done"}
         if not all(folder in said and said[folder].state in ready for folder in folders):
             return
+        further: Move | None = None
+        if move.sealing and move.then is not None:
+            further = await new_place(self._topics, topic, *move.then, self._dice)
 
         def changed(old: TopicDescriptor) -> TopicDescriptor:
-            if old.moving is None or old.moving.move_id != move.move_id:
-                return old
+            if old.moving != move:
+                return old  # another has decided, or it is wanted elsewhere by now: look again
             if move.sealing:
-                return old.after_move()
+                return msgspec.structs.replace(old.after_move(), moving=further)
             sealing = msgspec.structs.replace(old.moving, sealing=True)
             return msgspec.structs.replace(old, moving=sealing)
 
@@ -231,7 +243,8 @@ class Moves:
             self._untold.discard(topic.name)
         finally:
             self.on_moved(topic)
-        if move.sealing:
+        now = topic.descriptor.moving
+        if now is None or now.move_id != move.move_id:
             logger.info("topic_moved", topic=topic.name, layout=move.layout, folder=move.folder)
             await self._reports.remove(topic, said)
 
