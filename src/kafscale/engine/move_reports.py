@@ -6,13 +6,14 @@ Next door: what is done by them (moves.py), what they say (metadata/keys.py).
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kafscale.engine.topic import Topic
 from kafscale.metadata import keys
 from kafscale.metadata.keys import MoveReport
-from kafscale.metadata.store import MetadataStore, Put, Remove
+from kafscale.metadata.store import Compare, MetadataStore, Put, Remove
+from kafscale.model.errors import MetadataConflict
 from kafscale.model.topics import Move
 
 _AT_ONCE: Final = 100  # writes of one commit
@@ -59,3 +60,22 @@ class MoveReports:
         rows = [Remove(keys.move_report(topic.name, folder)) for folder in folders]
         for at in range(0, len(rows), _AT_ONCE):
             await self._metadata.commit(rows[at : at + _AT_ONCE])
+
+    async def remove_old(self, is_on: Callable[[str, str], bool]) -> int:
+        """Clear away what nobody will ask for: reports of moves, by topic and id, that are over.
+
+        Topics are deleted on the way, moves called off, and some who report do so late.
+        """
+        count = 0
+        for entry in await self._metadata.find(keys.MOVES):
+            name = keys.text_of(entry.key.removeprefix(keys.MOVES).partition("/")[0])
+            if is_on(name, keys.decode(MoveReport, entry.value).move_id):
+                continue
+            try:
+                await self._metadata.commit(
+                    [Remove(entry.key)], [Compare(entry.key, entry.version)]
+                )
+                count += 1
+            except MetadataConflict:
+                continue  # a later report stands there now
+        return count

@@ -36,6 +36,7 @@ logger = structlog.get_logger()
 PAUSE_S: Final = 0.2
 PHASES: Final = ("copying", "sealing")
 SLOW_S: Final = 30.0  # for producers to wait
+CLEARED_EVERY_S: Final = 600.0
 LONGEST_PAUSE_S: Final = 5.0  # between two attempts at what fails
 
 
@@ -103,6 +104,7 @@ class Moves:
         self._reports = MoveReports(metadata)
         self._work = MoveWork(logs, fleet, store, self._reports)
         self._bell = asyncio.Event()
+        self._clear_at_s = 0.0
         self._untold: set[str] = set()  # whose change the metadata store may not know of yet
         self.on_moved: Callable[[Topic], None] = lambda topic: None
         self.on_failed: Callable[[], None] = lambda: None
@@ -137,7 +139,8 @@ class Moves:
                         self._journeys[topic.topic_id] = journey
                         group.create_task(self._go_along(journey), name=f"move of {topic.name}")
                 await self._tell()
-                await _rung(self._bell, PAUSE_S if self._untold else None)
+                await self._clear_away()
+                await _rung(self._bell, PAUSE_S if self._untold else CLEARED_EVERY_S)
 
     async def _tell(self) -> None:
         for name in list(self._untold):
@@ -146,6 +149,25 @@ class Moves:
                 self._untold.discard(name)
             except KafscaleError as problem:
                 logger.warning("move_not_told", topic=name, reason=str(problem))
+
+    async def _clear_away(self) -> None:
+        """Remove reports of moves that are over; one broker is enough for that."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._clear_at_s or not self._fleet.is_controller:
+            return
+        self._clear_at_s = now_s + CLEARED_EVERY_S
+        try:
+            count = await self._reports.remove_old(self._is_on)
+        except KafscaleError as problem:
+            logger.warning("move_reports_not_cleared", reason=str(problem))
+        else:
+            if count:
+                logger.info("move_reports_cleared", reports=count)
+
+    def _is_on(self, name: str, move_id: str) -> bool:
+        topic = self._topics.find(name)
+        move = topic.descriptor.moving if topic is not None else None
+        return move is not None and move.move_id == move_id
 
     async def _go_along(self, journey: Journey) -> None:
         topic = journey.topic
@@ -168,6 +190,7 @@ class Moves:
         finally:
             self._work.forget(journey.move.move_id)
             del self._journeys[topic.topic_id]
+            self._clear_at_s = 0.0
             self._bell.set()  # it may have set out again
 
     def _look_at_the_time(self, journey: Journey) -> None:
