@@ -15,6 +15,7 @@ from kafscale.engine.offsets import Wish
 from kafscale.engine.reads import Part
 from kafscale.engine.topic import Topic
 from kafscale.log import history, moving
+from kafscale.log import keys as log_keys
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, State
 from kafscale.log.moving import committed
@@ -266,6 +267,35 @@ async def test_the_old_place_is_left_alone_for_a_while_and_then_removed(filled: 
     assert all(lane.start == lane.high for lane in log.lanes.values())
     await filled.reopen()
     assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"]
+
+
+@pytest.mark.parametrize("ends", ["expires", "released"])
+async def test_a_snapshot_of_the_old_place_holds_it_until_it_ends(filled: Shop, ends: str) -> None:
+    expires_ms = filled.clock.now_ms() + 2 * removals.LEFT_ALONE_MS
+    pin = log_keys.pin("default/t/1", log_keys.Pin(0, 3, expires_ms), 7)
+    await filled.objects.put_new(pin, [b""])
+    before = await filled.keys("default/t/1")
+    await move(filled, "shared")
+    filled.clock.advance_ms(removals.LEFT_ALONE_MS)
+    await filled.engine.housekeeping.tidy()
+    assert set(before) <= set(await filled.keys("default/t/1")), "all that it had"
+    assert await filled.keys("default/t/0") == [], "nobody holds that"
+    if ends == "released":
+        await filled.objects.delete([pin])
+    for _ in range(3):
+        filled.clock.advance_ms(removals.LEFT_ALONE_MS + 1)
+        await filled.engine.housekeeping.tidy()
+    assert await filled.keys("default/t/1") == []
+    assert await filled.metadata.find(keys.REMOVALS) == []
+
+
+async def test_a_snapshot_of_a_deleted_topic_ends_with_it(filled: Shop) -> None:
+    expires_ms = filled.clock.now_ms() + 10 * removals.LEFT_ALONE_MS
+    pin = log_keys.pin("default/t/1", log_keys.Pin(0, 3, expires_ms), 7)
+    await filled.objects.put_new(pin, [b""])
+    await filled.engine.delete_topic("t")
+    await filled.engine.housekeeping.tidy()
+    assert await filled.keys("default/t/1") == []
 
 
 async def test_committed_offsets_stay(filled: Shop) -> None:
