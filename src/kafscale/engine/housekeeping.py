@@ -62,6 +62,7 @@ class Housekeeping:
         self._tidied_s: dict[str, float] = {}
         self._removals: list[metadata_keys.Removal] = []  # as of the last pass
         self._looked_s: dict[str, float] = {}  # when shared logs were last searched for the dead
+        self._broken: dict[str, set[str]] = {}  # objects of shared logs that cannot be rewritten
         self._held_ms: dict[str, int] = {}  # removals that a snapshot holds back: look again then
         self._forgotten: set[str] = set()  # removals whose committed offsets have been removed
 
@@ -151,7 +152,8 @@ class Housekeeping:
                 starts[number] = start
         if starts:
             await history.raise_starts(log, starts)
-        await reclaiming.reclaim(log, overdue, RECLAIMED_AT_ONCE)
+        broken = self._broken.setdefault(log.folder, set())
+        await reclaiming.reclaim(log, overdue, RECLAIMED_AT_ONCE, broken)
         await reclaiming.forget(log, deleted)
 
     # -- deleted topics ------------------------------------------------------------------------

@@ -329,6 +329,9 @@ class Probe:
             ("topic",),
             limit,
         )
+        self.broken_objects: Counter = add.counter(
+            "kafscale_broken_objects_total", "Objects that housekeeping found broken"
+        ).labels()
         self.move_failures: Counter = add.counter(
             "kafscale_move_failures_total", "Steps of moves that failed and are tried again"
         ).labels()

@@ -35,6 +35,7 @@ NAMES = {
     "kafscale_flushes_total": {"topic"},
     "kafscale_flush_bytes_total": {"topic"},
     "kafscale_rollups_total": set[str](),
+    "kafscale_broken_objects_total": set[str](),
     "kafscale_moves": {"phase"},
     "kafscale_move_phase_seconds": {"phase"},
     "kafscale_move_failures_total": set[str](),
