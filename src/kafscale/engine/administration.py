@@ -14,6 +14,7 @@ from kafscale.engine.logs import Logs
 from kafscale.engine.new_places import new_place
 from kafscale.engine.reads import check_epoch
 from kafscale.engine.topic import Topic
+from kafscale.engine.topic_rules import place_of_topic
 from kafscale.engine.topics import Topics
 from kafscale.log import catching_up, history
 from kafscale.log.producers import Snapshot
@@ -72,23 +73,25 @@ class Administration:
     async def _try_configs(self, name: str, change: ConfigChange, only_check: bool) -> None:
         topic = self._topics.get(name)
         place: Move | None = None
-        is_found = False  # the place, if there has to be one
 
-        def changed(old: TopicDescriptor) -> TopicDescriptor:
+        def looked_at(old: TopicDescriptor) -> tuple[dict[str, str], tuple[Layout, int]]:
             wanted = change(old.configs)
             validate_configs(wanted)
             given = {key: value for key, value in wanted.items() if value is not None}
-            configs = _still_made_of(old.configs, given)
-            asked = self._topics.laid_out(old.partitions, configs)
-            found = msgspec.structs.replace(old, configs=configs)
-            return _sent_to(found, asked, place) if is_found else found
+            # What is taken away is as the broker's configuration says, the place included.
+            anew = any(one in old.configs and one not in given for one in WHERE_IT_LIES)
+            configs = _still_made_of(old, given)
+            return configs, self._topics.laid_out(old, configs, anew=anew)
 
-        asked = self._topics.laid_out(topic.partitions, changed(topic.descriptor).configs)
+        def changed(old: TopicDescriptor) -> TopicDescriptor:
+            configs, asked = looked_at(old)
+            return _sent_to(msgspec.structs.replace(old, configs=configs), asked, place)
+
+        _, asked = looked_at(topic.descriptor)
         if only_check:
             return
         if _needs_a_place(topic.descriptor, asked):
             place = await new_place(self._topics, topic, *asked, self._dice)
-        is_found = True
         await self._change(name, changed)
 
     async def create_partitions(self, name: str, count: int, *, only_check: bool = False) -> None:
@@ -230,25 +233,21 @@ def _fits(place: Move | None, old: TopicDescriptor, asked: tuple[Layout, int]) -
     return place
 
 
-def _still_made_of(old: Mapping[str, str], wanted: dict[str, str]) -> dict[str, str]:
-    """The wanted settings, with those of its making that are not named or never change.
+def _still_made_of(old: TopicDescriptor, wanted: dict[str, str]) -> dict[str, str]:
+    """The wanted settings, with those of its making that never change.
 
     Tools send back all that they were shown: to name one as it is does no harm.
     """
-    for name in WHERE_IT_LIES:
-        if wanted.get(name) == TOPIC_CONFIGS[name].default and name not in old:
+    had = old.configs
+    for name, value in place_of_topic(old).items():
+        if name not in had and wanted.get(name) == value:
             del wanted[name]
-    placement = wanted.setdefault("storage.placement", old.get("storage.placement", "dedicated"))
-    if placement == "dedicated" and "storage.placement" not in old:
-        del wanted["storage.placement"]
-    if "physical.partitions" in old:
-        if placement == "dedicated":
-            wanted.setdefault("physical.partitions", old["physical.partitions"])
-        elif wanted.get("physical.partitions") == old["physical.partitions"]:
-            del wanted["physical.partitions"]  # nobody asks for it: it goes with the old place
+    own_logs = wanted.get("physical.partitions")
+    if wanted.get("storage.placement") == "shared" and own_logs == had.get("physical.partitions"):
+        wanted.pop("physical.partitions", None)  # nobody asks for it: it goes with the old place
     for name in FIXED_AT_CREATION:
-        is_now = old.get(name, TOPIC_CONFIGS[name].default)
+        is_now = had.get(name, TOPIC_CONFIGS[name].default)
         if wanted.get(name, is_now) != is_now:
             raise InvalidTopicConfig(f"{name}: can be set when the topic is created only")
     kept = {name: value for name, value in wanted.items() if name not in FIXED_AT_CREATION}
-    return kept | {name: old[name] for name in FIXED_AT_CREATION if name in old}
+    return kept | {name: had[name] for name in FIXED_AT_CREATION if name in had}

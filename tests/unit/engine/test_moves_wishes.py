@@ -1,8 +1,11 @@
 """Topics that are wanted elsewhere while they are on their way."""
 
 import asyncio
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from kafscale.engine import moves
@@ -11,6 +14,8 @@ from kafscale.engine.topic import Topic
 from kafscale.log import places, survey
 from kafscale.metadata import keys
 from kafscale.model.topics import Move, TopicDescriptor
+from kafscale.testing.in_process import FOR_TESTS
+from kafscale.virtual.rules import Layout, LayoutRules
 from tests.unit.engine.shop import Shop
 from tests.unit.engine.test_administration import adding
 from tests.unit.engine.test_moves import LAYOUTS, all_values, arrived, filled, move
@@ -182,3 +187,93 @@ async def test_who_decides_late_does_not_bring_back_what_was_called_off(
     await filled.engine.moves._decide(topic, home, left, said)  # another broker, which slept
     assert topic.descriptor.moving is None
     assert await filled.append("t", b"0-3") == 3
+
+
+# -- settings that are taken away --------------------------------------------------------------
+
+
+async def take_away(shop: Shop, *names: str) -> None:
+    def change(old: Mapping[str, str]) -> Mapping[str, str | None]:
+        return {name: value for name, value in old.items() if name not in names}
+
+    await shop.engine.admin.change_configs("t", change)
+
+
+def by_default_shared() -> Shop:
+    storage = msgspec.structs.replace(FOR_TESTS.storage, placement="shared")
+    return Shop(msgspec.structs.replace(FOR_TESTS, storage=storage))
+
+
+async def test_without_its_setting_a_topic_goes_where_the_cluster_says(filled: Shop) -> None:
+    await move(filled, "shared")
+    await take_away(filled, "storage.placement")
+    await settled(filled, "ordinary")
+    assert filled.engine.topics.get("t").descriptor.configs == {}
+    assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"]
+
+
+async def test_where_the_cluster_says_shared_it_goes_there_and_has_no_setting_of_its_own() -> None:
+    async with by_default_shared() as shop:
+        topic = await shop.engine.create_topic("t", 2, {"storage.placement": "dedicated"})
+        await shop.append("t", b"x")
+        await take_away(shop, "storage.placement")
+        await settled(shop, "shared")
+        assert topic.descriptor.configs == {}
+        await shop.reopen()
+        topic = shop.engine.topics.get("t")
+        await shop.engine.admin.change_configs("t", adding("retention.ms", "77777777"))
+        assert (topic.descriptor.moving, topic.descriptor.layout) == (None, "shared")
+        await shop.engine.admin.change_configs("t", adding("physical.partitions", "1"))
+        await settled(shop, "virtual")
+        await take_away(shop, "physical.partitions")
+        await settled(shop, "shared")
+        await shop.engine.admin.change_configs("t", adding("storage.placement", "dedicated"))
+        await settled(shop, "ordinary")
+        assert await all_values(shop) == [b"x"]
+
+
+async def test_what_the_cluster_says_later_moves_nothing_by_itself(shop: Shop) -> None:
+    topic = await shop.engine.create_topic("t", 2, {})
+    rules = shop.engine.topics._rules
+    shared = msgspec.structs.replace(rules.defaults, placement="shared")
+    shop.engine.topics._rules = dataclasses.replace(rules, defaults=shared)
+    await shop.engine.admin.change_configs("t", adding("retention.ms", "5"))
+    await shop.engine.admin.change_configs("t", adding("storage.placement", "dedicated"))
+    assert (topic.descriptor.moving, topic.descriptor.layout) == (None, "ordinary")
+
+
+async def test_taking_a_setting_away_calls_off_what_it_had_set_off(
+    filled: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held_back(filled, monkeypatch, sealing=False)
+    await filled.engine.admin.change_configs("t", adding("physical.partitions", "2"))
+    await reached(filled, sealing=False)
+    await take_away(filled, "physical.partitions")
+    descriptor = filled.engine.topics.get("t").descriptor
+    assert (descriptor.moving, descriptor.layout, descriptor.configs) == (None, "ordinary", {})
+
+
+async def test_a_setting_taken_away_too_late_is_not_forgotten(
+    filled: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = held_back(filled, monkeypatch, sealing=True)
+    await wish(filled, "shared")
+    await reached(filled, sealing=True)
+    await take_away(filled, "storage.placement")
+    await filled.engine.admin.change_configs("t", adding("retention.ms", "77777777"))
+    await filled.reopen()
+    go_on.set()
+    await settled(filled, "ordinary")
+    assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"]
+
+
+async def test_the_mapping_is_a_default_too(shop: Shop) -> None:
+    topic = await shop.engine.create_topic("t", 4, {"physical.partitions": "3"})
+    rules = shop.engine.topics._rules
+    layouts = LayoutRules(Layout(physical_partitions=2))
+    shop.engine.topics._rules = dataclasses.replace(rules, layouts=layouts)
+    await take_away(shop, "physical.partitions")
+    await settled(shop, "virtual")
+    assert topic.descriptor.logs == 2
+    await shop.engine.admin.change_configs("t", adding("retention.ms", "5"))
+    assert (topic.descriptor.moving, topic.descriptor.logs) == (None, 2)
