@@ -34,6 +34,7 @@ from kafscale.objects.store import ObjectStore
 logger = structlog.get_logger()
 
 PAUSE_S: Final = 0.2
+HURRY_S: Final = 0.05  # while producers wait
 PHASES: Final = ("copying", "sealing")
 SLOW_S: Final = 30.0  # for producers to wait
 CLEARED_EVERY_S: Final = 600.0
@@ -70,7 +71,7 @@ class Journey:
         """A step has been done."""
         self.failures = 0
         self.reason = ""
-        self.pause_s = PAUSE_S
+        self.pause_s = HURRY_S if self.move.sealing and not self.is_slow else PAUSE_S
 
     def fails(self, reason: str) -> bool:
         """A step could not be done; tells whether that is news. Try less and less often."""
@@ -183,10 +184,7 @@ class Moves:
                     journey.become(move, self._clock.elapsed_s())
                 await self._carefully(journey)
                 self._look_at_the_time(journey)
-                while await _rung(journey.bell, journey.pause_s):
-                    if topic.descriptor.moving != move or not journey.reason:
-                        break
-                    journey.bell.clear()  # what fails is not tried more often for that
+                await self._rest(journey)
         finally:
             self._work.forget(journey.move.move_id)
             del self._journeys[topic.topic_id]
@@ -198,6 +196,16 @@ class Moves:
         if journey.move.sealing and took_s > SLOW_S and not journey.is_slow:
             journey.is_slow = True
             logger.warning("move_is_slow", topic=journey.topic.name, seconds=round(took_s))
+
+    async def _rest(self, journey: Journey) -> None:
+        """Until the next step is due, or the topic says otherwise; what other topics do is not."""
+        until_s = asyncio.get_running_loop().time() + journey.pause_s
+        while await _rung(journey.bell, until_s - asyncio.get_running_loop().time()):
+            if journey.topic.descriptor.moving != journey.move:
+                return
+            if self._topics.find(journey.topic.name) is not journey.topic:
+                return
+            journey.bell.clear()
 
     async def _carefully(self, journey: Journey) -> None:
         try:
@@ -272,7 +280,7 @@ class Moves:
             await self._reports.remove(topic, said)
 
 
-async def _rung(bell: asyncio.Event, within_s: float | None) -> bool:
+async def _rung(bell: asyncio.Event, within_s: float) -> bool:
     """Wait for a bell; tells whether it was rung in time."""
     try:
         async with asyncio.timeout(within_s):

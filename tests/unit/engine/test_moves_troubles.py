@@ -45,9 +45,9 @@ async def test_what_fails_is_tried_less_and_less_often_and_told_once(
             raise MetadataUnavailable("planned: one" if attempts < 4 else "planned: another")
         await bring(self, *args)
 
-    async def timed(bell: asyncio.Event, within_s: float | None) -> bool:
-        if within_s is not None and within_s < 1:
-            pauses.append(within_s)
+    async def timed(bell: asyncio.Event, within_s: float) -> bool:
+        if within_s < 1:
+            pauses.append(round(within_s, 3))
         return await rung(bell, within_s)
 
     monkeypatch.setattr(MoveWork, "bring_ours", failing)
@@ -114,3 +114,24 @@ async def test_one_move_that_hangs_does_not_hold_up_another(filled: Shop) -> Non
     assert filled.engine.topics.get("t").descriptor.moving is not None
     filled.plan.clear()
     await arrived(filled)
+
+
+async def test_what_fails_is_tried_though_other_topics_change_all_the_time(
+    filled: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moves, "PAUSE_S", 0.05)
+    bring, failed = MoveWork.bring_ours, asyncio.Event()
+
+    async def failing(self: MoveWork, *args: Any) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise MetadataUnavailable("planned")
+        await bring(self, *args)
+
+    monkeypatch.setattr(MoveWork, "bring_ours", failing)
+    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    async with asyncio.timeout(20):
+        while filled.engine.topics.get("t").descriptor.moving is not None:
+            filled.engine.moves.look()
+            await asyncio.sleep(0.001)
+    assert failed.is_set()
