@@ -8,7 +8,7 @@ the longest time from sending a record to its acknowledgement, before the move a
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import (
@@ -46,7 +46,7 @@ class Traffic:
         while time.monotonic() < began_s + _TURN_S:
             self._producer.poll(0.005)
 
-    def _told(self, sent_s: float):  # type: ignore[no-untyped-def]
+    def _told(self, sent_s: float) -> Callable[[KafkaError | None, Message], None]:
         def told(problem: KafkaError | None, _: Message) -> None:
             if problem is not None:
                 raise SystemExit(f"not delivered: {problem}")
