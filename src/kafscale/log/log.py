@@ -69,7 +69,7 @@ class Log(View):
         self.swept: set[str] = set()
         self.busy_with_history = asyncio.Lock()
         self._closing = False
-        self.looked_s = -math.inf  # when somebody last asked for more than there is
+        self.looked_s, self.looking = -math.inf, asyncio.Lock()  # for more than we know
         self._proof = moment(clock)
         self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
