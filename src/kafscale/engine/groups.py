@@ -74,7 +74,7 @@ class Groups:
         self._metadata = metadata
         self._fleet = fleet
         self._claims = claims
-        claims.on_lost = self._lose
+        claims.on_lost, claims.may_take = self._lose, fleet.may_coordinate
         self.on_rebalanced: Callable[[], None] = lambda: None
         self._rules = rules
         self._clock = clock
