@@ -285,6 +285,14 @@ class Groups:
                 if held.unsaved is snapshot:
                     held.unsaved = None
 
+    async def is_saved(self, group_id: str) -> bool:
+        """Whether the store has a group as it is here; if not it is written now."""
+        held = self._held.get(group_id)
+        if held is None or (held.unsaved is None and not held.saving.locked()):
+            return True
+        await self._save(held)
+        return False
+
     async def _save_or_warn(self, held: Held) -> None:
         try:
             await self._save(held)
