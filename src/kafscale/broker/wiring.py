@@ -12,7 +12,7 @@ from kafscale.broker import kafka_names, process, rules_of, sampling
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import EtcdSection
 from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
-from kafscale.engine import ownership
+from kafscale.engine import numbers, ownership
 from kafscale.engine.appends import Appends
 from kafscale.engine.census import Census
 from kafscale.engine.checkpoints import Checkpoints
@@ -187,6 +187,7 @@ async def build(
     tasks = Tasks()
     buffered = _Buffered()
     await require_whole(metadata, watched, config.storage.namespace)
+    await numbers.keep_up(metadata, watched, config.storage.namespace, clock)
     identity = await ownership.claim(metadata, clock, dice, config.broker.id, config.broker_name)
     fleet: Membership = Lone(identity)
     if is_shared or (is_shared is None and config.etcd.endpoints):
