@@ -8,15 +8,18 @@ Next door: rebuilding all that such a store has lost (recovery.py), what the buc
 (evidence.py).
 """
 
+from functools import partial
+
 import structlog
 
 from kafscale.engine import evidence
+from kafscale.engine.producer_ids import ProducerIds
 from kafscale.engine.recovery import SPARE_BROKER_IDS, SPARE_EPOCHS, SPARE_PRODUCER_IDS
 from kafscale.log import checkpoints
 from kafscale.metadata import keys
 from kafscale.metadata.store import Compare, MetadataStore, Put
 from kafscale.model.clock import Clock
-from kafscale.model.errors import MetadataConflict
+from kafscale.model.errors import MetadataConflict, StoreError
 from kafscale.objects.store import ObjectStore
 
 logger = structlog.get_logger()
@@ -27,6 +30,25 @@ _SPARE = {
     keys.EPOCHS: SPARE_EPOCHS,
     keys.BROKER_IDS: SPARE_BROKER_IDS,
 }
+
+
+async def begin(
+    metadata: MetadataStore, store: ObjectStore, namespace: str, clock: Clock
+) -> ProducerIds:
+    """Compare before a broker takes a number for itself; gives who deals out producer ids.
+
+    Whoever starts without the bucket goes on with what is known; new ids have to wait for it.
+    """
+    producer_ids = ProducerIds(metadata)
+    compare = partial(keep_up, metadata, store, namespace, clock)
+    try:
+        await compare()
+    except StoreError as problem:
+        if await metadata.get(keys.CLUSTER) is None:
+            raise
+        logger.warning("numbers_not_compared", error=str(problem))
+        producer_ids.before_first = compare
+    return producer_ids
 
 
 async def keep_up(

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from kafscale.engine.recovery import SPARE_EPOCHS, SPARE_PRODUCER_IDS
 from kafscale.log import keys as names
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Put, Remove
+from kafscale.model.errors import MetadataUnavailable
+from kafscale.testing.faulty_store import Fault, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from tests.unit.engine.shop import Shop, values_of
 from tests.unit.engine.test_recovery import append_as, mark
@@ -61,3 +65,17 @@ async def test_a_store_that_knows_all_goes_on_without_a_gap(shop: Shop) -> None:
     assert await shop.engine.producer_ids.fresh() == given + 1000
     assert await mark(shop.metadata, keys.EPOCHS) == 2
     assert len(values_of(await shop.read("t"))) == 1
+
+
+async def test_a_broker_that_starts_without_the_bucket_gives_out_ids_when_it_is_back(
+    shop: Shop,
+) -> None:
+    given = await shop.engine.producer_ids.fresh()
+    await shop.broker.stop()
+    await shop.metadata.commit([Remove(keys.PRODUCER_IDS)])
+    shop.plan.add(Rule(Fault.FAIL_BEFORE, "find"))
+    await shop.broker.start()
+    with pytest.raises(MetadataUnavailable):
+        await shop.engine.producer_ids.fresh()
+    shop.plan.clear()
+    assert await shop.engine.producer_ids.fresh() > given
