@@ -17,6 +17,7 @@ from kafscale.model.errors import (
     BatchTooLarge,
     InvalidRequest,
     InvalidTimestamp,
+    KafscaleError,
     NotTheOwner,
     NotWritten,
     OffsetRangeExhausted,
@@ -62,7 +63,7 @@ class Appends:
         self._largest_opened = largest_opened_bytes
         self._walk_records = walk_records
         self._limits: dict[tuple[bytes, bool], Limits] = {}
-        # By partition and producer: the first batch that a lane refused whose topic moves away.
+        # By partition and producer: the first batch that was refused and will come again.
         self._refused: dict[tuple[bytes, int], dict[int, BatchHeader]] = {}
         self.on_used_up: Callable[[str], None] = lambda topic: None  # a partition has no offsets
 
@@ -82,10 +83,11 @@ class Appends:
         """
         place = self._logs.find(topic, partition)
         if place is None:
-            raise self._logs.why_closed(topic, partition)
+            raise self._noted(topic, partition, records, self._logs.why_closed(topic, partition))
         log, lane = place
         if self._health.is_unavailable():
-            raise NotWritten("the object store does not answer; nothing was written")
+            sick = NotWritten("the object store does not answer; nothing was written")
+            raise self._noted(topic, partition, records, sick)
         now_ms = self._clock.now_ms()
         limits = self.limits_of(topic, allow_zstd)
         if is_checked and records is not None:
@@ -119,6 +121,28 @@ class Appends:
             self.on_used_up(topic.name)
             raise
         return Stored(appended.first, append_time_ms, lane.start, appended)
+
+    def _noted(
+        self,
+        topic: Topic,
+        partition: int,
+        records: memoryview | None,
+        problem: KafscaleError,
+    ) -> KafscaleError:
+        """Refuse a batch unseen: what was sent behind it must not come before it.
+
+        It does where strangers go on: a producer that is not known yet is taken at its word.
+        """
+        if (
+            isinstance(problem, NotWritten)
+            and topic.lane_rules.strangers_go_on
+            and records is not None
+            and len(records) >= batch.HEADER_SIZE
+        ):
+            header = batch.read_header(records)
+            if header.magic == 2 and header.producer_id >= 0:
+                self._note_refused(topic, partition, header)
+        return problem
 
     def _note_refused(self, topic: Topic, partition: int, header: BatchHeader) -> None:
         if len(self._refused) < _MOST_REFUSED:  # many will go on at another broker
