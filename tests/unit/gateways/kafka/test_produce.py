@@ -315,6 +315,14 @@ async def test_p24_idempotence_over_the_wire(broker: InProcessBroker, caller: Ca
         assert (again.error_code, again.base_offset) == (0, 7), "remembered over a restart"
 
 
+async def test_who_is_unknown_is_told_where_the_log_starts(caller: Caller) -> None:
+    """Without it the Java client does not begin anew but repeats itself until its time is up."""
+    await caller.create("t")
+    await caller.produce("t", make_batch(b"a"))
+    row = await caller.produce("t", numbered(3))
+    assert (row.error_code, row.log_start_offset) == (ErrorCode.UNKNOWN_PRODUCER_ID, 0)
+
+
 async def test_a_duplicate_of_what_still_waits_is_answered_with_it() -> None:
     bench = Stalled()
     async with bench.broker, Caller(bench.broker.port) as caller:
