@@ -1,8 +1,8 @@
-"""Batches of numbered producers that were refused and come again, in a topic created anew."""
+"""Batches of numbered producers that come again, or come after those they precede."""
 
 import pytest
 
-from kafscale.model.errors import NotWritten, OutOfOrderSequence, StoreUnavailable
+from kafscale.model.errors import NotWritten, OutOfOrderSequence, StoreUnavailable, UnknownProducer
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.shop import Shop, values_of
 from tests.unit.engine.test_recovery import append_as
@@ -58,3 +58,25 @@ async def test_what_follows_a_batch_whose_log_could_not_be_opened_waits_for_it(s
     with pytest.raises(OutOfOrderSequence):
         await append_as(shop, 5, sequence=1)
     assert [await append_as(shop, 5, sequence=at) for at in (0, 1)] == [0, 1]
+
+
+async def log_start_told(shop: Shop, sequence: int) -> int:
+    with pytest.raises(UnknownProducer) as told:
+        await append_as(shop, 5, sequence=sequence)
+    return told.value.log_start
+
+
+async def test_a_producer_is_told_to_begin_anew_when_it_has_been_unknown_for_a_while(
+    shop: Shop,
+) -> None:
+    """At once would be too early: its first batch may have been refused, and be on its way."""
+    await shop.engine.create_topic("t", 1, {})
+    assert await log_start_told(shop, 1) == -1
+    shop.clock.advance_ms(1999)
+    assert await log_start_told(shop, 1) == -1
+    assert [await append_as(shop, 5, sequence=at) for at in (0, 1)] == [0, 1]
+    _, lane = await shop.engine.logs.open(shop.engine.topics.get("t"), 0)
+    lane.producers.expire(1 << 62)
+    assert await log_start_told(shop, 2) == -1, "counted anew"
+    shop.clock.advance_ms(2000)
+    assert await log_start_told(shop, 2) == 0

@@ -126,8 +126,6 @@ def answer(call: Call) -> Answer:
                 _append(call, topic, topic_data.name, data, (number, at), row, pending)
             except KafscaleError as problem:
                 _refuse(row, problem)
-                if isinstance(problem, UnknownProducer) and topic is not None:
-                    _tell_log_start(call, topic, row)
                 blame.note(call, problem)
                 failed = failed or str(problem)
         responses.append(TopicProduceResponse(name=topic_data.name, partition_responses=rows))
@@ -203,18 +201,11 @@ def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
     if isinstance(problem, InvalidRecord):
         # Told which ones are to blame, a producer can send the others again.
         row.record_errors = [BatchIndexAndErrorMessage(number) for number in problem.records]
+    elif isinstance(problem, UnknownProducer):
+        # The Java client begins anew only if it is told; else it sends the same again.
+        row.log_start_offset = problem.log_start
     row.base_offset = -1
     row.log_append_time_ms = -1
-
-
-def _tell_log_start(call: Call, topic: Topic, row: PartitionProduceResponse) -> None:
-    """The Java client begins anew only if it is told; else it repeats itself until its time is up.
-
-    It asks whether what it sent before has been removed, and taken its memory along.
-    """
-    place = call.engine.logs.find(topic, row.index)
-    if place is not None:
-        row.log_start_offset = place[1].start
 
 
 def _when_committed(call: Call, response: ProduceResponse, pending: list[_Pending]) -> Later:
