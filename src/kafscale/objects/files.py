@@ -135,6 +135,7 @@ class FileObjectStore:
         try:
             try:
                 _write(temp, body, self._fsync)
+                os.utime(temp)  # deletion goes by ages: that of an object begins with its name
             except OSError as failed:
                 raise StoreRefused(f"cannot write {path}: {failed}") from failed
             self._link(temp, path)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
+from kafscale.objects import files
 from kafscale.objects.files import INLINE_BYTES, LEFTOVER_AGE_S, FileObjectStore
 
 BIG = b"x" * (INLINE_BYTES + 1)
@@ -270,4 +271,23 @@ async def test_an_object_found_to_exist_is_on_the_disk_before_that_is_said(
     with pytest.raises(ObjectExists):
         await store.put_new("t/0/a", [b"x"])
     assert synced == [str(tmp_path / "t/0")]
+    await store.aclose()
+
+
+async def test_an_object_is_as_old_as_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleting goes by ages: what took long to be written, or slept on the way, is young."""
+    store, write = FileObjectStore(tmp_path), files._write
+
+    def slowly(path: str, body: Sequence[bytes], fsync: bool) -> None:
+        write(path, body, fsync)
+        an_hour_ago = os.stat(path).st_mtime - 3600
+        os.utime(path, (an_hour_ago, an_hour_ago))
+
+    monkeypatch.setattr(files, "_write", slowly)
+    began_ms = await store.now_ms()
+    await store.put_new("a/b", [b"x"])
+    (row,) = await store.find("a")
+    assert row.modified_ms >= began_ms
     await store.aclose()
