@@ -25,13 +25,13 @@ def answer(call: Call) -> Answer:
 
 async def _answer(call: Call) -> DescribeProducersResponse:
     request: DescribeProducersRequest = call.message
+    wanted: dict[str, dict[int, None]] = {}  # each once: a partition may have very many producers
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(
-                topic.name,
-                [await _describe(call, topic.name, number) for number in topic.partition_indexes],
-            )
-            for topic in request.topics
+            TopicResponse(name, [await _describe(call, name, number) for number in numbers])
+            for name, numbers in wanted.items()
         ]
     )
 

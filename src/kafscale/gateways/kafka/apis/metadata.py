@@ -54,6 +54,8 @@ def _answer(call: Call) -> MetadataResponse | Awaitable[MetadataResponse]:
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
         return _response(call, [_describe(call, topic) for topic in call.engine.topics.all()])
+    # A topic has thousands of partitions: who names it thousands of times hears of it once.
+    asked = list({(one.topic_id, one.name): one for one in asked}.values())
     found = [_find(call, one) for one in asked]
     if any(row is None for row in found):
         return _with_missing(call, asked, found)
