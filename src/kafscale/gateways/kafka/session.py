@@ -148,6 +148,9 @@ class KafkaSession:
         except KafscaleError as problem:
             # The handler meets the same trouble again and answers it in its own words.
             logger.debug("preparation_failed", reason=str(problem))
+        except Exception:
+            self._fail(slot)
+            return
         finally:
             self._is_preparing = False
         self._answer(slot, call)

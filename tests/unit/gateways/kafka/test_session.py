@@ -218,6 +218,18 @@ async def test_a_mistake_of_ours_closes_the_connection_instead_of_leaving_it_han
         assert (await other.ask(HELLO, 3)).error_code == 0
 
 
+async def test_a_mistake_of_ours_before_a_request_begins_closes_the_connection_too(
+    broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def prepare() -> None:
+        raise RuntimeError("not foreseen")
+
+    monkeypatch.setattr(router, "prepare", lambda request, call: prepare())
+    caller.send(HELLO, 3)
+    assert await caller.is_closed()
+    assert refusals(broker, "internal_error") == 1
+
+
 async def test_while_the_store_hangs_writers_wait_and_readers_are_served() -> None:
     plan = Plan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)
