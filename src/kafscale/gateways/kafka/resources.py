@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from kafscale.engine.administration import ConfigChange
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Call, in_time
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.model.errors import InvalidRequest, KafscaleError
 
 TOPIC: Final = 2
@@ -90,5 +90,5 @@ async def alter(call: Call, name: str, change: ConfigChange) -> None:
 def refuse(call: Call, result: Result, problem: KafscaleError) -> None:
     """Put an error into a result."""
     result.error_code = code_of(problem)
-    result.error_message = str(problem)
+    result.error_message = words_of(problem)
     blame.note(call, problem)

@@ -11,7 +11,7 @@ from typing import Final
 from kafscale.engine.topic import Topic
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call, in_time
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.model.errors import (
     InvalidReplicaAssignment,
     InvalidReplication,
@@ -52,7 +52,7 @@ async def _answer(call: Call) -> CreateTopicsResponse:
             await _create(call, wanted, result)
         except KafscaleError as problem:
             result.error_code = code_of(problem)
-            result.error_message = str(problem)
+            result.error_message = words_of(problem)
             blame.note(call, problem)
     return CreateTopicsResponse(topics=results)
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.describe_producers import (
     DescribeProducersRequest,
@@ -51,6 +51,6 @@ async def _describe(call: Call, name: str, number: int) -> PartitionResponse:
             result.active_producers.append(state)
     except KafscaleError as problem:
         result.error_code = code_of(problem)
-        result.error_message = str(problem)
+        result.error_message = words_of(problem)
         blame.note(call, problem)
     return result
