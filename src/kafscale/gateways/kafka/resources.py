@@ -84,7 +84,7 @@ async def alter(call: Call, name: str, change: ConfigChange) -> None:
     """Change a topic's settings, or only look whether that could be done."""
     only_check: bool = call.message.validate_only
     work = call.engine.admin.change_configs(name, change, only_check=only_check)
-    await in_time(work, _ALTERED_WITHIN_S)
+    await in_time(call, work, _ALTERED_WITHIN_S)
 
 
 def refuse(call: Call, result: Result, problem: KafscaleError) -> None:

@@ -57,4 +57,4 @@ async def _create(call: Call, wanted: CreatePartitionsTopic) -> None:
     work = engine.admin.create_partitions(
         wanted.name, wanted.count, only_check=request.validate_only
     )
-    await in_time(work, request.timeout_ms / 1000)
+    await in_time(call, work, request.timeout_ms / 1000)

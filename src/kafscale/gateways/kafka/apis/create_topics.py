@@ -68,7 +68,7 @@ async def _create(call: Call, wanted: CreatableTopic, result: CreatableTopicResu
         _describe(result, partitions, given, engine.topics.default_configs())
         return
     making = engine.create_topic(wanted.name, partitions, configs)
-    topic: Topic = await in_time(making, request.timeout_ms / 1000)
+    topic: Topic = await in_time(call, making, request.timeout_ms / 1000)
     result.topic_id = topic.topic_id
     _describe(result, topic.partitions, topic.descriptor.configs, engine.topics.default_configs())
 
