@@ -16,6 +16,7 @@ from kafscale.groups.snapshot import MemberSnapshot, Snapshot
 from kafscale.groups.states import State
 from kafscale.metadata import keys
 from kafscale.metadata.keys import AssignedTopic, Group, GroupMember
+from kafscale.metadata.store import MAX_BYTES
 
 logger = structlog.get_logger()
 
@@ -31,7 +32,7 @@ def stored(group_id: str, saved: Snapshot, now: str) -> bytes:
     """
     row = write(group_id, saved, now)
     value = keys.encode_group(row)
-    if len(value) <= keys.LARGEST_BYTES:
+    if len(value) <= MAX_BYTES:
         return value
     logger.warning("group_too_large", group=group_id, members=len(row.members), bytes=len(value))
     return keys.encode(msgspec.structs.replace(row, members={}))

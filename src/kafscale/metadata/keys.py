@@ -50,7 +50,6 @@ EPOCHS: Final = f"{ROOT}/marks/epochs"
 WRITERS: Final = f"{ROOT}/writers/"
 
 PACKED_FROM_BYTES: Final = 256 << 10  # of a group's record
-LARGEST_BYTES: Final = 1 << 20  # of any value, so that etcd takes it with all that goes with it
 
 _OFFSET_PARTS: Final = 4  # group, "offsets", topic, partition
 _CLAIM_SLASHES: Final = 4  # of /kafscale/consumers/{group}/coordinator

@@ -1,7 +1,6 @@
 import asyncio
 import json
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from kafscale.groups.events import (
 )
 from kafscale.groups.states import State
 from kafscale.metadata import keys
-from kafscale.metadata.store import Compare, MetadataStore, Put, Remove
+from kafscale.metadata.store import Put
 from kafscale.model.errors import (
     GroupNotEmpty,
     GroupNotFound,
@@ -29,6 +28,7 @@ from kafscale.model.errors import (
     MetadataUnavailable,
     UnknownMember,
 )
+from tests.unit.engine.narrow import Narrow
 from tests.unit.engine.shop import Shop
 
 KEY = "/kafscale/consumers/g/metadata"
@@ -216,21 +216,6 @@ async def test_a_member_whose_time_is_over_does_not_keep_a_group_from_being_dele
     shop.clock.advance_ms(10_001)  # the timer of the loop has not come yet
     await shop.engine.groups.delete("g")
     assert await stored(shop) is None
-
-
-class Narrow:
-    """Takes no more in one commit than etcd does."""
-
-    def __init__(self, inner: MetadataStore) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    async def commit(self, writes: Sequence[Put | Remove], guards: Sequence[Compare] = ()) -> int:
-        if sum(len(write.value) for write in writes if isinstance(write, Put)) > 3 << 19:
-            raise MetadataUnavailable("request is too large")
-        return await self._inner.commit(writes, guards)
 
 
 async def wide_group(shop: Shop, subscription: bytes, members: int) -> list[Outcome]:

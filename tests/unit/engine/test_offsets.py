@@ -15,6 +15,7 @@ from kafscale.model.errors import (
     OffsetMetadataTooLarge,
     UnknownTopic,
 )
+from tests.unit.engine.narrow import Narrow
 from tests.unit.engine.shop import Shop
 
 
@@ -305,3 +306,14 @@ async def test_a_corrupt_offset_does_not_keep_a_topic_from_being_removed(shop: S
     await shop.engine.delete_topic("t")
     await shop.engine.housekeeping.remove_deleted_topics()
     assert await stored(shop) == [keys.group_offset("g", "t", 1)]
+
+
+async def test_notes_that_grow_in_the_store_are_committed_in_as_many_steps_as_etcd_needs(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shop.engine.create_topic("wide", 100, {})
+    monkeypatch.setattr(shop.engine.offsets, "_metadata", Narrow(shop.metadata))
+    note = "\1" * LARGEST_METADATA_BYTES  # six characters each in JSON
+    wishes = [Wish("wide", partition, 5, -1, note) for partition in range(100)]
+    assert not any(await shop.engine.offsets.commit("g", wishes))
+    assert len(await shop.engine.offsets.committed("g")) == 100
