@@ -133,7 +133,7 @@ def _sorted(group_id: str, rows: list[Entry]) -> _Found:
     record = next((row for row in rows if row.key == metadata), None)
     return _Found(
         tuple(row for row in rows if row.key in (metadata, coordinator)),
-        None if record is None else keys.decode(keys.Group, record.value),
+        None if record is None else keys.decode_group(record.value),
         tuple(row for row in rows if keys.place_committed_by(row.key) is not None),
     )
 

@@ -26,6 +26,7 @@ from kafscale.metadata.store import (
     MetadataStore,
     Put,
     Remove,
+    pages,
 )
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
@@ -156,8 +157,8 @@ class Offsets:
 
     async def _carry_out(self, mine: _Round) -> None:
         writes = list(mine.writes.values())
-        for at in range(0, len(writes), MAX_OPERATIONS):
-            await self._commit(writes[at : at + MAX_OPERATIONS], mine.problems)
+        for some in pages([write for write, _ in writes]):
+            await self._commit(writes[some], mine.problems)
         mine.is_over = True
 
     async def _commit(

@@ -15,6 +15,7 @@ from kafscale.model.errors import (
     OffsetMetadataTooLarge,
     UnknownTopic,
 )
+from tests.unit.engine.narrow import Narrow
 from tests.unit.engine.shop import Shop
 
 
@@ -331,3 +332,14 @@ async def test_what_was_committed_counts_though_we_know_only_an_earlier_topic_of
     shop.engine.topics._know(old, 0)
     found = await shop.engine.offsets.committed("g")
     assert [row.offset for row in found.values()] == [7]
+
+
+async def test_notes_that_grow_in_the_store_are_committed_in_as_many_steps_as_etcd_needs(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shop.engine.create_topic("wide", 100, {})
+    monkeypatch.setattr(shop.engine.offsets, "_metadata", Narrow(shop.metadata))
+    note = "\1" * LARGEST_METADATA_BYTES  # six characters each in JSON
+    wishes = [Wish("wide", partition, 5, -1, note) for partition in range(100)]
+    assert not any(await shop.engine.offsets.commit("g", wishes))
+    assert len(await shop.engine.offsets.committed("g")) == 100
