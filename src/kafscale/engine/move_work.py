@@ -26,7 +26,7 @@ from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.objects.store import ObjectStore
 
 NEAR_BYTES: Final = 4 << 20  # less than this to copy in one pass: the rest is soon done
-AGAIN_S: Final = 5.0  # what is near is kept near until the others are
+AGAIN_S: Final = 5.0  # what is near is kept near until the others are; longer for many logs
 _PASS_BYTES: Final = 64 << 20  # then it is looked again what there is
 _IN_MEMORY_BYTES: Final = 64 << 20  # of all that is being copied
 _NEVER: Final = 1 << 62
@@ -112,7 +112,7 @@ class MoveWork:
         due = {
             folder: lanes
             for folder, lanes in self._routes_of(task).items()
-            if self._fleet.may_open(folder) and self._is_due(task.move, folder, lanes, said)
+            if self._fleet.may_open(folder) and self._is_due(task, folder, lanes, said)
         }
         if not due:
             return
@@ -132,14 +132,17 @@ class MoveWork:
             self._routes[task.move.move_id] = known = found
         return known
 
-    def _is_due(self, move: Move, folder: str, lanes: Mapping[int, Place], said: Reports) -> bool:
+    def _is_due(self, task: Task, folder: str, lanes: Mapping[int, Place], said: Reports) -> bool:
         """Whether there is anything to copy into a log now."""
         state = said[folder].state if folder in said else ""
         if state == "done":
             return False
-        if state and not move.sealing:
+        if state and not task.move.sealing:
             now_s = asyncio.get_running_loop().time()
-            return now_s - self._copied_s.get(folder, 0.0) >= AGAIN_S
+            # Every look is a few requests for each log, to be paid for.
+            logs = max(task.home.logs, len(self._routes_of(task)))
+            again_s = AGAIN_S * max(1, logs / survey.READS_AT_ONCE)
+            return now_s - self._copied_s.get(folder, 0.0) >= again_s
         return not state or {old.folder for old in lanes.values()} <= said.keys()
 
     async def _look(self, due: Iterable[Mapping[int, Place]]) -> Sources:
