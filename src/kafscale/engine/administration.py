@@ -32,6 +32,7 @@ from kafscale.model.topics import Layout, Move, TopicDescriptor, validate_config
 
 HIGH_WATERMARK: Final = -1
 _ATTEMPTS: Final = 8
+_HEARD_WITHIN_S: Final = 0.8
 _ON_ITS_WAY: Final = "{} is on its way to another place; try again later"
 
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str | None]]
@@ -66,9 +67,12 @@ class Administration:
             try:
                 await self._try_configs(name, change, only_check)
                 return
-            except TopicMoving:  # it has set out, or arrived, between our look and the change
+            except TopicMoving:
+                # It has set out, or arrived, between our look and the change; or we have not heard
+                # of it yet, which takes a moment.
                 if turn == _ATTEMPTS - 1:
                     raise
+                await asyncio.sleep(_HEARD_WITHIN_S / _ATTEMPTS)
 
     async def _try_configs(self, name: str, change: ConfigChange, only_check: bool) -> None:
         topic = self._topics.get(name)
