@@ -116,10 +116,10 @@ class MoveWork:
         }
         if not due:
             return
-        sources = await self._look(due.values())
+        sources, store = await self._look(due.values())
         count = sum(len(lanes) for lanes in due.values())
         room = _PASS_BYTES // min(count, survey.READS_AT_ONCE)
-        work = (self._bring(task, *row, said, sources, room) for row in due.items())
+        work = (self._bring(task, *row, said, sources, store, room) for row in due.items())
         await _all_of(work)
 
     def _routes_of(self, task: Task) -> Routes:
@@ -145,15 +145,16 @@ class MoveWork:
             return now_s - self._copied_s.get(folder, 0.0) >= again_s
         return not state or {old.folder for old in lanes.values()} <= said.keys()
 
-    async def _look(self, due: Iterable[Mapping[int, Place]]) -> Sources:
+    async def _look(self, due: Iterable[Mapping[int, Place]]) -> tuple[Sources, moving.Reading]:
         """Each log that something comes from, once for all that it goes to."""
         wanted: dict[str, set[int]] = {}
         for lanes in due:
             for folder, lane in lanes.values():
                 wanted.setdefault(folder, set()).add(lane)
         seen = await survey.gathered(survey.snapshot(self._store, one) for one in wanted)
-        rows = zip(wanted.items(), seen, strict=True)
-        return {folder: moving.sources(found, lanes) for (folder, lanes), found in rows}
+        rows = list(zip(seen, wanted.values(), strict=True))
+        sources = {found.folder: moving.sources(found, lanes) for found, lanes in rows}
+        return sources, await moving.with_ends(self._store, rows)
 
     async def _bring(
         self,
@@ -162,6 +163,7 @@ class MoveWork:
         lanes: Mapping[int, Place],
         said: Reports,
         sources: Sources,
+        store: moving.Reading,
         room: int,
     ) -> None:
         """Copy what is missing in one log, and tell how far it is."""
@@ -172,7 +174,8 @@ class MoveWork:
             if (source := sources[old.folder].get(old.lane)) is not None
         }
         is_urgent = task.move.sealing
-        copied = await self._copy(log, from_where, room, self._allowances[is_urgent])
+        allowance = self._allowances[is_urgent]
+        copied = await _copy(store, log, from_where, room, allowance)
         if is_urgent:
             with log.one_flush():
                 pass  # nothing more is to come
@@ -191,18 +194,6 @@ class MoveWork:
         report = MoveReport(move_id=task.move.move_id, state=state)
         await self._reports.put(task.topic, folder, report)
 
-    async def _copy(
-        self, log: Log, from_where: Mapping[int, Source], room: int, allowance: Allowance
-    ) -> list[moving.Copied]:
-        """All lanes, a few at a time; their last commits are not waited for."""
-        gate = asyncio.Semaphore(survey.READS_AT_ONCE)
-
-        async def one(lane: int, source: Source) -> moving.Copied:
-            async with gate:
-                return await moving.copy(self._store, source, log, lane, room, allowance)
-
-        return await _all_of(one(*row) for row in from_where.items())
-
     async def _make_past(self, log: Log, lanes: Iterable[int], starts: Mapping[int, int]) -> bool:
         """What no batch tells must be in a manifest: where lanes begin, who produced there."""
         low = {lane: at for lane, at in starts.items() if log.lane(lane).start < at}
@@ -220,6 +211,23 @@ class MoveWork:
 def _end(old: Place, said: Reports) -> int:
     """Where a lane ended, if that is known."""
     return said[old.folder].ends.get(old.lane, _NEVER) if old.folder in said else _NEVER
+
+
+async def _copy(
+    store: moving.Reading,
+    log: Log,
+    from_where: Mapping[int, Source],
+    room: int,
+    allowance: Allowance,
+) -> list[moving.Copied]:
+    """All lanes, a few at a time; their last commits are not waited for."""
+    gate = asyncio.Semaphore(survey.READS_AT_ONCE)
+
+    async def one(lane: int, source: Source) -> moving.Copied:
+        async with gate:
+            return await moving.copy(store, source, log, lane, room, allowance)
+
+    return await _all_of(one(*row) for row in from_where.items())
 
 
 async def _all_of(work: Iterable[Awaitable[_T]]) -> list[_T]:

@@ -6,8 +6,8 @@ Next door: who moves what and when (engine/moves.py), ordinary appending (log.py
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
-from typing import Final, NamedTuple
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from kafscale.log import survey
 from kafscale.log.allowance import Allowance
@@ -24,6 +24,9 @@ from kafscale.records.batch import BatchHeader
 from kafscale.records.control import control_batch, empty_batch
 
 _LONGEST_GAP: Final = 1 << 31  # of one batch
+_ENDS: Final = 16  # objects at the end of a log
+_ENDS_BYTES: Final = 16 << 20  # of all logs
+_MANY_LANES: Final = 4
 _STEP: Final = 4 << 20  # bytes that are read, or wait for their commit, at a time
 
 
@@ -110,6 +113,45 @@ def sources(seen: survey.Snapshot, wanted: Collection[int]) -> dict[int, Source]
     }
 
 
+class Reading(Protocol):
+    """Where batches are read from."""
+
+    async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        """Some bytes of an object."""
+        ...
+
+
+class WithEnds:
+    """A store, and the newest objects of logs, read as a whole: many lanes have something there."""
+
+    def __init__(self, store: ObjectStore, ends: Mapping[str, memoryview]) -> None:
+        """Have these at hand."""
+        self._store = store
+        self._ends = ends
+
+    async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        """From memory, or from the store."""
+        body = self._ends.get(key)
+        if body is None:
+            return await self._store.read(key, start, length)
+        return body[start : None if length is None else start + length]
+
+
+async def with_ends(
+    store: ObjectStore, logs: Iterable[tuple[survey.Snapshot, Collection[int]]]
+) -> WithEnds:
+    """One read for all of the lanes that are wanted, instead of one for each of them."""
+    room, keys = _ENDS_BYTES, []
+    for seen, wanted in logs:
+        for piece in seen.tail[-_ENDS:]:
+            lanes = sum(span.lane in wanted for span in piece.spans)
+            if lanes >= _MANY_LANES and piece.size <= room:
+                room -= piece.size
+                keys.append(piece.key)
+    bodies = await survey.gathered(store.read(key) for key in keys)
+    return WithEnds(store, dict(zip(keys, bodies, strict=True)))
+
+
 class Copied(NamedTuple):
     """What was brought of a lane, the last of it perhaps waiting for its commit yet."""
 
@@ -118,7 +160,7 @@ class Copied(NamedTuple):
 
 
 async def copy(
-    store: ObjectStore,
+    store: Reading,
     source: Source,
     log: Log,
     number: int,
@@ -197,7 +239,7 @@ def _unsealed(seal: BatchHeader) -> tuple[BatchHeader, memoryview]:
 
 
 async def _reads(
-    store: ObjectStore, stretch: Stretch, allowance: Allowance
+    store: Reading, stretch: Stretch, allowance: Allowance
 ) -> AsyncIterator[tuple[int, list[tuple[BatchHeader, memoryview]]]]:
     """A stretch's batches, a few at a time, with the bytes to be given back for them."""
     at, end = stretch.span.start, stretch.span.start + stretch.span.length

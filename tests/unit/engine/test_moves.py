@@ -39,11 +39,16 @@ LAYOUTS = {
 
 
 async def arrived(shop: Shop, name: str = "t") -> None:
-    """Do all steps of a move."""
+    """Do all steps of a move, until the metadata store knows it, too."""
     topic = shop.engine.topics.get(name)
     async with asyncio.timeout(20):
-        while topic.descriptor.moving is not None:
+        while topic.descriptor.moving is not None or await is_moving_there(shop, name):
             await asyncio.sleep(0.01)
+
+
+async def is_moving_there(shop: Shop, name: str) -> bool:
+    found = await shop.metadata.get(keys.topic_config(name))
+    return found is not None and keys.decode(keys.Topic, found.value).moving is not None
 
 
 async def move(shop: Shop, layout: str, name: str = "t") -> None:

@@ -33,6 +33,7 @@ async def settled(shop: Shop, layout: str) -> None:
     async with asyncio.timeout(20):
         while (now := shop.engine.topics.get("t").descriptor).moving or now.layout != layout:
             await asyncio.sleep(0.01)
+    await arrived(shop)
 
 
 def held_back(shop: Shop, monkeypatch: pytest.MonkeyPatch, *, sealing: bool) -> asyncio.Event:

@@ -380,3 +380,26 @@ async def test_producers_that_no_batch_tells_of_get_into_a_manifest(bench: Bench
     assert moving.is_told(new, 0)
     again = await bench.open("ns/new")
     assert [row.producer_id for row in again.lane(0).producers.snapshot(2)] == [7]
+
+
+async def test_what_many_lanes_have_in_one_object_is_read_once(bench: Bench) -> None:
+    old, new = await bench.open("ns/old"), await bench.open("ns/new")
+    ends = await moving.seal_all(old, range(20))
+    seen = await survey.snapshot(bench.store, old.folder)
+    bench.store.calls.clear()
+    store = await moving.with_ends(bench.store, [(seen, range(20))])
+    for lane, source in moving.sources(seen, range(20)).items():
+        copied = await moving.copy(store, source, new, lane, 1 << 30, Allowance(1 << 20))
+        assert copied.waiting is not None
+        await moving.committed(copied.waiting)
+    assert len([key for verb, key in bench.store.calls if verb == "read"]) == 1
+    assert {lane: new.lane(lane).high for lane in range(20)} == ends
+
+
+async def test_what_few_lanes_have_in_an_object_is_read_by_itself(bench: Bench) -> None:
+    old = await bench.open("ns/old")
+    await moving.seal_all(old, range(20))
+    seen = await survey.snapshot(bench.store, old.folder)
+    bench.store.calls.clear()
+    await moving.with_ends(bench.store, [(seen, range(3))])
+    assert bench.store.calls == []
