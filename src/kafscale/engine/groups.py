@@ -74,7 +74,7 @@ class Groups:
         self._metadata = metadata
         self._fleet = fleet
         self._claims = claims
-        claims.on_lost = self._lose
+        claims.on_lost, claims.may_take = self._lose, fleet.may_coordinate
         self.on_rebalanced: Callable[[], None] = lambda: None
         self._rules = rules
         self._clock = clock
@@ -284,6 +284,14 @@ class Groups:
                     raise self._claims.lost(held.group_id, guard) from None
                 if held.unsaved is snapshot:
                     held.unsaved = None
+
+    async def is_saved(self, group_id: str) -> bool:
+        """Whether the store has a group as it is here; if not it is written now."""
+        held = self._held.get(group_id)
+        if held is None or (held.unsaved is None and not held.saving.locked()):
+            return True
+        await self._save(held)
+        return False
 
     async def _save_or_warn(self, held: Held) -> None:
         try:

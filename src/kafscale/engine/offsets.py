@@ -183,15 +183,27 @@ class Offsets:
     ) -> dict[Place, CommittedOffset]:
         """What a group has committed, all of it or for these places, in order of key."""
         found = {}
+        asked: dict[str, str | None] = {}
         for entry in await self._metadata.find(keys.group_offsets(group_id)):
             place = keys.place_committed_by(entry.key)
             if place is None or (wanted is not None and place not in wanted):
                 continue
-            topic = self._topics.find(place[0])
             value = keys.decode(CommittedOffset, entry.value)
-            if topic is not None and value.topic_id in ("", topic.descriptor.topic_id):
+            topic = self._topics.find(place[0])
+            is_known = topic is not None and value.topic_id in ("", topic.descriptor.topic_id)
+            if not is_known and place[0] not in asked:
+                asked[place[0]] = await self._id_in_store(place[0])
+            if is_known or (asked[place[0]] and value.topic_id in ("", asked[place[0]])):
                 found[place] = value
         return found
+
+    async def _id_in_store(self, name: str) -> str | None:
+        """The id of a topic, of which we may not have heard yet.
+
+        Told that it has committed nothing a group would begin anew.
+        """
+        entry = await self._metadata.get(keys.topic_config(name))
+        return None if entry is None else keys.decode(keys.Topic, entry.value).topic_id
 
     async def remove(
         self, group_id: str, rows: Sequence[Entry], unchanged: Sequence[Entry]

@@ -247,3 +247,27 @@ async def test_a_place_that_was_emptied_still_has_a_clock(tmp_path: Path) -> Non
     shutil.rmtree(tmp_path / "place")
     assert await store.now_ms() >= before
     await store.aclose()
+
+
+async def test_an_object_found_to_exist_is_on_the_disk_before_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be our own, whose folder could not be synced; or of a process that died before."""
+    store = FileObjectStore(tmp_path, fsync=True)
+    fsync, synced, faults = os.fsync, [], [OSError(errno.EIO, "planned")]
+
+    def noted(target: int) -> None:
+        folder = os.readlink(f"/proc/self/fd/{target}")
+        if folder.endswith("/0"):
+            if faults:
+                raise faults.pop()
+            synced.append(folder)
+        fsync(target)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    with pytest.raises(StoreUnavailable):
+        await store.put_new("t/0/a", [b"x"])
+    with pytest.raises(ObjectExists):
+        await store.put_new("t/0/a", [b"x"])
+    assert synced == [str(tmp_path / "t/0")]
+    await store.aclose()

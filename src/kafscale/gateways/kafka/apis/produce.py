@@ -22,6 +22,7 @@ from kafscale.model.errors import (
     InvalidRequest,
     KafscaleError,
     OutcomeUnknown,
+    UnknownProducer,
 )
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.produce import (
@@ -200,6 +201,9 @@ def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
     if isinstance(problem, InvalidRecord):
         # Told which ones are to blame, a producer can send the others again.
         row.record_errors = [BatchIndexAndErrorMessage(number) for number in problem.records]
+    elif isinstance(problem, UnknownProducer):
+        # The Java client begins anew only if it is told; else it sends the same again.
+        row.log_start_offset = problem.log_start
     row.base_offset = -1
     row.log_append_time_ms = -1
 
