@@ -55,7 +55,10 @@ class OwnedLogs:
         """Open what is not open; tells whether all of it could be."""
         waiting = self._closed()
         workers = _AT_ONCE if self._fleet.is_shared else 1
+        before = self._logs.count()
         results = await asyncio.gather(*(self._open_some(waiting) for _ in range(workers)))
+        if self._logs.count() > before:
+            logger.info("logs_opened", count=self._logs.count() - before)
         return all(results)
 
     def _closed(self) -> Iterator[tuple[str, Topic | None]]:
