@@ -4,16 +4,20 @@
 
 In this room: two brokers on a real etcd that share partitions with records in each, the moments
 when the survivor hears of it and has opened all of them, what that costs in processor time and
-requests (which a busy machine does not change), and a producer with default settings.
+requests (which a busy machine does not change), and producers with default settings: one that
+wants some of the partitions at once, one that writes to all of them afterwards.
 Next door: the same under load, with every promise checked (tests/e2e/test_fleet.py).
 """
 
 import argparse
 import json
 import os
+import random
 import re
+import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -32,6 +36,7 @@ from tests.support.program import Program
 from tests.support.seaweed import SeaweedServer
 
 PER_TOPIC = 1000
+IMPATIENT = 50
 REQUESTS = re.compile(rb'^kafscale_s3_requests_total\{.*operation="(\w+)".*\} (\S+)$', re.MULTILINE)
 
 Others = dict[str, Program]  # whose processor time counts, too
@@ -88,7 +93,12 @@ def _measure(
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     _write_everywhere(producer, topics)
     found = admin.list_topics(timeout=30).topics
-    had = sum(row.leader == 1 for name in topics for row in found[name].partitions.values())
+    lost = [
+        (name, row.id)
+        for name in topics
+        for row in found[name].partitions.values()
+        if row.leader == 1
+    ]
     calm_s = _write_everywhere(producer, topics)
     survivor = brokers[0]
     requests = _requests(survivor)
@@ -97,21 +107,44 @@ def _measure(
     cpu = {name: cpu_s(one.pid) for name, one in meters.items()}
     began_s = time.time()
     brokers[1].stop() if way == "leaves" else brokers[1].kill()
-    moments = _until_open(survivor, said, partitions)
+    with _impatient(bootstrap, random.Random(0).sample(lost, IMPATIENT)) as acknowledged:
+        moments = _until_open(survivor, said, partitions)
     spent = {name: cpu_s(one.pid) - cpu[name] for name, one in meters.items()}
     asked = {kind: count - requests.get(kind, 0) for kind, count in _requests(survivor).items()}
     sent_s = time.time() - began_s
     written_s = _write_everywhere(producer, topics)
     heard_s, open_s = (moment - began_s for moment in moments)
     beyond = "" if way == "leaves" else f" ({open_s - lease_s:+.2f} s from the lease)"
+    waits = sorted(moment - began_s for moment in acknowledged)
     print(
-        f"a broker with {had} of {partitions} partitions {way}: news after {heard_s:.2f} s, all open "
-        f"elsewhere after {open_s:.2f} s{beyond}\n"
+        f"a broker with {len(lost)} of {partitions} partitions {way}: news after {heard_s:.2f} s, "
+        f"all open elsewhere after {open_s:.2f} s{beyond}\n"
         f"  CPU seconds: {_listed(spent, '.2f')}; requests per partition: "
-        f"{_listed({kind: count / had for kind, count in asked.items() if count}, '.2f')}\n"
-        f"  a record for each, sent after {sent_s:.2f} s, took {written_s:.2f} s, before {calm_s:.2f} s",
+        f"{_listed({kind: n / len(lost) for kind, n in asked.items() if n}, '.2f')}\n"
+        f"  records for {IMPATIENT} of them, sent when it went: acknowledged after "
+        f"{statistics.median(waits):.2f} s (median), {waits[-1]:.2f} s (last)\n"
+        f"  a record for each of all, sent after {sent_s:.2f} s, took {written_s:.2f} s, "
+        f"before {calm_s:.2f} s",
         flush=True,
     )
+
+
+@contextmanager
+def _impatient(bootstrap: str, places: list[tuple[str, int]]) -> Iterator[list[float]]:
+    """Somebody who wants to write to some partitions now; gives when each was acknowledged."""
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    acknowledged: list[float] = []
+
+    def delivered(error: object, _: object) -> None:
+        assert error is None, error
+        acknowledged.append(time.time())
+
+    for topic, number in places:
+        producer.produce(topic, b"x", partition=number, on_delivery=delivered)
+    waiting = threading.Thread(target=producer.flush, args=(60,))
+    waiting.start()
+    yield acknowledged
+    waiting.join()
 
 
 def _listed(figures: dict[str, float], form: str) -> str:

@@ -124,7 +124,7 @@ def _open(state: State, writer: Writer, rules: Rules, bounds: Bounds) -> Iterato
 
 
 def _open_by_one_list(state: State, writer: Writer, rules: Rules, bounds: Bounds) -> Iterator[Move]:
-    """LIST, GET the manifest, GET every segment, each at its own time; then judge the LIST's age."""
+    """LIST, GET the manifest, GET every segment, each in its own time; then judge the LIST."""
     view = writer.view
     if writer.stage == "down":
         newest = state.newest
