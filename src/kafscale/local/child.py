@@ -31,6 +31,7 @@ class State(StrEnum):
     DOWN = "down"
     STARTING = "starting"
     UP = "up"
+    PAUSED = "paused"  # somebody has stopped it with a signal and may let it go on
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,12 @@ class Child:
             self.state, self.was_up = State.UP, True
             self._silent, self._look_at_s = 0, self._clock.elapsed_s() + _LOOK_EVERY_S
             return True
+        if self.state is State.STARTING:
+            return False
+        if _is_paused(self._process.pid) != (self.state is State.PAUSED):
+            self.state = State.UP if self.state is State.PAUSED else State.PAUSED
+            self._silent, self._look_at_s = 0, self._clock.elapsed_s() + _LOOK_EVERY_S
+            return True
         return self.state is State.UP and self._end_if_hung(self._process)
 
     def _end_if_hung(self, process: subprocess.Popen[bytes]) -> bool:
@@ -105,9 +112,10 @@ class Child:
         return True
 
     def ask_to_stop(self) -> None:
-        """Send the signal that this program stops on."""
+        """Send the signal that this program stops on; one that is paused must hear it, too."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(self.program.stop_signal)
+            self._process.send_signal(signal.SIGCONT)
 
     def has_ended(self) -> bool:
         """Whether nothing is left of it."""
@@ -154,6 +162,13 @@ def delay_s(quick_deaths: int) -> float:
     if quick_deaths == 0:
         return 0.0
     return min(_FIRST_DELAY_S * 2.0 ** min(quick_deaths - 1, 16), _LONGEST_DELAY_S)
+
+
+def _is_paused(pid: int) -> bool:
+    """Whether our child stands still by SIGSTOP. Where nobody can tell, it does not."""
+    if not hasattr(os, "waitid"):  # macOS, before Python 3.13
+        return False
+    return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _dying_with(parent: int) -> Callable[[], None] | None:

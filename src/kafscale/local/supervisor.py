@@ -106,7 +106,7 @@ class Supervisor:
         everyone = [*self._etcd, self._s3, *self._brokers]
         while not self._wakeup.asked_to_leave:
             self._tend([child for child in everyone if self._may_start(child)])
-            calm = all(child.state is State.UP for child in everyone)
+            calm = all(child.state in (State.UP, State.PAUSED) for child in everyone)
             self._wakeup.wait(_IDLE_S if calm else _PAUSE_S)
 
     def _may_start(self, child: Child) -> bool:
@@ -157,6 +157,8 @@ class Supervisor:
                     "hung, and was killed" if child.was_hung else f"ended with {child.last_status}"
                 )
                 self._say(f"{name} {end}; it is started again")
+            elif child.state is State.PAUSED:
+                self._say(f"{name} is paused, process {child.pid}; it is left alone")
         if changed and self._published:
             self._publish()
 
