@@ -183,7 +183,7 @@ async def build(
         window.report(clock.elapsed_s(), seconds, ok)
         probe.observe_store(operation, key, seconds, size, ok)
 
-    watched = InstrumentedStore(store, observe, probe.count_requests, clock)
+    watched = InstrumentedStore(store, observe, probe.count_requests, clock, window)
     tasks = Tasks()
     buffered = _Buffered()
     await require_whole(metadata, watched, config.storage.namespace)
