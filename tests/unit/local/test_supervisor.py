@@ -111,6 +111,22 @@ def test_brokers_come_last_and_go_first(fleet: SmallFleet) -> None:
     assert not fleet.socket.exists()
 
 
+def test_a_fleet_may_have_no_brokers(fleet: SmallFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "brokers", lambda: iter(()))
+    published: list[Cluster | None] = []
+
+    def hear(line: str) -> None:
+        if line.startswith("bootstrap"):
+            published.append(fleet.folder.cluster())
+            leave()
+
+    run(fleet, hear)
+    (cluster,) = published
+    assert cluster is not None
+    assert cluster.brokers == []
+    assert fleet.story()[2:] == ["s3 asked to stop", "etcd-1 asked to stop"]
+
+
 def test_the_file_follows_a_process_that_is_started_again(fleet: SmallFleet) -> None:
     seen: list[Cluster] = []
 
