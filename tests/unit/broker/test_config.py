@@ -114,6 +114,8 @@ def test_an_empty_variable_counts_as_not_set() -> None:
         ("network: {idleTimeout: [1]}", "network.idleTimeout: expected a duration above zero"),
         ("broker: {rack: 3}", "broker.rack: expected text, found 3"),
         ("broker: {id: kafscale}", "broker.id: expected a number up to 2147483647 or a name"),
+        ("broker: {id: -1}", "broker.id: expected a number up to 2147483647 or a name"),
+        ("storage: {gracePeriod: 10ms}", "storage.gracePeriod: expected 1s or longer, found 0.01s"),
         ("broker: {id: 4294967296}", "broker.id: expected a number up to 2147483647 or a name"),
         ("etcd: {tls: {enabled: 7}}", "etcd.tls.enabled: expected true or false, found 7"),
         ("[1, 2]", "expected sections such as `broker:`"),
