@@ -209,7 +209,9 @@ def _check(config: Config) -> None:
         )
     _check_etcd(config.etcd)
     try:
-        config.layout_rules  # noqa: B018  it checks what it reads
+        config.layout_rules.check_limits(
+            config.topics.max_partitions, config.topics.max_virtual_partitions
+        )
     except InvalidMapping as problem:
         raise ConfigError(f"mapping: {problem}") from problem
 

@@ -74,7 +74,10 @@ class TopicRules:
             self.check_count(partitions, is_virtual=False)
             return "ordinary", partitions
         if logs > min(partitions, self.max_partitions):
-            raise InvalidTopicConfig(f"physical.partitions: {logs} are too many")
+            raise InvalidTopicConfig(
+                f"physical.partitions: {logs} logs are more than {partitions} partitions "
+                f"or the limit of {self.max_partitions}"
+            )
         return "virtual", logs
 
     def _is_shared(self, name: str, configs: Mapping[str, str | None]) -> bool:
