@@ -310,6 +310,7 @@ async def build(
         is_controller=lambda: fleet.is_controller,
         generation=lambda: fleet.generation,
         logs=logs.count,
+        stopped=logs.stopped,
         handovers=lambda: logs.handed_over,
     )
     readiness = Readiness()
