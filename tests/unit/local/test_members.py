@@ -7,8 +7,9 @@ import pytest
 from kafscale.broker.config import load
 from kafscale.local import programs
 from kafscale.local.child import Program
+from kafscale.local.errors import LocalError
 from kafscale.local.folder import Fleet, Folder
-from kafscale.local.members import MAX_BROKERS, MAX_ETCD, Members, offsets
+from kafscale.local.members import MAX_BROKERS, MAX_ETCD, Members, offsets, volume_mb
 from kafscale.local.ports import BLOCK
 
 FLEET = Fleet(20000, MAX_BROKERS, MAX_ETCD, "an-access-key", "a-secret-key")
@@ -97,3 +98,16 @@ def test_members_of_etcd_know_each_other(members: Members) -> None:
     }
     (cluster,) = clusters
     assert cluster.count("etcd-") == MAX_ETCD
+
+
+@pytest.mark.parametrize(
+    ("free_mb", "volume"), [(512, 16), (2048, 32), (13_000, 203), (65_536, 1024), (10**7, 1024)]
+)
+def test_the_s3_server_finds_room_for_many_volumes(free_mb: int, volume: int) -> None:
+    assert volume_mb(free_mb << 20) == volume
+    assert free_mb // volume >= 30
+
+
+def test_a_disk_without_room_is_refused_before_anything_starts() -> None:
+    with pytest.raises(LocalError, match="only 300 MiB are free"):
+        volume_mb(300 << 20)
