@@ -94,6 +94,8 @@ def _say(line: str) -> None:
     except BrokenPipeError:
         # Whoever read this has gone; the fleet is for others too.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as long as we live
+    except OSError:
+        pass  # a full disk: the fleet goes on, and what is buffered is printed when there is room
 
 
 def _detach(folder: Folder, args: argparse.Namespace) -> int:

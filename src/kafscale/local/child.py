@@ -61,6 +61,7 @@ class Child:
         self.quick_deaths = 0
         self.last_status: int | None = None
         self.was_hung = False  # when it ended last
+        self.not_started_because = ""  # when we last tried
         self._silent = 0
         self._look_at_s = 0.0
         self._clock = clock
@@ -81,7 +82,12 @@ class Child:
         if self._process is None:
             if self._clock.elapsed_s() < self._start_at_s:
                 return False
-            self._start()
+            try:
+                self._start()
+            except OSError as problem:
+                if not self.was_up:
+                    raise
+                self._put_off(problem)  # a full disk, say: that may pass
             return True
         if (status := self._process.poll()) is not None:
             self._bury(status)
@@ -154,7 +160,12 @@ class Child:
         self.quick_deaths = 0 if lived_long else self.quick_deaths + 1
         self._start_at_s = now_s + delay_s(self.quick_deaths)
         self._process, self.state, self.last_status = None, State.DOWN, status
-        self.was_hung = False
+        self.was_hung, self.not_started_because = False, ""
+
+    def _put_off(self, problem: OSError) -> None:
+        self.quick_deaths += 1
+        self._start_at_s = self._clock.elapsed_s() + delay_s(self.quick_deaths)
+        self.not_started_because = str(problem)
 
 
 def delay_s(quick_deaths: int) -> float:

@@ -100,6 +100,7 @@ class Supervisor:
         self._s3 = Child(members.s3(), clock)
         self._brokers = [Child(program, clock) for program in members.brokers()]
         self._published = False
+        self._is_outdated = False
 
     def run(self) -> None:
         """Start, then watch until asked to leave."""
@@ -124,7 +125,10 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop the brokers, then what they stand on; nothing of it is left afterwards."""
-        self._members.folder.unpublish()
+        try:
+            self._members.folder.unpublish()
+        except OSError as problem:
+            self._say(f"cluster.json cannot be removed: {problem}")
         self._say("stopping")
         self._stop(self._brokers)
         self._stop([self._s3])
@@ -159,14 +163,22 @@ class Supervisor:
             if child.state is State.UP:
                 self._say(f"{name} 127.0.0.1:{child.program.port}, process {child.pid}")
             elif child.state is State.DOWN:
-                end = (
-                    "hung, and was killed" if child.was_hung else f"ended with {child.last_status}"
-                )
-                self._say(f"{name} {end}; it is started again")
+                self._say(f"{name} {_end(child)}; it is started again")
             elif child.state is State.PAUSED:
                 self._say(f"{name} is paused, process {child.pid}; it is left alone")
-        if changed and self._published:
+        if self._published and (changed or self._is_outdated):
+            self._publish_again()
+
+    def _publish_again(self) -> None:
+        """Tell others what is new, if need be later: a full disk is no reason to stop anything."""
+        try:
             self._publish()
+        except OSError as problem:
+            if not self._is_outdated:
+                self._say(f"cluster.json cannot be written: {problem}; it is tried again")
+            self._is_outdated = True
+        else:
+            self._is_outdated = False
 
     def _stop(self, children: list[Child]) -> None:
         for child in children:
@@ -206,6 +218,12 @@ class Supervisor:
                 supervisor=os.getpid(),
             )
         )
+
+
+def _end(child: Child) -> str:
+    if child.not_started_because:
+        return f"cannot be started: {child.not_started_because}"
+    return "hung, and was killed" if child.was_hung else f"ended with {child.last_status}"
 
 
 class _Facts(TypedDict):

@@ -200,3 +200,24 @@ def test_nobody_looks_more_often_than_every_few_seconds(rig: Rig) -> None:
     for _ in range(100):
         assert not child.tend()
     assert len(rig.looks) == 3
+
+
+def test_one_that_cannot_be_started_again_is_tried_later(rig: Rig, tmp_path: Path) -> None:
+    child = rig.child("exec sleep 60")
+    child.tend(), child.tend()
+    log = child.program.log
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    until_ended(child)
+    log.unlink()
+    log.mkdir()  # whoever opens it for writing fails
+    assert child.tend()
+    rig.clock.advance_ms(1000)
+    assert child.tend()
+    assert (child.state, child.pid) == (State.DOWN, None)
+    assert "Is a directory" in child.not_started_because
+    assert not child.tend()
+    log.rmdir()
+    rig.clock.advance_ms(delay_s(3) * 1000)
+    assert child.tend()
+    assert child.state is State.STARTING
