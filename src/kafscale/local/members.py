@@ -187,7 +187,7 @@ class Members:
             folder=folder,
             log=self.folder.log("s3"),
             answers=partial(_s3_answers, ports["s3.port"], ports["filer.port"]),
-            lives=partial(_s3_lives, ports["s3.port"], ports["filer.port"], folder),
+            lives=partial(_says_anything, ports["s3.port"], "/"),
             stop_signal=signal.SIGKILL,
             stop_within_s=5.0,
         )
@@ -258,13 +258,6 @@ def _s3_answers(port: int, filer_port: int) -> bool:
         and _ask(filer_port, "PUT", "/ready", b"x")[0] == 201
         and _ask(port, "GET", "/")[0] == 403
     )
-
-
-def _s3_lives(port: int, filer_port: int, folder: Path) -> bool:
-    # A disk that was full leaves its index refusing everything, until it is started again.
-    is_broken = _ask(filer_port, "PUT", "/ready", b"x")[0] >= 500
-    has_room = shutil.disk_usage(folder).free >= _LEAST_FREE
-    return _says_anything(port, "/") and not (is_broken and has_room)
 
 
 def _says_anything(port: int, path: str) -> bool:
