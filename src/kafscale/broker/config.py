@@ -209,7 +209,9 @@ def _check(config: Config) -> None:
         )
     _check_etcd(config.etcd)
     try:
-        config.layout_rules  # noqa: B018  it checks what it reads
+        config.layout_rules.check_limits(
+            config.topics.max_partitions, config.topics.max_virtual_partitions
+        )
     except InvalidMapping as problem:
         raise ConfigError(f"mapping: {problem}") from problem
 
@@ -329,7 +331,14 @@ def _check_etcd(etcd: EtcdSection) -> None:
         raise ConfigError("etcd.tls.enabled: expected true, since certificates are given")
 
 
+_SHORTEST_GRACE_S: Final = 1.0  # readers must have had time to look anew
+
+
 def _check_sizes(config: Config) -> None:
+    if config.grace_period_s < _SHORTEST_GRACE_S:
+        raise ConfigError(
+            f"storage.gracePeriod: expected 1s or longer, found {config.grace_period_s:g}s"
+        )
     topics, request_bytes = config.topics, config.network.max_request_size
     if config.storage.segment_bytes >= 1 << 31:
         # An index entry holds a position in 31 bits.

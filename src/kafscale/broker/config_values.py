@@ -55,7 +55,7 @@ class BrokerId(int):
 MAX_INT32: Final = 2**31 - 1
 _MAX_BYTES: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
-_ORDINAL: Final = re.compile(r"(?:.*-)?([0-9]+)")
+_ORDINAL: Final = re.compile(r"(?:.+-)?([0-9]+)")
 _SIZE_UNITS: Final = {"": 1, "b": 1} | {
     letter + tail: base**power
     for power, letter in enumerate("kmgt", start=1)

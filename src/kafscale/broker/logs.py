@@ -1,8 +1,12 @@
-"""What the broker writes about itself: one line per event, JSON or for the eye."""
+"""What the broker writes about itself: one line per event, JSON or for the eye.
+
+A line that cannot be written is lost, and nothing else: whoever tells something does so in the
+middle of more important work, which a full disk or a reader that has gone must not end.
+"""
 
 import logging
 import sys
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import orjson
 import structlog
@@ -13,6 +17,27 @@ _LEVELS = {
     "warn": logging.WARNING,
     "error": logging.ERROR,
 }
+
+
+class Lenient:
+    """An output of text or of bytes that never fails."""
+
+    def __init__(self, output: IO[Any]) -> None:
+        self._output = output
+
+    def write(self, line: str | bytes) -> None:
+        """Write it, or lose it."""
+        try:
+            self._output.write(line)
+        except (OSError, ValueError):  # ValueError: it has been closed
+            return
+
+    def flush(self) -> None:
+        """Send what is buffered, or keep it for the next time."""
+        try:
+            self._output.flush()
+        except (OSError, ValueError):
+            return
 
 
 def configure(level: str, form: Literal["json", "text"] | None) -> None:
@@ -27,10 +52,10 @@ def configure(level: str, form: Literal["json", "text"] | None) -> None:
             structlog.processors.dict_tracebacks,
             structlog.processors.JSONRenderer(serializer=_to_json),
         ]
-        factory: Any = structlog.BytesLoggerFactory(sys.stderr.buffer)
+        factory: Any = structlog.BytesLoggerFactory(Lenient(sys.stderr.buffer))  # type: ignore[arg-type]
     else:
         last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
-        factory = structlog.PrintLoggerFactory(sys.stderr)
+        factory = structlog.PrintLoggerFactory(Lenient(sys.stderr))  # type: ignore[arg-type]
     structlog.configure(
         processors=first + last,
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),

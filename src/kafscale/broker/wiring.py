@@ -182,7 +182,7 @@ async def build(
         window.report(clock.elapsed_s(), seconds, ok)
         probe.observe_store(operation, key, seconds, size, ok)
 
-    watched = InstrumentedStore(store, observe, probe.count_requests, clock)
+    watched = InstrumentedStore(store, observe, probe.count_requests, clock, window)
     tasks = Tasks()
     buffered = _Buffered()
     await require_whole(metadata, watched, config.storage.namespace)
@@ -310,6 +310,7 @@ async def build(
         is_controller=lambda: fleet.is_controller,
         generation=lambda: fleet.generation,
         logs=logs.count,
+        stopped=logs.stopped,
         handovers=lambda: logs.handed_over,
     )
     readiness = Readiness()

@@ -33,7 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     up = verbs.add_parser("up", help="start a fleet and keep it alive until stopped")
     up.add_argument(
-        "--brokers", type=int, metavar="N", help="how many (default: as last time, else 3)"
+        "--brokers",
+        type=int,
+        metavar="N",
+        help="how many; 0: only etcd and the S3 server (default: as last time, else 3)",
     )
     up.add_argument(
         "--etcd", type=int, metavar="N", help="members of etcd (default: as last time, else 1)"
@@ -64,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         match args.verb:
             case "up":
-                _check_size("--brokers", args.brokers, MAX_BROKERS)
-                _check_size("--etcd", args.etcd, MAX_ETCD)
+                _check_size("--brokers", args.brokers, 0, MAX_BROKERS)
+                _check_size("--etcd", args.etcd, 1, MAX_ETCD)
                 return _detach(folder, args) if args.detach else _up(folder, args)
             case "stop":
                 return _stop(folder)
@@ -75,9 +78,9 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(str(problem)) from problem
 
 
-def _check_size(flag: str, size: int | None, most: int) -> None:
-    if size is not None and not 1 <= size <= most:
-        raise UsageError(f"{flag}: expected 1 to {most}, found {size}")
+def _check_size(flag: str, size: int | None, least: int, most: int) -> None:
+    if size is not None and not least <= size <= most:
+        raise UsageError(f"{flag}: expected {least} to {most}, found {size}")
 
 
 def _up(folder: Folder, args: argparse.Namespace) -> int:
@@ -91,6 +94,8 @@ def _say(line: str) -> None:
     except BrokenPipeError:
         # Whoever read this has gone; the fleet is for others too.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as long as we live
+    except OSError:
+        pass  # a full disk: the fleet goes on, and what is buffered is printed when there is room
 
 
 def _detach(folder: Folder, args: argparse.Namespace) -> int:
@@ -121,7 +126,7 @@ def _detach(folder: Folder, args: argparse.Namespace) -> int:
         started.terminate()
         started.wait()
         raise
-    print(f"bootstrap  {cluster.bootstrap}")
+    print(f"bootstrap  {cluster.bootstrap or 'none: there are no brokers'}")
     return 0
 
 

@@ -14,6 +14,7 @@ import secrets
 import shutil
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -22,7 +23,6 @@ from kafscale.broker.config_sources import CONFIG_VARIABLE
 from kafscale.broker.config_values import ConfigError
 from kafscale.cli.output import human_bytes, print_json
 from kafscale.cli.settings import add_config_arguments, config_of
-from kafscale.metadata import keys
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.probe import probe_create_if_absent
 from kafscale.system import SystemClock
@@ -139,7 +139,10 @@ async def check_store(config: Config) -> Finding:
 
 
 async def check_metadata(config: Config, running: bool) -> Finding:
-    """Whether etcd answers, or the metadata file opens, unless a running broker holds it."""
+    """Whether etcd answers, or the metadata file opens, and belongs to the bucket.
+
+    A file that a running broker holds is left alone.
+    """
     where = f"etcd at {', '.join(config.etcd.targets())} answers"
     if not config.etcd.endpoints:
         folder = Path(config.broker.data_dir)
@@ -148,14 +151,16 @@ async def check_metadata(config: Config, running: bool) -> Finding:
         if running:
             return Finding("ok", "metadata", "in use by the running broker")
         where = f"opens under {folder}"
-    from kafscale.broker.wiring import open_metadata
+    from kafscale.broker.wiring import open_metadata, open_store
+    from kafscale.engine.recovery import require_whole
 
     async def open_and_read() -> None:
-        metadata = open_metadata(config, SystemClock())
-        try:
-            await metadata.get(keys.CLUSTER)
-        finally:
-            await metadata.aclose()
+        async with AsyncExitStack() as opened:
+            metadata = open_metadata(config, SystemClock())
+            opened.push_async_callback(metadata.aclose)
+            store = open_store(config)
+            opened.push_async_callback(store.aclose)
+            await require_whole(metadata, store, config.storage.namespace)
 
     return await _tried("metadata", where, open_and_read)
 

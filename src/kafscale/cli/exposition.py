@@ -3,8 +3,8 @@
 Next door: writing it (model/meters.py). Never here: what the numbers mean.
 """
 
+import http.client
 import re
-import urllib.error
 import urllib.request
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ def fetch(url: str) -> str:
     try:
         with urllib.request.urlopen(full, timeout=_PATIENCE_S) as answer:
             text: str = answer.read().decode("utf-8")
-    except (urllib.error.URLError, TimeoutError, UnicodeDecodeError) as problem:
+    except (OSError, http.client.HTTPException, UnicodeDecodeError) as problem:
         reason = getattr(problem, "reason", problem)
         raise CommandError(f"cannot read metrics from {full}: {reason}") from problem
     return text

@@ -21,6 +21,7 @@ from kafscale.log.tasks import Tasks
 from kafscale.model.errors import (
     BadSequence,
     KafscaleError,
+    LogStopped,
     NotTheOwner,
     NotWritten,
     StoreError,
@@ -183,6 +184,14 @@ class Logs:
     def count(self) -> int:
         """How many logs are open."""
         return len(self._open)
+
+    def stopped(self) -> int:
+        """How many of our logs are of no use, because their objects contradict each other."""
+        found = sum(log.state is State.STOPPED for log in self._open.values())
+        return found + sum(
+            isinstance(problem, LogStopped) and self._fleet.may_open(folder)
+            for folder, problem in self._failed.items()
+        )
 
     def release(self, deadline_s: float) -> Coroutine[None, None, None]:
         """Stop serving what is no longer ours, now; what is given back commits what waits there."""

@@ -167,6 +167,7 @@ class Probe:
         is_controller: Callable[[], float],
         generation: Callable[[], float],
         logs: Callable[[], float],
+        stopped: Callable[[], float],
         handovers: Callable[[], float],
     ) -> None:
         """Ask for this broker's place among the others."""
@@ -179,6 +180,7 @@ class Probe:
             ),
             ("kafscale_members_generation", "Generation of the members", generation, "gauge"),
             ("kafscale_logs_owned", "Logs open on this broker", logs, "gauge"),
+            ("kafscale_logs_stopped", "Logs with objects that cannot be right", stopped, "gauge"),
             ("kafscale_handovers_total", "Times that logs changed hands", handovers, "counter"),
         ):
             self.registry.sampled(name, explanation, _single(look), (), kind)

@@ -12,22 +12,35 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import msgspec
+import structlog
 
 from kafscale.engine.descriptors import record_of
 from kafscale.engine.evidence import Evidence
 from kafscale.log import checkpoints
 from kafscale.log.checkpoint import Row
+from kafscale.log.descriptors import Descriptors
 from kafscale.metadata import keys
-from kafscale.metadata.store import Compare, Entry, MetadataStore, Put, Remove, pages
+from kafscale.metadata.store import (
+    BEYOND,
+    Compare,
+    Entry,
+    MetadataStore,
+    Put,
+    Remove,
+    pages,
+)
 from kafscale.model.clock import Clock
-from kafscale.model.errors import CorruptObject, MetadataUnavailable
+from kafscale.model.errors import CorruptObject, MetadataUnavailable, StoreError
 from kafscale.model.topics import TopicDefaults, iso_time
 from kafscale.objects.store import ObjectStore
+
+logger = structlog.get_logger()
 
 # Between the last checkpoint and the end numbers were given out that nothing tells of.
 SPARE_PRODUCER_IDS: Final = 10_000_000
 SPARE_EPOCHS: Final = 1000
 SPARE_BROKER_IDS: Final = 100
+_TOPICS_LOOKED_FOR: Final = 3  # one of them might be about to be created or deleted
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -58,7 +71,8 @@ async def require_whole(metadata: MetadataStore, store: ObjectStore, namespace: 
 
     A recovery that has not ended: much would seem never to have been. A store that was never
     used, below a bucket with checkpoints: producer ids would be given out a second time, and
-    records of their new owners taken for repetitions.
+    records of their new owners taken for repetitions. One with topics that this namespace of the
+    bucket never had: their logs would begin anew, at offset 0.
     """
     if await metadata.get(keys.RECOVERY) is not None:
         raise MetadataUnavailable(
@@ -68,6 +82,31 @@ async def require_whole(metadata: MetadataStore, store: ObjectStore, namespace: 
         raise MetadataUnavailable(
             f"the metadata store is empty and namespace {namespace} of the bucket has belonged to "
             "a cluster: rebuild what it knew with `kafscale recover --from-bucket`"
+        )
+    await _require_same_bucket(metadata, store, namespace)
+
+
+async def _require_same_bucket(metadata: MetadataStore, store: ObjectStore, namespace: str) -> None:
+    """Look for some of the topics in the bucket: it keeps the name even of one that was deleted."""
+    descriptors = Descriptors(store, namespace)
+    after = unknown = ""
+    for _ in range(_TOPICS_LOOKED_FOR):
+        found = await metadata.find(keys.TOPICS, after=after, limit=1)
+        name = keys.topic_named_by(found[0].key) if found else None
+        if name is None:
+            break
+        try:
+            if await descriptors.knows(name):
+                return
+        except StoreError as problem:
+            # A broker may start without the bucket, and writes nothing until it is there.
+            logger.warning("bucket_not_checked", error=str(problem))
+            return
+        unknown, after = name, keys.topic(name) + BEYOND
+    if unknown:
+        raise MetadataUnavailable(
+            f"the metadata store has topic {unknown}, and namespace {namespace} of the bucket "
+            "never had it: is it the right bucket? Every namespace needs its own metadata store"
         )
 
 

@@ -90,7 +90,10 @@ class TopicRules:
             self.check_count(partitions, is_virtual=False)
             return "ordinary", partitions
         if logs > min(partitions, self.max_partitions):
-            raise InvalidTopicConfig(f"physical.partitions: {logs} are too many")
+            raise InvalidTopicConfig(
+                f"physical.partitions: {logs} logs are more than {partitions} partitions "
+                f"or the limit of {self.max_partitions}"
+            )
         return "virtual", logs
 
     def default_place(self, topic: TopicDescriptor) -> dict[str, str]:

@@ -31,6 +31,7 @@ class State(StrEnum):
     DOWN = "down"
     STARTING = "starting"
     UP = "up"
+    PAUSED = "paused"  # somebody has stopped it with a signal and may let it go on
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Child:
         self.quick_deaths = 0
         self.last_status: int | None = None
         self.was_hung = False  # when it ended last
+        self.not_started_because = ""  # when we last tried
         self._silent = 0
         self._look_at_s = 0.0
         self._clock = clock
@@ -80,13 +82,24 @@ class Child:
         if self._process is None:
             if self._clock.elapsed_s() < self._start_at_s:
                 return False
-            self._start()
+            try:
+                self._start()
+            except OSError as problem:
+                if not self.was_up:
+                    raise
+                self._put_off(problem)  # a full disk, say: that may pass
             return True
         if (status := self._process.poll()) is not None:
             self._bury(status)
             return True
         if self.state is State.STARTING and self.program.answers():
             self.state, self.was_up = State.UP, True
+            self._silent, self._look_at_s = 0, self._clock.elapsed_s() + _LOOK_EVERY_S
+            return True
+        if self.state is State.STARTING:
+            return False
+        if _is_paused(self._process.pid) != (self.state is State.PAUSED):
+            self.state = State.UP if self.state is State.PAUSED else State.PAUSED
             self._silent, self._look_at_s = 0, self._clock.elapsed_s() + _LOOK_EVERY_S
             return True
         return self.state is State.UP and self._end_if_hung(self._process)
@@ -105,9 +118,10 @@ class Child:
         return True
 
     def ask_to_stop(self) -> None:
-        """Send the signal that this program stops on."""
+        """Send the signal that this program stops on; one that is paused must hear it, too."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(self.program.stop_signal)
+            self._process.send_signal(signal.SIGCONT)
 
     def has_ended(self) -> bool:
         """Whether nothing is left of it."""
@@ -146,7 +160,12 @@ class Child:
         self.quick_deaths = 0 if lived_long else self.quick_deaths + 1
         self._start_at_s = now_s + delay_s(self.quick_deaths)
         self._process, self.state, self.last_status = None, State.DOWN, status
-        self.was_hung = False
+        self.was_hung, self.not_started_because = False, ""
+
+    def _put_off(self, problem: OSError) -> None:
+        self.quick_deaths += 1
+        self._start_at_s = self._clock.elapsed_s() + delay_s(self.quick_deaths)
+        self.not_started_because = str(problem)
 
 
 def delay_s(quick_deaths: int) -> float:
@@ -154,6 +173,13 @@ def delay_s(quick_deaths: int) -> float:
     if quick_deaths == 0:
         return 0.0
     return min(_FIRST_DELAY_S * 2.0 ** min(quick_deaths - 1, 16), _LONGEST_DELAY_S)
+
+
+def _is_paused(pid: int) -> bool:
+    """Whether our child stands still by SIGSTOP. Where nobody can tell, it does not."""
+    if not hasattr(os, "waitid"):  # macOS, before Python 3.13
+        return False
+    return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _dying_with(parent: int) -> Callable[[], None] | None:

@@ -6,6 +6,7 @@ Here: names, ports, flags, variables. Next door: running them (child.py, supervi
 import http.client
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -16,12 +17,14 @@ from typing import Any, Final
 from kafscale.broker.config_sources import VARIABLES
 from kafscale.local import programs
 from kafscale.local.child import Program
+from kafscale.local.errors import LocalError
 from kafscale.local.folder import Fleet, Folder, write_privately
 from kafscale.local.ports import BLOCK, HOST
 
 BUCKET: Final = "kafscale"
 REGION: Final = "us-east-1"
 MAX_ETCD: Final = 7
+_LEAST_FREE: Final = 512 << 20
 
 # Where in the block of ports things are.
 _S3_PORTS: Final = {
@@ -54,6 +57,20 @@ def offsets(brokers: int, etcd: int) -> list[int]:
         *range(_ETCD_AT, _ETCD_AT + 2 * etcd),
         *range(_BROKERS_AT, _BROKERS_AT + 2 * brokers),
     ]
+
+
+def volume_mb(free_bytes: int) -> int:
+    """How large a file of the S3 server may get, so that the disk has room for many of them.
+
+    It takes seven at a time, seven of which are never filled; without room for a whole one it
+    takes nothing at all.
+    """
+    if free_bytes < _LEAST_FREE:
+        raise LocalError(
+            f"only {free_bytes >> 20} MiB are free for --data; the S3 server needs "
+            f"{_LEAST_FREE >> 20} MiB"
+        )
+    return min(1024, max(16, (free_bytes >> 20) // 64))
 
 
 class Members:
@@ -159,7 +176,7 @@ class Members:
             # itself leading again gives out no space for fifteen. Its volumes tell it what it has.
             "-master.peers=none",
             "-master.resumeState=false",
-            "-master.volumeSizeLimitMB=1024",
+            f"-master.volumeSizeLimitMB={volume_mb(shutil.disk_usage(folder).free)}",
             "-volume.max=0",  # as many as the disk has room for
             "-volume.preStopSeconds=0",
             "-s3",

@@ -10,6 +10,8 @@ import signal
 from collections.abc import Callable, Iterable
 from typing import Final, TypedDict
 
+import msgspec
+
 from kafscale.local import ports
 from kafscale.local.child import Child, State
 from kafscale.local.errors import LocalError
@@ -26,6 +28,7 @@ from kafscale.local.members import BUCKET, REGION, Members, offsets
 from kafscale.local.wakeup import Wakeup, listening
 from kafscale.model.clock import Clock, Dice
 
+_BROKERS: Final = 3
 _START_WITHIN_S: Final = 120.0
 _TRIES: Final = 3  # of a process that has never answered
 _PAUSE_S: Final = 0.1
@@ -39,15 +42,18 @@ def supervise(
 ) -> None:
     """Run a fleet until told to stop. LocalError if it cannot be started.
 
-    The sizes are those of the last time, else three brokers and one etcd.
+    The sizes are those of the last time, else three brokers and one etcd. No brokers at all: what
+    they stand on, for tools; the next start has as many as before.
     """
     with contextlib.ExitStack() as undo:
         undo.callback(folder.lock().close)
         folder.unpublish()  # what a killed supervisor left
         wakeup = undo.enter_context(listening())
+        before = folder.remembered()
         fleet = _fleet(folder, brokers, etcd, clock, dice, undo)
         members = Members(folder, fleet)
-        folder.remember(fleet)
+        usual = fleet.brokers or (before.brokers if before else _BROKERS)
+        folder.remember(msgspec.structs.replace(fleet, brokers=usual))
         folder.write_env({"KAFSCALE_BOOTSTRAP": members.bootstrap, **members.storage_variables()})
         supervisor = Supervisor(members, wakeup, clock, say)
         try:
@@ -67,7 +73,7 @@ def _fleet(
     """Choose ports and credentials, or take those of the last time."""
     old = folder.remembered()
     if old is None:
-        brokers, etcd = brokers or 3, etcd or 1
+        brokers, etcd = _BROKERS if brokers is None else brokers, etcd or 1
         block = ports.choose(offsets(brokers, etcd), dice)
         undo.callback(block.close)
         return Fleet(block.base, brokers, etcd, dice.token(10).hex(), dice.token(20).hex())
@@ -76,7 +82,7 @@ def _fleet(
             f"the etcd in {folder.path} has {old.etcd} member(s), which cannot be changed: "
             "leave --etcd out or give another --data"
         )
-    brokers = brokers or old.brokers
+    brokers = old.brokers if brokers is None else brokers
     block = ports.take(old.port_base, offsets(brokers, old.etcd), clock)
     undo.callback(block.close)
     return Fleet(old.port_base, brokers, old.etcd, old.access_key, old.secret_key)
@@ -94,6 +100,7 @@ class Supervisor:
         self._s3 = Child(members.s3(), clock)
         self._brokers = [Child(program, clock) for program in members.brokers()]
         self._published = False
+        self._is_outdated = False
 
     def run(self) -> None:
         """Start, then watch until asked to leave."""
@@ -106,7 +113,7 @@ class Supervisor:
         everyone = [*self._etcd, self._s3, *self._brokers]
         while not self._wakeup.asked_to_leave:
             self._tend([child for child in everyone if self._may_start(child)])
-            calm = all(child.state is State.UP for child in everyone)
+            calm = all(child.state in (State.UP, State.PAUSED) for child in everyone)
             self._wakeup.wait(_IDLE_S if calm else _PAUSE_S)
 
     def _may_start(self, child: Child) -> bool:
@@ -118,7 +125,10 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop the brokers, then what they stand on; nothing of it is left afterwards."""
-        self._members.folder.unpublish()
+        try:
+            self._members.folder.unpublish()
+        except OSError as problem:
+            self._say(f"cluster.json cannot be removed: {problem}")
         self._say("stopping")
         self._stop(self._brokers)
         self._stop([self._s3])
@@ -153,17 +163,28 @@ class Supervisor:
             if child.state is State.UP:
                 self._say(f"{name} 127.0.0.1:{child.program.port}, process {child.pid}")
             elif child.state is State.DOWN:
-                end = (
-                    "hung, and was killed" if child.was_hung else f"ended with {child.last_status}"
-                )
-                self._say(f"{name} {end}; it is started again")
-        if changed and self._published:
+                self._say(f"{name} {_end(child)}; it is started again")
+            elif child.state is State.PAUSED:
+                self._say(f"{name} is paused, process {child.pid}; it is left alone")
+        if self._published and (changed or self._is_outdated):
+            self._publish_again()
+
+    def _publish_again(self) -> None:
+        """Tell others what is new, if need be later: a full disk is no reason to stop anything."""
+        try:
             self._publish()
+        except OSError as problem:
+            if not self._is_outdated:
+                self._say(f"cluster.json cannot be written: {problem}; it is tried again")
+            self._is_outdated = True
+        else:
+            self._is_outdated = False
 
     def _stop(self, children: list[Child]) -> None:
         for child in children:
             child.ask_to_stop()
-        until_s = self._clock.elapsed_s() + max(child.program.stop_within_s for child in children)
+        within_s = max((child.program.stop_within_s for child in children), default=0.0)
+        until_s = self._clock.elapsed_s() + within_s
         while not all(child.has_ended() for child in children):
             if self._wakeup.asked_to_leave > 1 or self._clock.elapsed_s() > until_s:
                 break
@@ -197,6 +218,12 @@ class Supervisor:
                 supervisor=os.getpid(),
             )
         )
+
+
+def _end(child: Child) -> str:
+    if child.not_started_because:
+        return f"cannot be started: {child.not_started_because}"
+    return "hung, and was killed" if child.was_hung else f"ended with {child.last_status}"
 
 
 class _Facts(TypedDict):

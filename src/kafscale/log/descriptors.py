@@ -39,6 +39,12 @@ class Descriptors:
         self._store = store
         self._namespace = namespace
 
+    async def knows(self, name: str) -> bool:
+        """Whether there is, or was, a topic of this name."""
+        folder = keys.descriptor_folder(self._namespace, name)
+        first, behind = keys.descriptor(folder, 0), keys.descriptors_before(folder)
+        return bool(await self._store.find(folder, after=first, before=behind, limit=1))
+
     async def newest(self, name: str) -> tuple[int, TopicDescriptor | None]:
         """The last version and what it says; 0 and None if there never was such a topic."""
         folder = keys.descriptor_folder(self._namespace, name)

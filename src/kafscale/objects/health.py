@@ -4,12 +4,15 @@ Here: the verdict, from what the instrumented store reported. Time comes as an a
 Next door: who reports (instrumented.py). Never here: clocks, the decision what to refuse.
 """
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 FEW: Final = 5  # fewer reports than this prove nothing
 CALM_S: Final = 10  # so long without a fault, with reports, ends a crisis early
+UNANSWERED_S: Final = 10  # so long without any answer, though asked, is a crisis by itself
+LATELY_S: Final = 30  # a store that nobody has asked for so long may be asked again
 
 
 class Health(Enum):
@@ -46,28 +49,59 @@ class HealthWindow:
         self._limits = limits or Limits()
         self._ring = [_Second() for _ in range(self._limits.window_s)]
         self._verdict = Health.HEALTHY
-        self._verdict_second: int | None = None  # None: something bad was reported since
+        self._verdict_second: int | None = None  # None: the last report may have changed it
+        self._in_flight = 0
+        self._ended_s = 0.0
+        self._failing = False
+        self._due_s = math.inf  # the store owes us an answer by then
+        self._heard_s = -math.inf  # when the last silence ended
+
+    def begin(self, now_s: float) -> None:
+        """Note that an operation was begun which ends soon where all is well."""
+        self._in_flight += 1
+        self._due_s = min(self._due_s, now_s + UNANSWERED_S)
+
+    def end(self, now_s: float) -> None:
+        """Note that one of them is over, after its report if it has one."""
+        self._in_flight -= 1
+        self._ended_s = now_s
+        if not self._in_flight and not self._failing:
+            self._due_s = math.inf
 
     def report(self, now_s: float, latency_s: float, ok: bool) -> None:
         """Take one finished operation."""
-        second = int(now_s)
+        if ok and now_s >= self._due_s:
+            self._heard_s = now_s
+        if now_s - latency_s >= self._heard_s:  # what was begun in a silence is no news
+            self._count(int(now_s), latency_s, ok)
+        # Good news can wait for the next second: asking happens with every batch produced.
+        if not ok or latency_s >= self._limits.slow_s:
+            self._verdict_second = None
+        self._failing = not ok
+        if ok:
+            self._due_s = now_s + UNANSWERED_S if self._in_flight else math.inf
+
+    def _count(self, second: int, latency_s: float, ok: bool) -> None:
         slot = self._ring[second % len(self._ring)]
         if slot.second != second:
             slot.second, slot.count, slot.errors, slot.total_s = second, 0, 0, 0.0
         slot.count += 1
         slot.errors += not ok
         slot.total_s += latency_s
-        # Good news can wait for the next second: asking happens with every batch produced.
-        if not ok or latency_s >= self._limits.slow_s:
-            self._verdict_second = None
 
     def state(self, now_s: float) -> Health:
         """Judge the window; an empty one is healthy, so that a silent crisis ends by itself."""
         second = int(now_s)
         if self._verdict_second != second:
-            self._verdict = self._judge(second)
+            is_owing = self._is_owing(now_s)
+            self._verdict = Health.UNAVAILABLE if is_owing else self._judge(second)
             self._verdict_second = second
         return self._verdict
+
+    def _is_owing(self, now_s: float) -> bool:
+        """Whether nothing was answered for too long: a store that hangs reports nothing bad."""
+        asked = self._in_flight > 0 or now_s - self._ended_s < LATELY_S
+        return asked and now_s >= self._due_s
 
     def _judge(self, second: int) -> Health:
         lately = self._grade(second - CALM_S, second)

@@ -3,10 +3,13 @@
 Next door: what is made of the reports (health.py, engine/probe.py).
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from kafscale.model.clock import Clock
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreError
+from kafscale.objects.health import HealthWindow
 from kafscale.objects.store import (
     PAGE,
     Buffer,
@@ -21,6 +24,7 @@ from kafscale.objects.store import (
 Observe = Callable[[str, str, float, int, bool], None]
 
 CLOCK_KEY = ""  # reading the store's clock is about no key
+_LARGE: Final = 8 << 20  # a body that may rightly take a while
 
 
 class InstrumentedStore:
@@ -28,12 +32,20 @@ class InstrumentedStore:
 
     Cancelled operations are not reported: they say nothing about the store. Requests are told by
     the store inside where it knows them; otherwise those are counted that a bucket would need.
+    `window` is told what is under way, too, of operations that take no time where all is well:
+    listings may have many pages, and many keys may be deleted.
     """
 
     def __init__(
-        self, inner: ObjectStore, observe: Observe, on_request: OnRequest, clock: Clock
+        self,
+        inner: ObjectStore,
+        observe: Observe,
+        on_request: OnRequest,
+        clock: Clock,
+        window: HealthWindow | None = None,
     ) -> None:
         self._inner = inner
+        self._window = window
         self._observe = observe
         self._clock = clock
         self._on_request = on_request
@@ -45,23 +57,26 @@ class InstrumentedStore:
         """Report as put, with the bytes that were sent."""
         began_s = self._clock.elapsed_s()
         self._on_request("put", key, 1)
-        try:
-            await self._inner.put_new(key, body)
-        except StoreError as failed:
-            self._report("put", key, began_s, 0, failed)
-            raise
-        self._report("put", key, began_s, sum(map(len, body)))
+        size = sum(map(len, body))
+        with self._waiting(size):
+            try:
+                await self._inner.put_new(key, body)
+            except StoreError as failed:
+                self._report("put", key, began_s, 0, failed)
+                raise
+            self._report("put", key, began_s, size)
 
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         """Report as get, with the bytes that came."""
         began_s = self._clock.elapsed_s()
         self._on_request("get", key, 1)
-        try:
-            data = await self._inner.read(key, start, length)
-        except StoreError as failed:
-            self._report("get", key, began_s, 0, failed)
-            raise
-        self._report("get", key, began_s, len(data))
+        with self._waiting(length or 0):
+            try:
+                data = await self._inner.read(key, start, length)
+            except StoreError as failed:
+                self._report("get", key, began_s, 0, failed)
+                raise
+            self._report("get", key, began_s, len(data))
         return data
 
     async def find(
@@ -110,17 +125,29 @@ class InstrumentedStore:
         began_s = self._clock.elapsed_s()
         self._on_request("put", CLOCK_KEY, 1)
         self._on_request("head", CLOCK_KEY, 1)
-        try:
-            now_ms = await self._inner.now_ms()
-        except StoreError as failed:
-            self._report("time", CLOCK_KEY, began_s, 0, failed)
-            raise
-        self._report("time", CLOCK_KEY, began_s, 0)
+        with self._waiting(0):
+            try:
+                now_ms = await self._inner.now_ms()
+            except StoreError as failed:
+                self._report("time", CLOCK_KEY, began_s, 0, failed)
+                raise
+            self._report("time", CLOCK_KEY, began_s, 0)
         return now_ms
 
     async def aclose(self) -> None:
         """Close the store inside."""
         await self._inner.aclose()
+
+    @contextlib.contextmanager
+    def _waiting(self, size: int) -> Iterator[None]:
+        if self._window is None or size >= _LARGE:
+            yield
+            return
+        self._window.begin(self._clock.elapsed_s())
+        try:
+            yield
+        finally:
+            self._window.end(self._clock.elapsed_s())
 
     def _report(
         self, operation: str, key: str, began_s: float, size: int, failed: StoreError | None = None

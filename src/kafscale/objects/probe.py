@@ -5,9 +5,16 @@ accept the condition and ignore it; on those every log would be at risk.
 """
 
 import asyncio
+import contextlib
 from typing import Final
 
-from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
+from kafscale.model.errors import (
+    ObjectExists,
+    ObjectMissing,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+)
 from kafscale.objects.store import ObjectStore
 
 CREATORS: Final = 8
@@ -21,21 +28,27 @@ async def probe_create_if_absent(store: ObjectStore, folder: str, token: str) ->
         rivals = await asyncio.gather(
             *(_creates(store, at_once, number) for number in range(CREATORS))
         )
-        if won != [True, False] or sum(rivals) != 1:
-            raise StoreRefused(
-                "the object store ignores create-if-absent (If-None-Match: *), so two brokers "
-                "could overwrite each other's records; use a store that supports conditional writes"
-            )
-    finally:
-        await store.delete([twice, at_once])
+    except StoreError:
+        with contextlib.suppress(StoreError):  # the first one tells more
+            await store.delete([twice, at_once])
+        raise
+    await store.delete([twice, at_once])
+    if won != [True, False] or sum(rivals) != 1:
+        raise StoreRefused(
+            "the object store ignores create-if-absent (If-None-Match: *), so two brokers "
+            "could overwrite each other's records; use a store that supports conditional writes"
+        )
 
 
 async def _creates(store: ObjectStore, key: str, number: int) -> bool:
     body = b"%d" % number
     try:
         await store.put_new(key, [body])
-    except (ObjectExists, StoreUnavailable):
+    except (ObjectExists, StoreUnavailable) as problem:
         # Unknown outcomes happen, and a repeated attempt may meet the first one's object. The
         # object itself tells whose it is.
-        return bytes(await store.read(key)) == body
+        try:
+            return bytes(await store.read(key)) == body
+        except ObjectMissing:
+            raise problem from None
     return True

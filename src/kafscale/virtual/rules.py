@@ -46,10 +46,15 @@ class Override:
 
     def over(self, default: Layout) -> Layout:
         """The default with what this one says."""
+        virtual, physical, offsets = (
+            self.virtual_partitions,
+            self.physical_partitions,
+            self.offset_range,
+        )
         return Layout(
-            self.virtual_partitions or default.virtual_partitions,
-            self.physical_partitions or default.physical_partitions,
-            self.offset_range or default.offset_range,
+            default.virtual_partitions if virtual is None else virtual,
+            default.physical_partitions if physical is None else physical,
+            default.offset_range if offsets is None else offsets,
         )
 
 
@@ -75,6 +80,30 @@ class LayoutRules:
             else:
                 patterns.append((_compiled(key), layout))
         return LayoutRules(default, names, tuple(patterns))
+
+    def check_limits(self, most_logs: int, most_virtual: int) -> None:
+        """Refuse layouts that no topic could be created with. Raises InvalidMapping."""
+        rules = [
+            ("the default", self.default),
+            *self.by_name.items(),
+            *((pattern.pattern, layout) for pattern, layout in self.patterns),
+        ]
+        for what, layout in rules:
+            logs, partitions = layout.physical_partitions, layout.virtual_partitions or 1
+            if logs is not None and logs > most_logs:
+                raise InvalidMapping(
+                    f"{what}: {logs} physical partitions are more than topics.maxPartitions "
+                    f"({most_logs})"
+                )
+            limit, name = (
+                (most_logs, "maxPartitions")
+                if logs is None
+                else (most_virtual, "maxVirtualPartitions")
+            )
+            if partitions > limit:
+                raise InvalidMapping(
+                    f"{what}: {partitions} virtual partitions are more than topics.{name} ({limit})"
+                )
 
     def layout_of(self, topic: str) -> Layout:
         """What holds for a topic of this name."""

@@ -114,6 +114,8 @@ def test_an_empty_variable_counts_as_not_set() -> None:
         ("network: {idleTimeout: [1]}", "network.idleTimeout: expected a duration above zero"),
         ("broker: {rack: 3}", "broker.rack: expected text, found 3"),
         ("broker: {id: kafscale}", "broker.id: expected a number up to 2147483647 or a name"),
+        ("broker: {id: -1}", "broker.id: expected a number up to 2147483647 or a name"),
+        ("storage: {gracePeriod: 10ms}", "storage.gracePeriod: expected 1s or longer, found 0.01s"),
         ("broker: {id: 4294967296}", "broker.id: expected a number up to 2147483647 or a name"),
         ("etcd: {tls: {enabled: 7}}", "etcd.tls.enabled: expected true or false, found 7"),
         ("[1, 2]", "expected sections such as `broker:`"),
@@ -403,6 +405,20 @@ def test_the_remappers_mapping_is_read_as_it_is_written(tmp_path: Path) -> None:
         ("mapping: {topics: {a: {partitions: 3}}}", "mapping.topics"),
         ("mapping: {topics: {'[': {virtual_partitions: 3}}}", "pattern"),
         ("mapping: {offset_range: 5}", "2\\^20"),
+        (
+            "mapping: {virtual_partitions: 5000, physical_partitions: 1025}",
+            r"the default: 1025 physical partitions are more than topics.maxPartitions \(1024\)",
+        ),
+        (
+            "mapping: {topics: {'m.*': {virtual_partitions: 2000}}}",
+            r"m\.\*: 2000 virtual partitions are more than topics.maxPartitions \(1024\)",
+        ),
+        (
+            "mapping: {physical_partitions: 2, topics: {m: {virtual_partitions: 100001}}}",
+            r"m: 100001 virtual .* more than topics.maxVirtualPartitions \(100000\)",
+        ),
+        ("mapping: {topics: {m: {virtual_partitions: 0}}}", "m: 0 virtual partitions are fewer"),
+        ("mapping: {topics: {m: {physical_partitions: 0}}}", "m: there must be a physical"),
     ],
 )
 def test_a_mapping_that_cannot_hold_is_refused(tmp_path: Path, text: str, problem: str) -> None:

@@ -12,7 +12,11 @@ import pytest
 
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import BrokerSection
+from kafscale.broker.wiring import open_metadata
 from kafscale.cli import doctor, main
+from kafscale.metadata import keys
+from kafscale.metadata.store import Put
+from kafscale.system import SystemClock
 
 
 class MetricsPage(BaseHTTPRequestHandler):
@@ -95,6 +99,17 @@ async def test_a_data_folder_that_is_not_there_is_not_created(tmp_path: Path) ->
         assert finding.verdict == "ok"
         assert finding.text == f"{folder} does not exist yet and can be created"
     assert not (tmp_path / "a").exists()
+
+
+async def test_a_metadata_file_that_is_half_rebuilt_is_told(tmp_path: Path) -> None:
+    config = Config(broker=BrokerSection(data_dir=str(tmp_path)))
+    assert (await doctor.check_metadata(config, False)).verdict == "ok"
+    metadata = open_metadata(config, SystemClock())
+    await metadata.commit([Put(keys.RECOVERY, b"{}")])
+    await metadata.aclose()
+    finding = await doctor.check_metadata(config, False)
+    assert finding.verdict == "fail"
+    assert "half rebuilt" in finding.text
 
 
 async def test_memory_is_a_warning() -> None:

@@ -40,6 +40,14 @@ async def test_a_bare_address_means_the_usual_page() -> None:
     await server.stop()
 
 
+async def test_something_else_at_the_address_is_named() -> None:
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(CommandError, match=f"cannot read metrics from http://127.0.0.1:{port}"):
+            await asyncio.to_thread(fetch, f"127.0.0.1:{port}")
+
+
 def test_files_are_no_metrics_pages() -> None:
     with pytest.raises(CommandError, match="metrics are at"):
         fetch("file:///etc/passwd")

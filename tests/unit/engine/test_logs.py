@@ -1,13 +1,17 @@
-"""Opening logs in a fleet whose members change meanwhile."""
+"""Opening logs in a fleet whose members change meanwhile; logs that are of no use."""
 
 import asyncio
+
+import pytest
 
 from kafscale.engine.logs import Logs
 from kafscale.engine.lone import Lone
 from kafscale.engine.ownership import Identity
 from kafscale.engine.topic import Topic
 from kafscale.log.log import Log
+from kafscale.model.errors import LogStopped
 from kafscale.testing.faulty_store import Fault, Rule
+from tests.unit.engine.shop import Shop
 from tests.unit.log.bench import FOLDER, Bench, write
 from tests.unit.log.conftest import bench
 
@@ -50,3 +54,24 @@ async def test_a_generation_that_stays_is_one_look(bench: Bench) -> None:
     await logs.open_log(FOLDER, None)
     assert [verb for verb, _ in bench.store.calls] == ["find"]
     await logs.aclose(1.0)
+
+
+async def test_logs_with_broken_objects_are_counted_until_they_are_whole(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 2, {})
+    await shop.append("t", b"x")
+    assert shop.engine.logs.stopped() == 0
+    topic = shop.engine.topics.get("t")
+    (segment,) = await shop.store.find(topic.folder(0))
+    whole = bytes(await shop.store.read(segment.key))
+    await shop.reopen()
+    await shop.store.delete([segment.key])
+    await shop.store.put_new(segment.key, [whole[:60] + b"?" + whole[61:]])
+    for _ in range(2):
+        with pytest.raises(LogStopped):
+            await shop.engine.logs.open(topic, 0)
+    await shop.engine.logs.open(topic, 1)
+    assert (shop.engine.logs.count(), shop.engine.logs.stopped()) == (1, 1)
+    await shop.store.delete([segment.key])
+    await shop.store.put_new(segment.key, [whole])
+    await shop.engine.logs.open(topic, 0)
+    assert (shop.engine.logs.count(), shop.engine.logs.stopped()) == (2, 0)

@@ -16,6 +16,7 @@ from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Entry, Put
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
 from kafscale.model.topics import TopicDefaults
+from kafscale.objects.memory import MemoryObjectStore
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from tests.unit.engine.narrow import Narrow
 from tests.unit.engine.shop import FaultyMetadata, Shop, values_of
@@ -166,6 +167,18 @@ async def test_cut_short_anywhere_it_goes_on(shop: Shop, tmp_path: Path) -> None
         assert await contents(halved) == await contents(whole)
         await halved.aclose()
     await whole.aclose()
+
+
+async def test_a_metadata_store_of_another_bucket_or_namespace_is_refused(shop: Shop) -> None:
+    await recovery.require_whole(shop.metadata, MemoryObjectStore(), NAMESPACE)  # no topics yet
+    for name in ("a", "b", "c", "d"):
+        await shop.engine.create_topic(name, 1, {})
+    with pytest.raises(MetadataUnavailable, match="topic c, and namespace default of the bucket"):
+        await recovery.require_whole(shop.metadata, MemoryObjectStore(), NAMESPACE)
+    with pytest.raises(MetadataUnavailable, match="namespace other of the bucket never had it"):
+        await recovery.require_whole(shop.metadata, shop.objects, "other")
+    await shop.engine.delete_topic("a")
+    await recovery.require_whole(shop.metadata, shop.objects, NAMESPACE)
 
 
 async def test_large_groups_are_restored_in_as_many_commits_as_etcd_needs(

@@ -138,7 +138,6 @@ def test_one_that_hangs_for_three_looks_is_killed_and_started_again(rig: Rig) ->
     child.tend(), child.tend()
     hung = child.pid
     assert hung is not None
-    os.kill(hung, signal.SIGSTOP)
     assert look(rig, child, False, False, True, False, False) == [False] * 5
     assert child.pid == hung
     assert look(rig, child, False) == [True]
@@ -149,6 +148,38 @@ def test_one_that_hangs_for_three_looks_is_killed_and_started_again(rig: Rig) ->
     assert child.tend()
     assert (child.state, child.restarts) == (State.UP, 1)
     assert child.pid not in (None, hung)
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="this Python cannot tell that one is paused")
+def test_one_that_somebody_has_paused_is_left_alone_until_it_goes_on(rig: Rig) -> None:
+    child = rig.child("exec sleep 60")
+    child.tend(), child.tend()
+    paused = child.pid
+    assert paused is not None
+    os.kill(paused, signal.SIGSTOP)
+    while not child.tend():
+        time.sleep(0.005)
+    assert child.state is State.PAUSED
+    rig.looks = [False] * 10
+    for _ in range(10):
+        rig.clock.advance_ms(60_000)
+        assert not child.tend()
+    assert len(rig.looks) == 10  # nobody even looked
+    rig.looks = []
+    os.kill(paused, signal.SIGCONT)
+    while not child.tend():
+        time.sleep(0.005)
+    assert (child.state, child.pid, child.restarts) == (State.UP, paused, 0)
+    assert look(rig, child, False, False, False) == [False, False, True]
+
+
+def test_one_that_is_paused_stops_when_asked(rig: Rig) -> None:
+    child = rig.child("exec sleep 60")
+    child.tend(), child.tend()
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGSTOP)
+    child.ask_to_stop()
+    until_ended(child)
 
 
 def test_one_that_has_not_answered_yet_is_not_taken_for_hung(rig: Rig) -> None:
@@ -169,3 +200,24 @@ def test_nobody_looks_more_often_than_every_few_seconds(rig: Rig) -> None:
     for _ in range(100):
         assert not child.tend()
     assert len(rig.looks) == 3
+
+
+def test_one_that_cannot_be_started_again_is_tried_later(rig: Rig, tmp_path: Path) -> None:
+    child = rig.child("exec sleep 60")
+    child.tend(), child.tend()
+    log = child.program.log
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    until_ended(child)
+    log.unlink()
+    log.mkdir()  # whoever opens it for writing fails
+    assert child.tend()
+    rig.clock.advance_ms(1000)
+    assert child.tend()
+    assert (child.state, child.pid) == (State.DOWN, None)
+    assert "Is a directory" in child.not_started_because
+    assert not child.tend()
+    log.rmdir()
+    rig.clock.advance_ms(delay_s(3) * 1000)
+    assert child.tend()
+    assert child.state is State.STARTING

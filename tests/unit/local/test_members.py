@@ -7,8 +7,9 @@ import pytest
 from kafscale.broker.config import load
 from kafscale.local import programs
 from kafscale.local.child import Program
+from kafscale.local.errors import LocalError
 from kafscale.local.folder import Fleet, Folder
-from kafscale.local.members import MAX_BROKERS, MAX_ETCD, Members, offsets
+from kafscale.local.members import MAX_BROKERS, MAX_ETCD, Members, offsets, volume_mb
 from kafscale.local.ports import BLOCK
 
 FLEET = Fleet(20000, MAX_BROKERS, MAX_ETCD, "an-access-key", "a-secret-key")
@@ -133,3 +134,16 @@ def test_an_etcd_that_says_nothing_sensible_is_asked_again(
 ) -> None:
     monkeypatch.setattr("kafscale.local.members._ask", lambda *_: (200, page))
     assert next(members.etcd()).answers() is well
+
+
+@pytest.mark.parametrize(
+    ("free_mb", "volume"), [(512, 16), (2048, 32), (13_000, 203), (65_536, 1024), (10**7, 1024)]
+)
+def test_the_s3_server_finds_room_for_many_volumes(free_mb: int, volume: int) -> None:
+    assert volume_mb(free_mb << 20) == volume
+    assert free_mb // volume >= 30
+
+
+def test_a_disk_without_room_is_refused_before_anything_starts() -> None:
+    with pytest.raises(LocalError, match="only 300 MiB are free"):
+        volume_mb(300 << 20)

@@ -1,5 +1,6 @@
 """The order of things: what is started before what, stopped before what, and said meanwhile."""
 
+import errno
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -111,6 +112,22 @@ def test_brokers_come_last_and_go_first(fleet: SmallFleet) -> None:
     assert not fleet.socket.exists()
 
 
+def test_a_fleet_may_have_no_brokers(fleet: SmallFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "brokers", lambda: iter(()))
+    published: list[Cluster | None] = []
+
+    def hear(line: str) -> None:
+        if line.startswith("bootstrap"):
+            published.append(fleet.folder.cluster())
+            leave()
+
+    run(fleet, hear)
+    (cluster,) = published
+    assert cluster is not None
+    assert cluster.brokers == []
+    assert fleet.story()[2:] == ["s3 asked to stop", "etcd-1 asked to stop"]
+
+
 def test_the_file_follows_a_process_that_is_started_again(fleet: SmallFleet) -> None:
     seen: list[Cluster] = []
 
@@ -139,6 +156,35 @@ def test_the_file_follows_a_process_that_is_started_again(fleet: SmallFleet) -> 
     fleet.folder.publish = watched  # type: ignore[method-assign]
     run(fleet, hear)
     assert states == [("up", False), ("down", True), ("starting", False), ("up", False)]
+
+
+def test_a_full_disk_stops_nobody_and_the_file_is_written_when_there_is_room(
+    fleet: SmallFleet,
+) -> None:
+    publish = fleet.folder.publish
+    states: list[str] = []
+
+    def full(cluster: Cluster) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def hear(line: str) -> None:
+        if line.startswith("bootstrap"):
+            found = fleet.folder.cluster()
+            assert found is not None
+            assert found.brokers[1].pid is not None
+            fleet.folder.publish = full  # type: ignore[method-assign]
+            os.kill(found.brokers[1].pid, signal.SIGKILL)
+        elif line.startswith("cluster.json cannot be written"):
+            fleet.folder.publish = watched  # type: ignore[method-assign]
+
+    def watched(cluster: Cluster) -> None:
+        publish(cluster)
+        states.append(cluster.brokers[1].state)
+        if states[-1] == "up":
+            leave()
+
+    run(fleet, hear)
+    assert states[-1] == "up"
 
 
 def test_one_that_never_comes_up_ends_the_start_with_its_last_words(fleet: SmallFleet) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafscale.objects.health import FEW, Health, HealthWindow
+from kafscale.objects.health import FEW, LATELY_S, UNANSWERED_S, Health, HealthWindow
 
 
 def window(
@@ -80,3 +80,66 @@ def test_a_verdict_follows_a_report_within_the_same_second() -> None:
     for _ in range(20):
         health.report(100.2, 0.01, ok=False)
     assert health.state(100.3) is Health.UNAVAILABLE
+
+
+def test_a_store_that_answers_nothing_is_unavailable_whatever_it_did_before() -> None:
+    health = window(1000)
+    health.begin(100)
+    health.begin(105)
+    assert health.state(100 + UNANSWERED_S - 1) is Health.HEALTHY
+    assert health.state(100 + UNANSWERED_S) is Health.UNAVAILABLE
+    assert health.state(100 + UNANSWERED_S + 600) is Health.UNAVAILABLE
+
+
+def test_one_answer_ends_the_silence() -> None:
+    health = window(1000)
+    health.begin(100)
+    health.begin(100)
+    assert health.state(111) is Health.UNAVAILABLE
+    health.report(111.2, 11.2, ok=True)
+    health.end(111.2)
+    assert health.state(111.2) is Health.HEALTHY
+    assert health.state(121) is Health.HEALTHY  # the other one is given as long again
+    assert health.state(122) is Health.UNAVAILABLE
+    health.end(122)  # given up by whoever asked
+    assert health.state(123) is Health.HEALTHY
+
+
+def test_failures_are_no_answers() -> None:
+    health = window(1000)
+    for second in range(100, 112):
+        health.begin(second)
+        health.report(second + 0.9, 0.9, ok=False)
+        health.end(second + 0.9)
+        assert (health.state(second + 0.95) is Health.UNAVAILABLE) == (second >= 110), second
+    assert health.state(111.9 + LATELY_S - 1) is Health.UNAVAILABLE
+
+
+def test_a_store_that_nobody_asks_any_more_may_be_asked_again() -> None:
+    health = window(1000)
+    health.begin(100)
+    health.report(111, 11, ok=False)
+    health.end(111)
+    assert health.state(111) is Health.UNAVAILABLE
+    assert health.state(111 + LATELY_S) is not Health.UNAVAILABLE
+    health.begin(145)
+    assert health.state(145) is Health.UNAVAILABLE  # for all others, until it is answered
+
+
+def test_an_operation_that_was_given_up_owes_nothing() -> None:
+    health = window(1000)
+    health.begin(100)
+    health.end(101)
+    assert health.state(112) is Health.HEALTHY
+
+
+def test_what_was_begun_in_a_silence_does_not_speak_against_the_store_afterwards() -> None:
+    health = window(FEW)
+    for _ in range(20):
+        health.begin(100)
+    health.report(140, 40, ok=True)
+    health.end(140)
+    for _ in range(19):
+        health.report(141, 41, ok=False)
+        health.end(141)
+    assert health.state(141) is Health.HEALTHY

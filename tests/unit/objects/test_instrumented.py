@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreUnavailable
+from kafscale.objects.health import Health, HealthWindow
 from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import Buffer, OnRequest
@@ -152,3 +153,27 @@ async def test_a_cancelled_operation_says_nothing_about_the_store() -> None:
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert reports == []
+
+
+async def test_the_window_knows_of_what_hangs_until_it_is_given_up() -> None:
+    class Hanging(MemoryObjectStore):
+        async def put_new(self, key: str, body: Sequence[Buffer]) -> None:
+            await asyncio.Event().wait()
+
+    clock, window = ManualClock(), HealthWindow()
+    store = InstrumentedStore(
+        Hanging(), lambda *_report: None, lambda *_request: None, clock, window
+    )
+    uploads = [
+        asyncio.create_task(store.put_new("a/b", [b"1"])),
+        asyncio.create_task(store.put_new("a/c", [bytes(16 << 20)])),  # may take its time
+    ]
+    await asyncio.sleep(0)
+    clock.advance_ms(11_000)
+    assert window.state(clock.elapsed_s()) is Health.UNAVAILABLE
+    uploads[0].cancel()
+    await asyncio.wait(uploads[:1])
+    clock.advance_ms(1_000)
+    assert window.state(clock.elapsed_s()) is Health.HEALTHY
+    uploads[1].cancel()
+    await asyncio.wait(uploads)

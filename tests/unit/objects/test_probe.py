@@ -63,3 +63,11 @@ async def test_a_store_out_of_reach_is_not_called_bad() -> None:
     plan.add(Rule(Fault.FAIL_BEFORE, verb="*"))
     with pytest.raises(StoreUnavailable):
         await probe_create_if_absent(FaultyObjectStore(MemoryObjectStore(), plan), "ns", "t")
+
+
+async def test_a_store_that_takes_nothing_says_why() -> None:
+    plan = Plan()
+    plan.add(Rule(Fault.FAIL_BEFORE, verb="put_new"))
+    plan.add(Rule(Fault.FAIL_BEFORE, verb="delete"))
+    with pytest.raises(StoreUnavailable, match="put_new ns/probe-t-twice"):
+        await probe_create_if_absent(FaultyObjectStore(MemoryObjectStore(), plan), "ns", "t")
