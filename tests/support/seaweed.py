@@ -77,6 +77,8 @@ class SeaweedServer(Program, Service):
             "-s3",
             f"-s3.config={identities}",
             "-s3.iam=false",
+            f"-s3.localSocket={self.folder / 's3.sock'}",
+            f"-filer.localSocket={self.folder / 'filer.sock'}",
             *(f"-{name}={port}" for name, port in self._ports.items()),
         ]
         self.launch(command)

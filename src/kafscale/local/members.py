@@ -182,6 +182,8 @@ class Members:
             "-s3",
             f"-s3.config={identities}",
             "-s3.iam=false",
+            "-s3.localSocket=s3.sock",  # in its folder; by default these stay behind in /tmp
+            "-filer.localSocket=filer.sock",
             *(f"-{name}={port}" for name, port in ports.items()),
         )
         return Program(
