@@ -40,6 +40,9 @@ class Chunk:
         self.firsts = []
 
 
+Watcher = Callable[["Lane"], None]
+
+
 class Watchers:
     """Who waits for a lane, in the order they came: they are woken in it."""
 
@@ -47,13 +50,13 @@ class Watchers:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._calls: dict[Callable[[], None], None] = {}
+        self._calls: dict[Watcher, None] = {}
 
-    def add(self, call: Callable[[], None]) -> None:
+    def add(self, call: Watcher) -> None:
         """Wait."""
         self._calls[call] = None
 
-    def discard(self, call: Callable[[], None]) -> None:
+    def discard(self, call: Watcher) -> None:
         """Wait no more."""
         self._calls.pop(call, None)
 
@@ -61,7 +64,7 @@ class Watchers:
         """How many wait."""
         return len(self._calls)
 
-    def __iter__(self) -> Iterator[Callable[[], None]]:
+    def __iter__(self) -> Iterator[Watcher]:
         """Everybody as of now."""
         return iter(tuple(self._calls))
 
@@ -188,7 +191,10 @@ class Lane:
         room = max_bytes
         chunk = self.chunks[at]
         begin = bisect_right(chunk.firsts, offset) - 1
-        if batch.read_header(chunk.batches[begin]).last_offset < offset:
+        if (
+            chunk.firsts[begin] != offset
+            and batch.read_header(chunk.batches[begin]).last_offset < offset
+        ):
             begin += 1  # between two batches that are no neighbours: nothing of the first is wanted
         while True:
             for one in chunk.batches[begin:]:
@@ -205,7 +211,7 @@ class Lane:
     def wake(self) -> None:
         """Tell everyone who waits that the high watermark has moved."""
         for watcher in self.watchers:
-            watcher()
+            watcher(self)
 
 
 class TailMemory:

@@ -130,12 +130,12 @@ def test_waking_calls_everyone_who_watches_even_if_one_leaves() -> None:
     lane = Lane(0)
     called = []
 
-    def leave() -> None:
+    def leave(_: Lane) -> None:
         called.append("leave")
         lane.watchers.discard(leave)
 
     lane.watchers.add(leave)
-    lane.watchers.add(lambda: called.append("stay"))
+    lane.watchers.add(lambda _: called.append("stay"))
     lane.wake()
     lane.wake()
     assert sorted(called) == ["leave", "stay", "stay"]

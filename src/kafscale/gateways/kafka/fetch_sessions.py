@@ -9,6 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kafscale.engine.reads import Part
 from kafscale.model.clock import Dice
 
 NO_SESSION: Final = 0
@@ -37,6 +38,14 @@ class Told:
     start: int = -1
     had_error: bool = False
 
+    def learns(self, part: Part, anyway: bool) -> bool:
+        """Whether the client is to be told of it: it is news, or everything is wanted anyway."""
+        is_same = part.high == self.high and part.start == self.start
+        if is_same and not (anyway or part.batches or part.error or self.had_error):
+            return False
+        self.high, self.start, self.had_error = part.high, part.start, part.error is not None
+        return True
+
 
 @dataclass(slots=True)
 class FetchSession:
@@ -58,6 +67,12 @@ class FetchSession:
                 self.partitions[key] = Told(one)
             else:
                 told.asked = one
+
+    def served(self, one: Asked) -> None:
+        """Who got data goes to the end of the line, if it still stands in it."""
+        key = (one.topic, one.partition)
+        if key in self.partitions:
+            self.partitions.move_to_end(key)
 
     def advance(self) -> None:
         """Expect the next request."""

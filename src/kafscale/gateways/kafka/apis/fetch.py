@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from kafscale.engine.reads import Part, Wanted
 from kafscale.engine.topic import Topic
 from kafscale.gateways.kafka import blame, conversion
@@ -23,7 +25,6 @@ from kafscale.gateways.kafka.fetch_sessions import (
     NO_SESSION,
     Asked,
     FetchSession,
-    Told,
 )
 from kafscale.model.errors import ConversionOff, KafscaleError, NotConvertible
 from kafscale.wire.kafka.errors import ErrorCode
@@ -53,30 +54,22 @@ def answer(call: Call) -> Answer:
         if problem is not ErrorCode.NONE:
             blame.note_ordinary(call, problem.name.lower(), f"session {request.session_id}")
             return FetchResponse(error_code=problem)
-    told = list(session.partitions.values()) if session else [Told(a) for a in _asked(call)]
-    wanted = [_wanted(call, one.asked) for one in told]
+    order = _Order(call, session)
     max_bytes = max(0, min(request.max_bytes, _LARGEST_ANSWER))
     min_bytes = min(max(0, request.min_bytes), max_bytes)
     wait_ms = max(0, min(request.max_wait_ms, _LONGEST_WAIT_MS))
+    wanted = order.wanted
     if not wanted:
         min_bytes = 0
-    incremental = session is not None and request.session_epoch != FULL
     parts = call.engine.reads.fetch_now(wanted, max_bytes, min_bytes if wait_ms else 0)
     if parts is not None and not conversion.is_due(wanted, parts, call.version):
-        return _respond(call, session, told, wanted, parts, incremental)
+        return order.respond(parts)
     finding = _find(call, wanted, parts, max_bytes, min_bytes, wait_ms / 1000)
-    return _later(call, session, told, wanted, finding, incremental)
+    return _later(order, finding)
 
 
-async def _later(
-    call: Call,
-    session: FetchSession | None,
-    told: list[Told],
-    wanted: list[Wanted],
-    finding: Awaitable[Sequence[Part]],
-    incremental: bool,
-) -> FetchResponse:
-    return _respond(call, session, told, wanted, await finding, incremental)
+async def _later(order: "_Order", finding: Awaitable[Sequence[Part]]) -> FetchResponse:
+    return order.respond(await finding)
 
 
 async def _find(
@@ -104,7 +97,7 @@ async def _find(
         if any(part.batches or part.error for part in parts):
             return parts
         wanted = [
-            want._replace(offset=one.next_offset) for want, one in zip(wanted, handed, strict=True)
+            replace(want, offset=one.next_offset) for want, one in zip(wanted, handed, strict=True)
         ]
         left_s = max(0.0, deadline - loop.time())
         parts = await call.engine.reads.fetch(wanted, max_bytes, min_bytes, left_s)
@@ -160,75 +153,118 @@ def _asked(call: Call) -> list[Asked]:
     ]
 
 
-def _wanted(call: Call, asked: Asked) -> Wanted:
+def _topic(call: Call, asked: str | bytes) -> Topic | KafscaleError:
     topics = call.engine.topics
-    found: Topic | KafscaleError
     try:
-        if isinstance(asked.topic, str):
-            if topics.find(asked.topic) is None:
-                call.engine.discovery.notice(asked.topic)
-            found = topics.get(asked.topic)
-        else:
-            found = topics.get_by_id(asked.topic)
+        if isinstance(asked, bytes):
+            return topics.get_by_id(asked)
+        if topics.find(asked) is None:
+            call.engine.discovery.notice(asked)
+        return topics.get(asked)
     except KafscaleError as problem:
-        found = problem
-    return Wanted(found, asked.partition, asked.offset, asked.max_bytes, asked.leader_epoch)
+        return problem
 
 
 # -- answering -------------------------------------------------------------------------------
 
 
-def _respond(
-    call: Call,
-    session: FetchSession | None,
-    told: Sequence[Told],
-    wanted: Sequence[Wanted],
-    parts: Sequence[Part],
-    incremental: bool,
-) -> FetchResponse:
-    topics: dict[str | bytes, FetchableTopicResponse] = {}
-    served = []
-    for known, want, part in zip(told, wanted, parts, strict=True):
-        row = _row(call, want, part)
-        _count(call, want, part)
-        news = bool(part.batches) or row.error_code or known.had_error
-        news = news or (known.high, known.start) != (part.high, part.start)
-        if incremental and not news:
-            continue
-        known.high, known.start = part.high, part.start
-        known.had_error = row.error_code != 0
-        if part.batches:
-            served.append((known.asked.topic, known.asked.partition))
-        topic = topics.get(known.asked.topic)
-        if topic is None:
-            topic = topics[known.asked.topic] = _topic_row(known.asked.topic)
-        topic.partitions.append(row)
-    if session is not None:
-        for key in served:
-            if key in session.partitions:
-                session.partitions.move_to_end(key)
-    return FetchResponse(
-        session_id=session.session_id if session else NO_SESSION,
-        responses=list(topics.values()),
-    )
+class _Order:
+    """What one request is to be answered with: the partitions of its session, or those it names."""
 
+    def __init__(self, call: Call, session: FetchSession | None) -> None:
+        """Look up the topics."""
+        self._call = call
+        self._session = session
+        self._told = list(session.partitions.values()) if session else []
+        self.wanted = self._of_session(session) if session else self._of_request()
 
-def _count(call: Call, want: Wanted, part: Part) -> None:
-    """Note the outcome; latency only where data was read at once, not where it was waited for."""
-    if isinstance(want.topic, KafscaleError):
-        return
-    probe = call.engine.probe
-    read = part.from_memory if part.batches else None
-    probe.fetched(want.topic.name, want.partition, part.error is None, read)
-    if read is not None:
-        hit = "true" if read else "false"
-        probe.fetch_latency.labels(want.topic.name, hit).observe(part.read_s)
+    def _of_request(self) -> list[Wanted]:
+        wanted: list[Wanted] = []
+        by_id = self._call.version >= _BY_ID_FROM
+        for row in self._call.message.topics:
+            topic = _topic(self._call, row.topic_id if by_id else row.topic)
+            wanted += [
+                Wanted(
+                    topic,
+                    one.partition,
+                    one.fetch_offset,
+                    one.partition_max_bytes,
+                    one.current_leader_epoch,
+                )
+                for one in row.partitions
+            ]
+        return wanted
+
+    def _of_session(self, session: FetchSession) -> list[Wanted]:
+        found: dict[str | bytes, Topic | KafscaleError] = {}
+        wanted = []
+        for one in self._told:
+            topic = found.get(one.asked.topic)
+            if topic is None:
+                topic = found[one.asked.topic] = _topic(self._call, one.asked.topic)
+            asked = one.asked
+            wanted.append(
+                Wanted(topic, asked.partition, asked.offset, asked.max_bytes, asked.leader_epoch)
+            )
+        return wanted
+
+    def respond(self, parts: Sequence[Part]) -> FetchResponse:
+        """The answer; where partitions are told only their news, those that have some."""
+        _count(self._call, self.wanted, parts)
+        if self._session is None:
+            return FetchResponse(responses=self._all(parts))
+        return FetchResponse(
+            session_id=self._session.session_id,
+            responses=self._news(self._session, parts),
+        )
+
+    def _all(self, parts: Sequence[Part]) -> list[FetchableTopicResponse]:
+        call, wanted, topics, at = self._call, self.wanted, [], 0
+        for row in call.message.topics:
+            end = at + len(row.partitions)
+            pairs = zip(wanted[at:end], parts[at:end], strict=True)
+            rows = [_row(call, want, part) for want, part in pairs]
+            topics.append(FetchableTopicResponse(row.topic, row.topic_id, rows))
+            at = end
+        return topics
+
+    def _news(self, session: FetchSession, parts: Sequence[Part]) -> list[FetchableTopicResponse]:
+        is_first = self._call.message.session_epoch == FULL
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        for known, want, part in zip(self._told, self.wanted, parts, strict=True):
+            if not known.learns(part, is_first):
+                continue
+            if part.batches:
+                session.served(known.asked)
+            topic = topics.get(known.asked.topic)
+            if topic is None:
+                topic = topics[known.asked.topic] = _topic_row(known.asked.topic)
+            topic.partitions.append(_row(self._call, want, part))
+        return list(topics.values())
 
 
 def _topic_row(topic: str | bytes) -> FetchableTopicResponse:
     if isinstance(topic, str):
         return FetchableTopicResponse(topic=topic)
     return FetchableTopicResponse(topic_id=topic)
+
+
+def _count(call: Call, wanted: Sequence[Wanted], parts: Sequence[Part]) -> None:
+    """Note the outcome; latency only where data was read at once, not where it was waited for."""
+    probe = call.engine.probe
+    topic: Topic | KafscaleError | None = None
+    for want, part in zip(wanted, parts, strict=True):
+        if want.topic is not topic:
+            topic = want.topic
+            counts = probe.reads_of(topic.name) if isinstance(topic, Topic) else None
+        if counts is None:
+            continue
+        if part.error is not None:
+            counts.refused(want.partition)
+        elif part.batches:
+            counts.read(want.partition, part.from_memory, part.read_s)
+        else:
+            counts.answered(want.partition)
 
 
 # What consumers know how to take in an answer to Fetch. Others make them give up.
@@ -260,24 +296,24 @@ def _code(problem: KafscaleError, version: int) -> ErrorCode:
 
 
 def _row(call: Call, want: Wanted, part: Part) -> PartitionData:
-    problem = part.error
-    if problem is not None:
-        blame.note(call, problem)
-        if isinstance(problem, NotConvertible | ConversionOff):
-            blame.note_ordinary(call, blame.reason_of(type(problem)), str(problem))
-        return PartitionData(
-            partition_index=want.partition,
-            error_code=_code(problem, call.version),
-            high_watermark=part.high,
-            last_stable_offset=part.high,
-            log_start_offset=part.start,
-            records=b"",
-        )
+    if part.error is not None:
+        return _error_row(call, want, part, part.error)
+    high, start = part.high, part.start
+    # By their places, which is a third of the price: a thousand of these are one answer.
+    return PartitionData(
+        want.partition, 0, high, high, start, None, None, None, None, -1, part.batches or b""
+    )
+
+
+def _error_row(call: Call, want: Wanted, part: Part, problem: KafscaleError) -> PartitionData:
+    blame.note(call, problem)
+    if isinstance(problem, NotConvertible | ConversionOff):
+        blame.note_ordinary(call, blame.reason_of(type(problem)), str(problem))
     return PartitionData(
         partition_index=want.partition,
+        error_code=_code(problem, call.version),
         high_watermark=part.high,
         last_stable_offset=part.high,
         log_start_offset=part.start,
-        aborted_transactions=None,
-        records=part.batches or b"",
+        records=b"",
     )
