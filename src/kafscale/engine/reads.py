@@ -123,11 +123,11 @@ class Reads:
                         parts.append(Part(None, high, start, (), 0))
                         continue
                     limit = min(one.max_bytes, room)
-                    found = lane.read_memory(offset, limit, at_least_one=not total)
+                    found = lane.recent.read(offset, limit, at_least_one=not total)
                     if found is None:
                         return None
-                    size = sum(map(len, found))
-                    parts.append(Part(None, high, start, found, size))
+                    batches, size = found
+                    parts.append(Part(None, high, start, batches, size))
                     total += size
                     room -= size
                     continue

@@ -14,7 +14,8 @@ import structlog
 
 from kafscale.log import commits, flush, hints, keys, manifest, opening
 from kafscale.log.flush import Flush, Outcome, Waiting, WaitingRoom
-from kafscale.log.lane import Chunk, Lane, TailMemory
+from kafscale.log.lane import Lane, TailMemory
+from kafscale.log.recent import Chunk
 from kafscale.log.segment import Built
 from kafscale.log.settings import Appended, LogSettings, Observer, State, Tail
 from kafscale.log.tasks import Tasks

@@ -1,7 +1,8 @@
 import pytest
 
-from kafscale.log.lane import BATCH_BYTES, CHUNK_BYTES, Chunk, Lane, TailMemory
+from kafscale.log.lane import Lane, TailMemory
 from kafscale.log.manifest import Entry, LaneMark
+from kafscale.log.recent import BATCH_BYTES, CHUNK_BYTES, Chunk
 from kafscale.log.segment import Span
 from kafscale.records import batch
 from tests.unit.log.bench import make_batch, values_of

@@ -362,4 +362,4 @@ async def test_a_log_closed_by_its_owner_is_not_revived_by_housekeeping(bench: B
     await asyncio.gather(adopting, return_exceptions=True)
     await settle()
     assert log.state is State.CLOSED
-    assert log.lane(0).chunks == []
+    assert log.lane(0).recent.chunks == []
