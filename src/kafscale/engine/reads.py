@@ -13,7 +13,7 @@ import msgspec
 from kafscale.engine.logs import Logs
 from kafscale.engine.topic import Topic
 from kafscale.log import catching_up
-from kafscale.log.lane import Lane
+from kafscale.log.lane import Lane, Watcher
 from kafscale.log.log import Log, State
 from kafscale.log.reader import Reader
 from kafscale.model.clock import Clock
@@ -160,6 +160,25 @@ class Reads:
                 # What was found before the wait may not be handed out by now: it is read again.
                 if total or not news or not self._look_again(wanted, parts, news, max_bytes):
                     parts = await self._collect(wanted, max_bytes)
+
+    def watch(self, one: Wanted, watcher: Watcher) -> Lane | None:
+        """Have `watcher` called with news of a partition that has no more to give than was wanted.
+
+        Gives the lane it watches then; None if there is something to answer already, or if this
+        is no partition to wait for without a look now and then.
+        """
+        place = (
+            self._logs.found(one.topic).get(one.partition) if isinstance(one.topic, Topic) else None
+        )
+        if place is None:
+            return None
+        log, lane = place
+        is_fenced = one.leader_epoch not in (-1, log.newest_epoch)
+        is_at_its_end = one.offset == lane.high and not lane.rules.wake_on_append
+        if is_fenced or not is_at_its_end or log.state is not State.OPEN:
+            return None
+        lane.watchers.add(watcher)
+        return lane
 
     def _look_again(
         self, wanted: Sequence[Wanted], parts: list[Part], news: Sequence[int], max_bytes: int

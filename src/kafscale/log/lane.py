@@ -149,7 +149,7 @@ class Lane:
         if offset >= self.high:
             return []
         found = self.recent.read(offset, max_bytes, at_least_one=at_least_one)
-        return found and found.batches
+        return found and found[0]
 
     def wake(self) -> None:
         """Tell everyone who waits that the high watermark has moved."""

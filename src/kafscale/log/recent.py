@@ -8,7 +8,7 @@ Next door: the lane (lane.py), how long flushes stay (TailMemory there).
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafscale.records import batch
 
@@ -35,13 +35,6 @@ class Chunk:
     def leave_memory(self) -> None:
         """Let go of the bytes; the object in the bucket still has them."""
         self.batches = []
-
-
-class Found(NamedTuple):
-    """Batches, and how many bytes they are."""
-
-    batches: list[memoryview]
-    size: int
 
 
 class Recent:
@@ -86,8 +79,10 @@ class Recent:
                 del row[: self._gone]
             self._gone = 0
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Found | None:
-        """Whole batches from the one holding `offset` on; None if that one is not here."""
+    def read(
+        self, offset: int, max_bytes: int, *, at_least_one: bool
+    ) -> tuple[list[memoryview], int] | None:
+        """Whole batches from the one with `offset` on, and their bytes; None if it is not here."""
         firsts, ends = self._firsts, self._ends
         begin = bisect_right(firsts, offset) - 1
         if begin < self._gone:
@@ -99,5 +94,5 @@ class Recent:
         if until == begin and at_least_one and begin < len(ends):
             until = begin + 1
         if until == begin:
-            return Found([], 0)
-        return Found(self._batches[begin:until], ends[until - 1] - before)
+            return [], 0
+        return self._batches[begin:until], ends[until - 1] - before
