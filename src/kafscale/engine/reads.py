@@ -6,12 +6,13 @@ commits; nobody polls. Next door: recent batches (log/lane.py), old ones (log/re
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
 from kafscale.engine.logs import Logs
 from kafscale.engine.topic import Topic
+from kafscale.engine.watch import Watch
 from kafscale.log import catching_up
 from kafscale.log.lane import Lane, Watcher
 from kafscale.log.log import Log, State
@@ -52,40 +53,6 @@ class Part(msgspec.Struct):
 _NO_PLACES: Final[Mapping[int, tuple[Log, Lane]]] = {}
 
 
-class _Watch:
-    """Waits for news of any of some lanes. Use with `with`."""
-
-    def __init__(self, lanes: Sequence[Lane | None]) -> None:
-        """Not yet."""
-        self._lanes = lanes
-        self._news: set[Lane] = set()
-        self._woken: asyncio.Future[None] | None = None
-
-    def __enter__(self) -> Self:
-        for lane in self._lanes:
-            if lane is not None:
-                lane.watchers.add(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for lane in self._lanes:
-            if lane is not None:
-                lane.watchers.discard(self)
-
-    def __call__(self, lane: Lane) -> None:
-        self._news.add(lane)
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
-
-    async def wait(self, timeout_s: float) -> list[int]:
-        """Which of the lanes have had news since the last call; none if nothing came in time."""
-        if not self._news:
-            self._woken = asyncio.get_running_loop().create_future()
-            await asyncio.wait((self._woken,), timeout=timeout_s)
-        news, self._news = self._news, set()
-        return [at for at, lane in enumerate(self._lanes) if lane in news]
-
-
 class Reads:
     """The one way out of a log."""
 
@@ -99,6 +66,11 @@ class Reads:
         self, wanted: Iterable[Wanted], max_bytes: int, min_bytes: int
     ) -> list[Part] | None:
         """Answer at once if memory has enough to answer with; else None, and `fetch` is due."""
+        return self._at_once(wanted, max_bytes, min_bytes)
+
+    def _at_once(
+        self, wanted: Iterable[Wanted], max_bytes: int, min_bytes: int
+    ) -> list[Part] | None:
         parts: list[Part] = []
         room, total = max_bytes, 0
         topic: Topic | KafscaleError | None = None
@@ -149,8 +121,8 @@ class Reads:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max_wait_s
         # Watching begins before looking, so no commit can slip in between.
-        with _Watch(self._lanes(wanted)) as watch:
-            parts = await self._collect(wanted, max_bytes)
+        with Watch(self._lanes(wanted)) as watch:
+            parts = await self._look(wanted, max_bytes)
             while True:
                 left = deadline - loop.time()
                 total = sum(part.size for part in parts)
@@ -159,7 +131,7 @@ class Reads:
                 news = await watch.wait(left)
                 # What was found before the wait may not be handed out by now: it is read again.
                 if total or not news or not self._look_again(wanted, parts, news, max_bytes):
-                    parts = await self._collect(wanted, max_bytes)
+                    parts = await self._look(wanted, max_bytes)
 
     def watch(self, one: Wanted, watcher: Watcher) -> Lane | None:
         """Have `watcher` called with news of a partition that has no more to give than was wanted.
@@ -194,9 +166,20 @@ class Reads:
             room -= part.size
         return True
 
-    async def _open_all(self, wanted: Sequence[Wanted]) -> None:
+    def _found(self, wanted: Sequence[Wanted]) -> list[tuple[Log, Lane] | None]:
+        """The places that are known already."""
+        topic: Topic | KafscaleError | None = None
+        places, found = _NO_PLACES, []
         for one in wanted:
-            if isinstance(one.topic, KafscaleError) or one.partition in self._logs.found(one.topic):
+            if one.topic is not topic:
+                topic = one.topic
+                places = self._logs.found(topic) if isinstance(topic, Topic) else _NO_PLACES
+            found.append(places.get(one.partition))
+        return found
+
+    async def _open_all(self, wanted: Sequence[Wanted]) -> None:
+        for one, place in zip(wanted, self._found(wanted), strict=True):
+            if place is not None or isinstance(one.topic, KafscaleError):
                 continue
             try:
                 await self._logs.open(one.topic, one.partition)
@@ -206,16 +189,21 @@ class Reads:
     def _lanes(self, wanted: Sequence[Wanted]) -> list[Lane | None]:
         """Of each; None where there is none to wait for."""
         lanes: list[Lane | None] = []
-        for one in wanted:
+        for one, place in zip(wanted, self._found(wanted), strict=True):
             try:
-                place = self._place(one)
+                place = place or self._place(one)
             except KafscaleError:
                 place = None
             lanes.append(place and place[1])
         return lanes
 
+    async def _look(self, wanted: Sequence[Wanted], max_bytes: int) -> list[Part]:
+        """One look at every partition."""
+        parts = self._at_once(wanted, max_bytes, 0)
+        return await self._collect(wanted, max_bytes) if parts is None else parts
+
     async def _collect(self, wanted: Sequence[Wanted], max_bytes: int) -> list[Part]:
-        """One look at every partition; old data of several is read side by side.
+        """The same where memory is not enough; old data of several is read side by side.
 
         Of old data no more is read than the answer has room for; the others' turn comes when
         this one has been taken.
