@@ -21,6 +21,8 @@ FULL: Final = 0  # epoch of a request that begins a session
 CLOSE: Final = -1  # epoch of a request that wants none
 # Not all that becomes of a partition is told to those who watch it, only records and the end.
 LOOK_EVERY_S: Final = 1.0
+# Who has left without a word would be remembered, and its partitions watched, for ever.
+LONGEST_IDLE_S: Final = 600.0
 
 PartitionKey = tuple[str | bytes, int]  # topic name or id, partition
 
@@ -98,6 +100,7 @@ class FetchSession:
         self._line: OrderedDict[PartitionKey, Told] = OrderedDict()
         self._untold: dict[PartitionKey, Told] = {}  # at rest, but for a word to the client
         self._looked_s = -math.inf  # when all were last in the line
+        self.used_s = math.inf  # not yet
         self._joined: asyncio.Future[None] | None = None
 
     def update(self, asked: Iterable[Asked], forgotten: Iterable[PartitionKey]) -> None:
@@ -126,6 +129,7 @@ class FetchSession:
 
     def line_up(self, now_s: float) -> list[Told]:
         """Who is to be looked at now, in this order; now and then all are."""
+        self.used_s = now_s
         self._line.update(self._untold)
         self._untold.clear()
         if now_s - self._looked_s >= LOOK_EVERY_S:
@@ -207,6 +211,14 @@ class FetchSessions:
         if session is not None:
             self._sessions.move_to_end(session_id)
         return session
+
+    def let_go_idle(self, now_s: float) -> None:
+        """End the sessions that nobody has used for long."""
+        while self._sessions:
+            idle_longest = next(iter(self._sessions.values()))
+            if now_s - idle_longest.used_s < LONGEST_IDLE_S:
+                return
+            self.close(idle_longest.session_id)
 
     def close(self, session_id: int) -> None:
         """End a session."""

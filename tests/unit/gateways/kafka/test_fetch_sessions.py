@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from kafscale.gateways.kafka import fetch_sessions
-from kafscale.gateways.kafka.fetch_sessions import Asked, FetchSession, FetchSessions
+from kafscale.gateways.kafka.fetch_sessions import (
+    LONGEST_IDLE_S,
+    Asked,
+    FetchSession,
+    FetchSessions,
+)
 from kafscale.log.lane import Lane
 from kafscale.testing.clock import SeededDice
 from kafscale.testing.in_process import InProcessBroker
@@ -379,6 +384,22 @@ def test_the_session_idle_longest_makes_room() -> None:
     assert sessions.find(second.session_id) is None
     assert sessions.find(first.session_id) is first
     assert sessions.find(third.session_id) is third
+
+
+def test_sessions_that_nobody_has_used_for_long_end() -> None:
+    sessions = FetchSessions(SeededDice())
+    left, used, new = (sessions.create(by_id=False) for _ in range(3))
+    left.line_up(now_s=0.0)
+    used.line_up(now_s=0.0)
+    sessions.find(used.session_id)
+    used.line_up(now_s=LONGEST_IDLE_S / 2)
+    sessions.find(new.session_id)
+    sessions.let_go_idle(now_s=LONGEST_IDLE_S - 1)
+    assert len(sessions) == 3
+    sessions.let_go_idle(now_s=LONGEST_IDLE_S)
+    assert sessions.find(left.session_id) is None
+    assert sessions.find(used.session_id) is used
+    assert sessions.find(new.session_id) is new
 
 
 def test_session_ids_are_positive_and_never_taken() -> None:

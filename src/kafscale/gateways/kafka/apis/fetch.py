@@ -139,6 +139,7 @@ def _session(call: Call) -> tuple[ErrorCode, FetchSession | None]:
     """Find, begin or end the session a request belongs to."""
     request: FetchRequest = call.message
     sessions = call.context.fetch_sessions
+    sessions.let_go_idle(call.engine.clock.elapsed_s())
     by_id = call.version >= BY_ID_FROM
     if request.session_epoch == CLOSE:
         sessions.close(request.session_id)
