@@ -45,6 +45,7 @@ TO_AND_FRO = [seed for seed in range(17, 180) if draw(seed).is_moving]
             TO_AND_FRO,
             "lost, watermark back",
         ),
+        (planted.move_that_is_called_off_too_late, TO_AND_FRO, "stuck"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -250,6 +250,7 @@ class Logs:
         logs = list(self._open.values())
         self._found.clear()
         self._open.clear()
+        self._topic_of.clear()
         await _close_all(logs, deadline_s)
         await self._tasks.aclose()
 

@@ -5,6 +5,7 @@ Next door: the log that sets the timer and writes the segment (log.py).
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ class Flush:
     size: int = 0
     records: int = 0
     batches: list[Waiting] = field(default_factory=list)
+    is_urgent: bool = False
 
     def add(self, waiting: Waiting) -> None:
         """Let a further batch wait."""
@@ -145,6 +147,7 @@ class WaitingRoom:
         self._longest_s = longest_s
         self._flushes: deque[Flush] = deque()
         self._last_s: float | None = None  # when a flush was let out; None: the first gathers, too
+        self._is_held = False
 
     def __iter__(self) -> Iterator[Flush]:
         """All that wait, the oldest first."""
@@ -160,17 +163,29 @@ class WaitingRoom:
         return flush
 
     def due_in_s(self, now_s: float) -> float | None:
-        """How long the oldest flush may still wait; None if there is none."""
-        if not self._flushes:
+        """How long the oldest flush may still wait; None if there is none that may go."""
+        if not self._flushes or self._is_held:
             return None
         oldest = self._flushes[0]
         full = (
             len(self._flushes) > 1
+            or oldest.is_urgent
             or oldest.size >= self._full_bytes
             or 0 < self._full_records <= oldest.records
         )
         began_s = oldest.since_s if self._last_s is None else self._last_s
         return 0.0 if full else max(0.0, began_s + self._longest_s - now_s)
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What is added inside goes as one, as far as there is room, and is due right after."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+            if self._flushes:
+                self._flushes[-1].is_urgent = True
 
     def take(self, now_s: float) -> Flush | None:
         """Let the oldest flush out."""

@@ -7,8 +7,9 @@ roll-up, retention and sweeping (history.py), reading what has left memory (read
 """
 
 import asyncio
+import contextlib
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 
 import structlog
 
@@ -158,10 +159,7 @@ class Log(View):
     def append(
         self, lane_number: int, header: BatchHeader, data: memoryview, *, acknowledged: bool
     ) -> Appended:
-        """Give a validated batch its offsets and let it wait for the next commit.
-
-        `data` is stamped in place and kept. `acknowledged`: nobody will wait for the commit.
-        """
+        """Give a batch its offsets; it is stamped and kept. `acknowledged`: nobody will wait."""
         self.require_taking()
         return self._append(self.lane(lane_number), header, data, acknowledged=acknowledged)
 
@@ -171,6 +169,15 @@ class Log(View):
         self.observer.buffered(len(waiting.data))
         self._flush_when_due()
         return joined.done
+
+    @contextlib.contextmanager
+    def one_flush(self) -> Iterator[None]:
+        """Let all that is appended inside go together, and at once: somebody waits for it."""
+        try:
+            with self._room.together():
+                yield
+        finally:
+            self._flush_when_due()
 
     def _append(
         self, lane: Lane, header: BatchHeader, data: memoryview, *, acknowledged: bool
@@ -208,9 +215,8 @@ class Log(View):
 
     def _flush_when_due(self) -> None:
         """Start a flush now, or set the timer for the oldest batch that waits."""
-        if self._in_flight is not None:
-            return  # its end will look again
-        delay_s = self._room.due_in_s(self.clock.elapsed_s())
+        # The end of one in flight looks again.
+        delay_s = None if self._in_flight else self._room.due_in_s(self.clock.elapsed_s())
         if delay_s == 0:
             self._start_flushing()
         elif delay_s is not None and self._timer is None:
@@ -230,10 +236,7 @@ class Log(View):
             self._tasks.spawn(self._write(self._in_flight), f"flush {self.folder}")
 
     def read_waiting(self, lane: Lane, offset: int, max_bytes: int) -> list[memoryview]:
-        """Batches not yet committed, from the one holding `offset` on, as copies.
-
-        Only for topics whose readers asked for it: what is seen here can still vanish.
-        """
+        """Batches not yet committed, as copies, for readers who asked for them: they may vanish."""
         return flush.read_waiting(self._unfinished(), lane, offset, max_bytes)
 
     def waiting_bytes(self) -> dict[int, int]:
@@ -270,10 +273,7 @@ class Log(View):
         self._flush_when_due()
 
     async def _tail_is_proven(self, issued: Moment) -> bool:
-        """Rules 3 and 4: an old proof is renewed before anything moves.
-
-        It is dated when its request was issued and judged after the PUT, and again after the check.
-        """
+        """Rules 3 and 4: judged after the PUT, and again after a check that renews an old proof."""
         fresh_s = self.settings.grace_s / 2
         if age_s(self.clock, self._proof) <= fresh_s:
             self._proof = issued
