@@ -7,11 +7,13 @@ import asyncio
 import dataclasses
 import math
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Final
 
 import structlog
 
 from kafscale.engine.membership import Membership
 from kafscale.engine.topic import Topic
+from kafscale.engine.turns import Turns
 from kafscale.log import catching_up, places
 from kafscale.log.lane import Lane
 from kafscale.log.log import Log, State
@@ -28,6 +30,8 @@ from kafscale.model.topics import TopicDescriptor
 
 logger = structlog.get_logger()
 
+AT_ONCE: Final = 64  # logs being opened: a bucket is far away, and each is a few requests in a row
+
 
 class Logs:
     """The logs this broker writes, by the folders they lie in."""
@@ -43,6 +47,7 @@ class Logs:
         self.handed_over = 0
         self._open: dict[str, Log] = {}
         self._opening: dict[str, asyncio.Task[Log]] = {}
+        self._turns = Turns(AT_ONCE)
         self._topic_of: dict[str, Topic] = {}  # of logs that are one topic's own
         self._failed: dict[str, KafscaleError] = {}
         self._looking: set[str] = set()  # folders of logs that are being looked at once more
@@ -99,8 +104,11 @@ class Logs:
         log.is_used = True
         return log, _lane(log, number, topic)
 
-    async def open_log(self, folder: str, topic: Topic | None) -> Log:
-        """The log that lies there, opened if need be. `topic`: whose own it is."""
+    async def open_log(self, folder: str, topic: Topic | None, *, urgent: bool = True) -> Log:
+        """The log that lies there, opened if need be. `topic`: whose own it is.
+
+        `urgent`: a client waits for it, and it comes before those that nobody has asked for.
+        """
         log = self._open.get(folder)
         if log is None or not self._fleet.holds():
             await self._fleet.require_log(folder)
@@ -108,23 +116,27 @@ class Logs:
         if log is None:
             task = self._opening.get(folder)
             if task is None:
-                task = asyncio.get_running_loop().create_task(self._do_open(folder, topic))
+                work = self._do_open(folder, topic, urgent=urgent)
+                task = asyncio.get_running_loop().create_task(work)
                 # Whoever asked may be gone when it fails; `why_closed` tells the others.
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 self._opening[folder] = task
+            elif urgent:
+                self._turns.hurry(folder)
             log = await asyncio.shield(task)
         return log
 
-    async def _do_open(self, folder: str, topic: Topic | None) -> Log:
+    async def _do_open(self, folder: str, topic: Topic | None, *, urgent: bool) -> Log:
         log, generation = self._make(topic, folder), self._fleet.generation
         try:
             self._require_alive(topic)
-            await log.open()
-            while generation != self._fleet.generation:
-                # Others may have had it since we looked: what they have shown must not go back.
-                await log.abandon()
-                log, generation = self._make(topic, folder), self._fleet.generation
+            async with self._turns.taken(folder, urgent=urgent):
                 await log.open()
+                while generation != self._fleet.generation:
+                    # Others may have had it since we looked: what they have shown must not go back.
+                    await log.abandon()
+                    log, generation = self._make(topic, folder), self._fleet.generation
+                    await log.open()
             self._require_alive(topic)  # it may have been deleted meanwhile
             if not self._fleet.may_open(folder):
                 raise NotTheOwner("the log has become another broker's")

@@ -9,7 +9,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafscale.log import segment
 from kafscale.log.lane import Lane
@@ -17,6 +17,8 @@ from kafscale.log.segment import Built, ContentId, LaneBatches
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import KafscaleError
 from kafscale.records.batch import BatchHeader
+
+_SLACK: Final = 0.1
 
 # None when the flush was committed, else why it was not.
 Outcome = KafscaleError | None
@@ -191,7 +193,10 @@ class WaitingRoom:
         """Let the oldest flush out."""
         if not self._flushes:
             return None
-        self._last_s = now_s
+        due_s = now_s if self._last_s is None else self._last_s + self._longest_s
+        # A timer that fires a little late must not make every interval a little longer.
+        is_in_step = 0 <= now_s - due_s <= self._longest_s * _SLACK
+        self._last_s = due_s if is_in_step else now_s
         return self._flushes.popleft()
 
     def clear(self) -> None:

@@ -98,9 +98,8 @@ class Log(View):
         self.state = State.OPEN
 
     async def _look(self) -> opening.Opened:
-        return await opening.open_log(
-            self.store, self.folder, self.clock, self.settings.index_from_bytes
-        )
+        index_from, fresh_s = self.settings.index_from_bytes, self.settings.grace_s / 2
+        return await opening.open_log(self.store, self.folder, self.clock, index_from, fresh_s)
 
     def close_to_new(self) -> None:
         """Take nothing more; let whoever waits for records look elsewhere."""
