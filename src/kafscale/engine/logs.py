@@ -6,7 +6,7 @@ Here: from (topic, partition) to a log and its lane. Next door: the log itself (
 import asyncio
 import dataclasses
 import math
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -27,6 +27,7 @@ from kafscale.model.errors import (
     StoreError,
     UnknownTopic,
 )
+from kafscale.model.topics import TopicDescriptor
 
 logger = structlog.get_logger()
 
@@ -52,15 +53,32 @@ class Logs:
         self._failed: dict[str, KafscaleError] = {}
         self._looking: set[str] = set()  # folders of logs that are being looked at once more
         self._ended: set[bytes] = set()  # ids of deleted topics; ids are never used again
+        # Places that `find` has found, by topic, with the descriptor they were found by.
+        self._found: dict[bytes, tuple[TopicDescriptor, dict[int, tuple[Log, Lane]]]] = {}
 
     def find(self, topic: Topic, partition: int) -> tuple[Log, Lane] | None:
         """The partition's place if its log is open; UnknownTopic if there is no such partition."""
+        place = self.found(topic).get(partition)
+        if place is not None:
+            return place
         folder, number = topic.place(partition)
         log = self._open.get(folder)
         if log is None or not self._fleet.holds() or topic.topic_id in self._ended:
             return None
         log.is_used = True
-        return log, _lane(log, number, topic)
+        place = log, _lane(log, number, topic)
+        found = self._found.get(topic.topic_id)
+        if found is None or found[0] is not topic.descriptor:
+            found = self._found[topic.topic_id] = (topic.descriptor, {})
+        found[1][partition] = place
+        return place
+
+    def found(self, topic: Topic) -> Mapping[int, tuple[Log, Lane]]:
+        """What `find` gave for a topic's partitions and would give again; good until an await."""
+        found = self._found.get(topic.topic_id)
+        if found is None or found[0] is not topic.descriptor or not self._fleet.holds():
+            return {}
+        return found[1]
 
     def peek(self, topic: Topic, partition: int) -> tuple[Log, Lane] | None:
         """The same for those who only look at it: that makes no log a used one."""
@@ -212,12 +230,14 @@ class Logs:
             self._tasks.spawn(log.abandon(), f"dropping {log.folder}")
 
     def _take_out(self, folder: str) -> Log:
+        self._found.clear()
         self._topic_of.pop(folder, None)
         return self._open.pop(folder)
 
     async def close_topic(self, topic: Topic) -> None:
         """Let go of a deleted topic's logs without writing anything more."""
         self._ended.add(topic.topic_id)
+        self._found.pop(topic.topic_id, None)
         for folder in places.own_folders(topic.descriptor):
             self._failed.pop(folder, None)
         for folder in self._own(topic):
@@ -249,6 +269,7 @@ class Logs:
         for task in list(self._opening.values()):
             task.cancel()
         logs = list(self._open.values())
+        self._found.clear()
         self._open.clear()
         self._topic_of.clear()
         await _close_all(logs, deadline_s)

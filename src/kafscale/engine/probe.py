@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kafscale.engine.census import SHARED, Census
+from kafscale.engine.read_counts import TopicReads
 from kafscale.log import keys
 from kafscale.model.meters import Counter, Family, Histogram, Registry, Source
 
@@ -48,7 +49,7 @@ class Probe:
         self._add_store()
         self._add_metadata()
         self._add_memory()
-        self._looks: dict[tuple[str, str], list[int]] = {}  # reads from memory, all reads
+        self._reads: dict[str, TopicReads] = {}
 
     def observe_store(self, operation: str, key: str, seconds: float, size: int, ok: bool) -> None:
         """Take a report of the instrumented object store."""
@@ -82,17 +83,19 @@ class Probe:
         """Count one partition's part of a produce request."""
         self.produce_requests.labels(topic, str(partition), "success" if ok else "error").inc()
 
-    def fetched(self, topic: str, partition: int, ok: bool, from_memory: bool | None) -> None:
-        """Count one partition's part of a fetch; `from_memory` is None where nothing was read."""
-        self.fetch_requests.labels(topic, str(partition), "success" if ok else "error").inc()
-        if from_memory is not None:
-            looks = self._looks.setdefault((topic, str(partition)), [0, 0])
-            looks[0] += from_memory
-            looks[1] += 1
+    def reads_of(self, topic: str) -> TopicReads:
+        """Where one topic's parts of fetches are counted."""
+        found = self._reads.get(topic)
+        if found is None:
+            found = TopicReads(topic, self.fetch_requests, self.fetch_latency)
+            self._reads[topic] = found
+        return found
 
     def _hit_rates(self) -> Iterator[tuple[Sequence[str], float]]:
-        for place, (hits, looks) in self._looks.items():
-            yield place, hits / looks
+        for topic, partitions in self._reads.items():
+            for partition, one in partitions.items():
+                if one.looks:
+                    yield (topic, str(partition)), one.from_memory / one.looks
 
     def sample_buffers(self, source: Source) -> None:
         """Ask `source` for (topic, partition) -> bytes waiting to be flushed, at each scrape."""
@@ -248,8 +251,7 @@ class Probe:
             self.s3_bytes,
         ):
             family.forget("topic", topic)
-        for place in [place for place in self._looks if place[0] == topic]:
-            del self._looks[place]
+        self._reads.pop(topic, None)
         for histogram in (self.produce_latency, self.fetch_latency):
             histogram.forget("topic", topic)
 

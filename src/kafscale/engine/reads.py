@@ -5,14 +5,17 @@ commits; nobody polls. Next door: recent batches (log/lane.py), old ones (log/re
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
 
 from kafscale.engine.logs import Logs
 from kafscale.engine.topic import Topic
+from kafscale.engine.watch import Watch
 from kafscale.log import catching_up
-from kafscale.log.lane import Lane
-from kafscale.log.log import Log
+from kafscale.log.lane import Lane, Watcher
+from kafscale.log.log import Log, State
 from kafscale.log.reader import Reader
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
@@ -25,7 +28,7 @@ from kafscale.model.errors import (
 )
 
 
-class Wanted(NamedTuple):
+class Wanted(msgspec.Struct):
     """One partition's part of a fetch. `topic` may be the error of looking it up."""
 
     topic: Topic | KafscaleError
@@ -35,16 +38,19 @@ class Wanted(NamedTuple):
     leader_epoch: int = -1
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct):
     """One partition's part of the answer."""
 
     error: KafscaleError | None
     high: int
     start: int
-    batches: list[memoryview]
+    batches: Sequence[memoryview]
     size: int
     from_memory: bool = True
     read_s: float = 0.0  # how long reading took, without the wait for new data
+
+
+_NO_PLACES: Final[Mapping[int, tuple[Log, Lane]]] = {}
 
 
 class Reads:
@@ -57,19 +63,52 @@ class Reads:
         self._reader = reader
 
     def fetch_now(
-        self, wanted: Sequence[Wanted], max_bytes: int, min_bytes: int
+        self, wanted: Iterable[Wanted], max_bytes: int, min_bytes: int
     ) -> list[Part] | None:
         """Answer at once if memory has enough to answer with; else None, and `fetch` is due."""
+        return self._at_once(wanted, max_bytes, min_bytes)
+
+    def _at_once(
+        self, wanted: Iterable[Wanted], max_bytes: int, min_bytes: int
+    ) -> list[Part] | None:
         parts: list[Part] = []
-        room = max_bytes
-        total = 0
+        room, total = max_bytes, 0
+        topic: Topic | KafscaleError | None = None
+        places = _NO_PLACES
+        # Consumers name a thousand partitions each time, and few of them have news: whatever is
+        # done here for every one of them is done without a call.
         for one in wanted:
-            part = self._from_memory(one, min(one.max_bytes, room), at_least_one=total == 0)
+            if one.topic is not topic:
+                topic = one.topic
+                places = self._logs.found(topic) if isinstance(topic, Topic) else _NO_PLACES
+            place = places.get(one.partition)
+            if place is not None:
+                log, lane = place
+                start, high, offset, epoch = lane.start, lane.high, one.offset, one.leader_epoch
+                if (
+                    start <= offset <= high
+                    and log.state is State.OPEN
+                    and (epoch < 0 or epoch == log.newest_epoch)
+                    and not lane.rules.wake_on_append
+                ):
+                    if offset == high or (room <= 0 and total):
+                        parts.append(Part(None, high, start, (), 0))
+                        continue
+                    limit = min(one.max_bytes, room)
+                    found = lane.recent.read(offset, limit, at_least_one=not total)
+                    if found is None:
+                        return None
+                    batches, size = found
+                    parts.append(Part(None, high, start, batches, size))
+                    total += size
+                    room -= size
+                    continue
+            part = self._from_memory(one, min(one.max_bytes, room), at_least_one=not total)
             if part is None:
                 return None
             parts.append(part)
             total += part.size
-            room = max(0, room - part.size)
+            room -= part.size
             if part.error is not None:
                 min_bytes = 0
         return parts if total >= min_bytes else None
@@ -81,50 +120,90 @@ class Reads:
         await self._open_all(wanted)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max_wait_s
-        lanes = self._lanes(wanted)
-        while True:
-            woken: asyncio.Future[None] = loop.create_future()
-
-            def wake(woken: asyncio.Future[None] = woken) -> None:
-                if not woken.done():
-                    woken.set_result(None)
-
-            # Watching begins before looking, so no commit can slip in between.
-            for lane in lanes:
-                lane.watchers.add(wake)
-            try:
-                parts = await self._collect(wanted, max_bytes)
-                enough = sum(part.size for part in parts) >= min_bytes
+        # Watching begins before looking, so no commit can slip in between.
+        with Watch(self._lanes(wanted)) as watch:
+            parts = await self._look(wanted, max_bytes)
+            while True:
                 left = deadline - loop.time()
-                if enough or left <= 0 or any(part.error for part in parts):
+                total = sum(part.size for part in parts)
+                if left <= 0 or total >= min_bytes or any(part.error for part in parts):
                     return parts
-                await asyncio.wait((woken,), timeout=left)
-            finally:
-                for lane in lanes:
-                    lane.watchers.discard(wake)
+                news = await watch.wait(left)
+                # What was found before the wait may not be handed out by now: it is read again.
+                if total or not news or not self._look_again(wanted, parts, news, max_bytes):
+                    parts = await self._look(wanted, max_bytes)
+
+    def watch(self, one: Wanted, watcher: Watcher) -> Lane | None:
+        """Have `watcher` called with news of a partition that has no more to give than was wanted.
+
+        Gives the lane it watches then; None if there is something to answer already, or if this
+        is no partition to wait for without a look now and then.
+        """
+        place = (
+            self._logs.found(one.topic).get(one.partition) if isinstance(one.topic, Topic) else None
+        )
+        if place is None:
+            return None
+        log, lane = place
+        is_fenced = one.leader_epoch not in (-1, log.newest_epoch)
+        is_at_its_end = one.offset == lane.high and not lane.rules.wake_on_append
+        if is_fenced or not is_at_its_end or log.state is not State.OPEN:
+            return None
+        lane.watchers.add(watcher)
+        return lane
+
+    def _look_again(
+        self, wanted: Sequence[Wanted], parts: list[Part], news: Sequence[int], max_bytes: int
+    ) -> bool:
+        """Look at some of the partitions, none of which had anything; False if memory lacks it."""
+        room = max_bytes
+        for at in news:
+            limit = min(wanted[at].max_bytes, room)
+            part = self._from_memory(wanted[at], limit, at_least_one=room == max_bytes)
+            if part is None:
+                return False
+            parts[at] = part
+            room -= part.size
+        return True
+
+    def _found(self, wanted: Sequence[Wanted]) -> list[tuple[Log, Lane] | None]:
+        """The places that are known already."""
+        topic: Topic | KafscaleError | None = None
+        places, found = _NO_PLACES, []
+        for one in wanted:
+            if one.topic is not topic:
+                topic = one.topic
+                places = self._logs.found(topic) if isinstance(topic, Topic) else _NO_PLACES
+            found.append(places.get(one.partition))
+        return found
 
     async def _open_all(self, wanted: Sequence[Wanted]) -> None:
-        for one in wanted:
-            if isinstance(one.topic, KafscaleError):
+        for one, place in zip(wanted, self._found(wanted), strict=True):
+            if place is not None or isinstance(one.topic, KafscaleError):
                 continue
             try:
                 await self._logs.open(one.topic, one.partition)
             except KafscaleError:
                 continue  # met again, and reported, when its part is read
 
-    def _lanes(self, wanted: Sequence[Wanted]) -> list[Lane]:
-        lanes = []
-        for one in wanted:
+    def _lanes(self, wanted: Sequence[Wanted]) -> list[Lane | None]:
+        """Of each; None where there is none to wait for."""
+        lanes: list[Lane | None] = []
+        for one, place in zip(wanted, self._found(wanted), strict=True):
             try:
-                place = self._place(one)
+                place = place or self._place(one)
             except KafscaleError:
-                continue
-            if place is not None:
-                lanes.append(place[1])
+                place = None
+            lanes.append(place and place[1])
         return lanes
 
+    async def _look(self, wanted: Sequence[Wanted], max_bytes: int) -> list[Part]:
+        """One look at every partition."""
+        parts = self._at_once(wanted, max_bytes, 0)
+        return await self._collect(wanted, max_bytes) if parts is None else parts
+
     async def _collect(self, wanted: Sequence[Wanted], max_bytes: int) -> list[Part]:
-        """One look at every partition; old data of several is read side by side.
+        """The same where memory is not enough; old data of several is read side by side.
 
         Of old data no more is read than the answer has room for; the others' turn comes when
         this one has been taken.
@@ -269,7 +348,7 @@ def _fit(parts: list[Part], max_bytes: int) -> list[Part]:
                     break
                 kept.append(piece)
                 size += len(piece)
-            part = part._replace(batches=kept, size=size)
+            part = msgspec.structs.replace(part, batches=kept, size=size)
         total += part.size
         fitting.append(part)
     return fitting

@@ -13,8 +13,9 @@ import msgspec
 
 from kafscale.log import commits, index, keys, manifest, opening, segment
 from kafscale.log.commits import LostRace
-from kafscale.log.lane import Chunk, TailMemory
+from kafscale.log.lane import TailMemory
 from kafscale.log.manifest import LaneMark, Manifest
+from kafscale.log.recent import Chunk
 from kafscale.log.segment import Built, LaneBatches
 from kafscale.log.view import View
 from kafscale.model.clock import Clock, Dice

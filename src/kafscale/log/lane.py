@@ -1,10 +1,10 @@
 """A lane: one partition's place in a log.
 
-Here: its offsets, its producers, the map from offsets to segments, and its recent batches
-in memory. Next door: the log that writes it (log.py), reading what has left memory (reader.py).
+Here: its offsets, its producers, the map from offsets to segments. Next door: its recent batches
+in memory (recent.py), the log that writes it (log.py), reading what has left memory (reader.py).
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,31 +13,10 @@ from typing import Final
 from kafscale.log import index
 from kafscale.log.manifest import Entry, LaneMark
 from kafscale.log.producers import ProducerTable
+from kafscale.log.recent import Chunk, Recent
 from kafscale.log.segment import Span
-from kafscale.records import batch
 
-# What Python needs around the bytes, about: small batches of many lanes are mostly that.
-CHUNK_BYTES: Final = 512
-BATCH_BYTES: Final = 384
-
-
-class Chunk:
-    """One lane's batches of one committed flush, still in memory."""
-
-    __slots__ = ("batches", "first", "firsts", "last", "size")
-
-    def __init__(self, first: int, last: int, firsts: list[int], batches: list[memoryview]):
-        """Hold `batches`, whose first offsets are `firsts`."""
-        self.first = first
-        self.last = last
-        self.firsts = firsts
-        self.batches = batches
-        self.size = CHUNK_BYTES + sum(map(len, batches)) + BATCH_BYTES * len(batches)
-
-    def leave_memory(self) -> None:
-        """Let go of the bytes; the object in the bucket still has them."""
-        self.batches = []
-        self.firsts = []
+Watcher = Callable[["Lane"], None]
 
 
 class Watchers:
@@ -47,13 +26,13 @@ class Watchers:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._calls: dict[Callable[[], None], None] = {}
+        self._calls: dict[Watcher, None] = {}
 
-    def add(self, call: Callable[[], None]) -> None:
+    def add(self, call: Watcher) -> None:
         """Wait."""
         self._calls[call] = None
 
-    def discard(self, call: Callable[[], None]) -> None:
+    def discard(self, call: Watcher) -> None:
         """Wait no more."""
         self._calls.pop(call, None)
 
@@ -61,7 +40,7 @@ class Watchers:
         """How many wait."""
         return len(self._calls)
 
-    def __iter__(self) -> Iterator[Callable[[], None]]:
+    def __iter__(self) -> Iterator[Watcher]:
         """Everybody as of now."""
         return iter(tuple(self._calls))
 
@@ -82,14 +61,13 @@ class Lane:
     """Live state of one lane. Only its log changes it, but for its rules."""
 
     __slots__ = (
-        "chunk_firsts",
-        "chunks",
         "end",
         "epochs",
         "held_bytes",
         "high",
         "number",
         "producers",
+        "recent",
         "rules",
         "span_lasts",
         "spans",
@@ -114,8 +92,7 @@ class Lane:
         self.spans: list[tuple[Span, Entry]] = []
         self.span_lasts: list[int] = []
         self.held_bytes = 0  # of its batches in those segments
-        self.chunks: list[Chunk] = []
-        self.chunk_firsts: list[int] = []
+        self.recent = Recent()
 
     def mark(self) -> LaneMark:
         """Describe the lane as of its last committed record."""
@@ -169,47 +146,19 @@ class Lane:
         del self.span_lasts[:keep]
         return gone
 
-    def add_chunk(self, chunk: Chunk) -> None:
-        """Keep a committed flush in memory."""
-        self.chunks.append(chunk)
-        self.chunk_firsts.append(chunk.first)
-
-    def drop_oldest_chunk(self) -> None:
-        """Let the oldest flush leave memory."""
-        del self.chunks[0]
-        del self.chunk_firsts[0]
-
     def read_memory(
         self, offset: int, max_bytes: int, *, at_least_one: bool
     ) -> list[memoryview] | None:
         """Whole batches from the one holding `offset` on; None if that one has left memory."""
         if offset >= self.high:
             return []
-        at = bisect_right(self.chunk_firsts, offset) - 1
-        if at < 0:
-            return None
-        found: list[memoryview] = []
-        room = max_bytes
-        chunk = self.chunks[at]
-        begin = bisect_right(chunk.firsts, offset) - 1
-        if batch.read_header(chunk.batches[begin]).last_offset < offset:
-            begin += 1  # between two batches that are no neighbours: nothing of the first is wanted
-        while True:
-            for one in chunk.batches[begin:]:
-                room -= len(one)
-                if room < 0 and not (at_least_one and not found):
-                    return found
-                found.append(one)
-            at += 1
-            if at == len(self.chunks) or room <= 0:
-                return found
-            chunk = self.chunks[at]
-            begin = 0
+        found = self.recent.read(offset, max_bytes, at_least_one=at_least_one)
+        return found and found[0]
 
     def wake(self) -> None:
         """Tell everyone who waits that the high watermark has moved."""
         for watcher in self.watchers:
-            watcher()
+            watcher(self)
 
 
 class TailMemory:
@@ -226,20 +175,19 @@ class TailMemory:
 
     def keep(self, lane: Lane, chunk: Chunk) -> None:
         """Add a flush, making room at the other end."""
-        lane.add_chunk(chunk)
+        lane.recent.add(chunk)
         self._order[chunk] = lane
         self.used_bytes += chunk.size
         while self.used_bytes > self.budget_bytes:
             oldest, owner = self._order.popitem(last=False)
             self.used_bytes -= oldest.size
-            owner.drop_oldest_chunk()
+            owner.recent.drop_oldest()
             oldest.leave_memory()
 
     def release(self, lane: Lane) -> None:
         """Let go of everything a closing lane holds."""
-        for chunk in lane.chunks:
+        for chunk in lane.recent.chunks:
             del self._order[chunk]
             self.used_bytes -= chunk.size
             chunk.leave_memory()
-        lane.chunks.clear()
-        lane.chunk_firsts.clear()
+        lane.recent.clear()

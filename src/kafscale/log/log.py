@@ -13,9 +13,9 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 
 import structlog
 
-from kafscale.log import commits, flush, hints, keys, manifest, opening
+from kafscale.log import commits, flush, hints, keys, manifest, opening, recent
 from kafscale.log.flush import Flush, Outcome, Waiting, WaitingRoom
-from kafscale.log.lane import Chunk, Lane, TailMemory
+from kafscale.log.lane import Lane, TailMemory
 from kafscale.log.segment import Built
 from kafscale.log.settings import Appended, LogSettings, Observer, State, Tail
 from kafscale.log.tasks import Tasks
@@ -304,7 +304,7 @@ class Log(View):
             for row in rows if rows[0].epoch != rows[-1].epoch else rows[:1]:
                 lane.note_epoch(row.epoch, row.first)
             firsts, batches = [row.first for row in rows], [row.data for row in rows]
-            parts.append((span, Chunk(span.first, span.last, firsts, batches)))
+            parts.append((span, recent.Chunk(span.first, span.last, firsts, batches)))
         self.extend(entry, built.content_id, parts)
         self._in_flight = None
         self.observer.buffered(-one.size)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafscale.log.flush import Outcome
-from kafscale.log.lane import Chunk
 from kafscale.log.manifest import Entry
+from kafscale.log.recent import Chunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ Next door: the writer that adds to it (log.py), the walk through the bucket (ope
 from collections.abc import Iterable
 
 from kafscale.log import commits, segment
-from kafscale.log.lane import Chunk, Lane, TailMemory
+from kafscale.log.lane import Lane, TailMemory
 from kafscale.log.manifest import Entry, Manifest
 from kafscale.log.opening import Opened, TailSegment
+from kafscale.log.recent import Chunk
 from kafscale.log.segment import ContentId, Span
 from kafscale.log.settings import Tail
 from kafscale.records import batch

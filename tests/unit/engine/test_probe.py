@@ -50,9 +50,8 @@ def full_probe() -> Probe:
     probe = Probe(Registry())
     probe.produced("t", 0, ok=True)
     probe.produce_latency.labels("t", "all").observe(0.003)
-    probe.fetched("t", 0, ok=True, from_memory=True)
-    probe.fetched("t", 0, ok=True, from_memory=False)
-    probe.fetch_latency.labels("t", "true").observe(0.003)
+    probe.reads_of("t").read(0, from_memory=True, took_s=0.003)
+    probe.reads_of("t").read(0, from_memory=False, took_s=0.03)
     probe.requests.labels("Fetch").inc()
     probe.bad_requests.labels("frame").inc()
     probe.flushes.labels("t").inc()
@@ -89,7 +88,8 @@ def test_buckets_are_those_of_the_dashboards() -> None:
     samples = parse(full_probe().registry.render())
 
     def ends(name: str) -> list[str]:
-        return [dict(labels)["le"] for found, labels in samples if found == f"{name}_bucket"]
+        found = [dict(labels) for found, labels in samples if found == f"{name}_bucket"]
+        return [row["le"] for row in found if row.get("cache_hit") != "false"]
 
     request = [
         "0.001",
@@ -176,7 +176,7 @@ def test_a_deleted_topic_leaves_no_counted_series() -> None:
 
 def test_the_hit_rate_is_the_share_of_reads_served_from_memory() -> None:
     probe = full_probe()
-    probe.fetched("t", 0, ok=True, from_memory=None)  # nothing was read
+    probe.reads_of("t").answered(0)  # nothing was read
     samples = parse(probe.registry.render())
     assert samples[series("kafscale_cache_hit_rate", topic="t", partition="0")] == 0.5
 

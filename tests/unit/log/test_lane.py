@@ -1,7 +1,8 @@
 import pytest
 
-from kafscale.log.lane import BATCH_BYTES, CHUNK_BYTES, Chunk, Lane, TailMemory
+from kafscale.log.lane import Lane, TailMemory
 from kafscale.log.manifest import Entry, LaneMark
+from kafscale.log.recent import BATCH_BYTES, CHUNK_BYTES, Chunk
 from kafscale.log.segment import Span
 from kafscale.records import batch
 from tests.unit.log.bench import make_batch, values_of
@@ -130,12 +131,12 @@ def test_waking_calls_everyone_who_watches_even_if_one_leaves() -> None:
     lane = Lane(0)
     called = []
 
-    def leave() -> None:
+    def leave(_: Lane) -> None:
         called.append("leave")
         lane.watchers.discard(leave)
 
     lane.watchers.add(leave)
-    lane.watchers.add(lambda: called.append("stay"))
+    lane.watchers.add(lambda _: called.append("stay"))
     lane.wake()
     lane.wake()
     assert sorted(called) == ["leave", "stay", "stay"]

@@ -151,7 +151,7 @@ async def test_what_waits_can_be_read_by_those_who_ask_for_it(bench: Bench) -> N
     lane = log.lane(1)
     lane.rules = LaneRules(wake_on_append=True)
     woken = []
-    lane.watchers.add(lambda: woken.append(lane.end))
+    lane.watchers.add(lambda _: woken.append(lane.end))
     stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     append(log, make_batch(b"a", b"b"), 1)
     await stall.reached.wait()
@@ -255,7 +255,7 @@ async def test_a_flush_that_fails_unforeseen_leaves_nobody_waiting(bench: Bench)
     buffered: list[int] = []
     log = await bench.open(observer=Observer(buffered=buffered.append))
     woken = []
-    log.lane(0).watchers.add(lambda: woken.append(1))
+    log.lane(0).watchers.add(lambda _: woken.append(1))
     gate = asyncio.Event()
 
     async def explode(_key: str, _body: object) -> None:
@@ -328,7 +328,7 @@ async def test_closing_on_a_dead_store_can_be_given_up(bench: Bench, fault: Faul
 async def test_abandoning_writes_nothing_more(bench: Bench) -> None:
     log = await bench.open(flush_interval_s=0.001)
     woken = []
-    log.lane(0).watchers.add(lambda: woken.append(1))
+    log.lane(0).watchers.add(lambda _: woken.append(1))
     waiting = append(log, make_batch(b"a"))
     await log.abandon()
     with pytest.raises(NotTheOwner):
@@ -362,4 +362,4 @@ async def test_a_log_closed_by_its_owner_is_not_revived_by_housekeeping(bench: B
     await asyncio.gather(adopting, return_exceptions=True)
     await settle()
     assert log.state is State.CLOSED
-    assert log.lane(0).chunks == []
+    assert log.lane(0).recent.chunks == []

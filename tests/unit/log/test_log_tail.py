@@ -47,7 +47,7 @@ async def test_all_that_waits_is_refused_and_the_lanes_are_woken(bench: Bench) -
     buffered: list[int] = []
     theirs.observer.buffered = buffered.append
     woken = []
-    theirs.lane(0).watchers.add(lambda: woken.append(theirs.lane(0).high))
+    theirs.lane(0).watchers.add(lambda _: woken.append(theirs.lane(0).high))
     stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     first = append(theirs, make_batch(b"x"))
     await stall.reached.wait()

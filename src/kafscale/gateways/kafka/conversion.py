@@ -10,7 +10,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from kafscale.engine.reads import Part, Wanted
+from kafscale.engine.topic import Topic
 from kafscale.model.errors import (
     BadBatch,
     ConversionOff,
@@ -96,10 +99,13 @@ def newest_format(want: Wanted, version: int) -> int:
 
 def is_due(wanted: Sequence[Wanted], parts: Sequence[Part], version: int) -> bool:
     """Whether any of this must be converted; the usual answer is no, and fast."""
-    return any(
-        part.batches and newest_format(want, version) < NEWEST
-        for want, part in zip(wanted, parts, strict=True)
-    )
+    topic: Topic | KafscaleError | None = None
+    for want, part in zip(wanted, parts, strict=True):
+        if part.batches and want.topic is not topic:
+            topic = want.topic
+            if newest_format(want, version) < NEWEST:
+                return True
+    return False
 
 
 async def to_hand_out(
@@ -132,7 +138,7 @@ def _hand_out(
         if not part.batches or magic == NEWEST:
             handed.append(Handed(part, want.offset))
         elif room <= 0 and room < max_bytes:
-            handed.append(Handed(part._replace(batches=[], size=0), want.offset))
+            handed.append(Handed(replace(part, batches=[], size=0), want.offset))
         else:
             handed.append(_one(want, part, magic, min(want.max_bytes, room)))
         room -= handed[-1].part.size
@@ -147,7 +153,7 @@ def _one(want: Wanted, part: Part, magic: int, limit: int) -> Handed:
     assert not isinstance(want.topic, KafscaleError)  # it would have no batches
     if not want.topic.settings.down_conversion:
         problem = ConversionOff("message.downconversion.enable is false")
-        return Handed(part._replace(error=problem, batches=[], size=0), want.offset)
+        return Handed(replace(part, error=problem, batches=[], size=0), want.offset)
     out: list[memoryview] = []
     size, reached = 0, want.offset
     try:
@@ -158,11 +164,11 @@ def _one(want: Wanted, part: Part, magic: int, limit: int) -> Handed:
                     out.append(memoryview(some))
                     size += len(some)
                     if size >= limit:
-                        return Handed(part._replace(batches=out, size=size), reached)
+                        return Handed(replace(part, batches=out, size=size), reached)
                 reached = max(reached, header.next_offset)
     except (NotConvertible, BadBatch) as problem:
         if not out:
             kind = NotConvertible if isinstance(problem, NotConvertible) else CorruptObject
             why = kind(str(problem))
-            return Handed(part._replace(error=why, batches=[], size=0), want.offset)
-    return Handed(part._replace(batches=out, size=size), reached)
+            return Handed(replace(part, error=why, batches=[], size=0), want.offset)
+    return Handed(replace(part, batches=out, size=size), reached)

@@ -5,7 +5,7 @@ import pytest
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import CacheSection
 from kafscale.broker.config_values import Size
-from kafscale.log.lane import BATCH_BYTES, CHUNK_BYTES
+from kafscale.log.recent import BATCH_BYTES, CHUNK_BYTES
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker

@@ -1,14 +1,27 @@
 """KIP-227: a consumer names its partitions once, then only what changes."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from kafscale.gateways.kafka.fetch_sessions import Asked, FetchSession, FetchSessions
+from kafscale.gateways.kafka import fetch_sessions
+from kafscale.gateways.kafka.fetch_sessions import (
+    LONGEST_IDLE_S,
+    Asked,
+    FetchSession,
+    FetchSessions,
+)
+from kafscale.log.lane import Lane
 from kafscale.testing.clock import SeededDice
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from tests.unit.gateways.kafka.caller import Caller, fetch_request, make_batch, values_of
 
 Wanted = Sequence[tuple[str | bytes, int, int]]
@@ -175,6 +188,190 @@ async def test_a_topic_created_again_is_found_by_name_and_lost_by_id(caller: Cal
     assert lost.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+# -- partitions at rest ----------------------------------------------------------------------
+
+
+def watched(broker: InProcessBroker) -> int:
+    """How many lanes somebody watches."""
+    return sum(
+        len(lane.watchers) for _, log in broker.engine.logs.each() for lane in log.lanes.values()
+    )
+
+
+@pytest.fixture
+def looked_at(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The partitions that each fetch looks at in memory."""
+    looks: list[list[int]] = []
+    honest = broker.engine.reads.fetch_now
+
+    def fetch_now(wanted, *limits):  # type: ignore[no-untyped-def]
+        looks.append([one.partition for one in wanted])
+        return honest(wanted, *limits)
+
+    monkeypatch.setattr(broker.engine.reads, "fetch_now", fetch_now)
+    monkeypatch.setattr(fetch_sessions, "LOOK_EVERY_S", 1000.0)
+    return looks
+
+
+async def test_partitions_without_news_are_not_looked_at(
+    caller: Caller, looked_at: list[list[int]]
+) -> None:
+    await caller.create("t", 3)
+    consumer = Consumer(caller)
+    await consumer.fetch([("t", number, 0) for number in range(3)])
+    await consumer.fetch()
+    await caller.produce("t", make_batch(b"a"), partition=1)
+    assert told(await consumer.fetch()) == {("t", 1): [b"a"]}
+    assert told(await consumer.fetch([("t", 1, 1)])) == {}
+    assert told(await consumer.fetch()) == {}
+    await caller.produce("t", make_batch(b"b"), partition=1)
+    await caller.produce("t", make_batch(b"c"), partition=2)
+    assert told(await consumer.fetch()) == {("t", 1): [b"b"], ("t", 2): [b"c"]}
+    assert looked_at == [[0, 1, 2], [], [1], [1], [], [1, 2]]
+
+
+async def test_a_client_that_asks_for_another_offset_wakes_its_partition(
+    caller: Caller, looked_at: list[list[int]]
+) -> None:
+    await caller.create("t", 2)
+    await caller.produce("t", make_batch(b"a"))
+    consumer = Consumer(caller)
+    await consumer.fetch([("t", 0, 1), ("t", 1, 0)])
+    assert told(await consumer.fetch([("t", 0, 0)])) == {("t", 0): [b"a"]}
+    answer = await consumer.fetch([("t", 1, 7)])
+    assert answer.responses[0].partitions[-1].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert looked_at == [[0, 1], [0], [0, 1]]
+
+
+async def test_a_fetch_waits_for_partitions_at_rest(
+    broker: InProcessBroker, caller: Caller, looked_at: list[list[int]]
+) -> None:
+    await caller.create("t", 3)
+    async with Caller(broker.port) as other:
+        consumer = Consumer(other)
+        await consumer.fetch([("t", number, 0) for number in range(3)])
+        waiting = asyncio.ensure_future(consumer.fetch(max_wait_ms=30_000))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await caller.produce("t", make_batch(b"a"), partition=2)
+        assert told(await waiting) == {("t", 2): [b"a"]}
+
+
+async def test_a_wait_that_was_in_vain_says_nothing(caller: Caller) -> None:
+    await caller.create("t", 3)
+    consumer = Consumer(caller)
+    await consumer.fetch([("t", number, 0) for number in range(3)])
+    assert told(await consumer.fetch(max_wait_ms=30)) == {}
+
+
+async def test_a_partition_that_is_new_in_a_session_is_told_of_even_if_it_has_nothing(
+    caller: Caller,
+) -> None:
+    await caller.create("t", 2)
+    await caller.produce("t", make_batch(b"a"), partition=1)
+    consumer = Consumer(caller)
+    await consumer.fetch([("t", 0, 0)])
+    answer = await consumer.fetch([("t", 1, 1)], max_wait_ms=30)
+    (row,) = answer.responses[0].partitions
+    assert (row.partition_index, row.high_watermark) == (1, 1)
+    assert told(await consumer.fetch(max_wait_ms=30)) == {}
+
+
+async def test_more_than_one_partition_may_be_needed_for_enough_bytes(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await caller.create("t", 2)
+    batch = make_batch(b"a")
+    async with Caller(broker.port) as other:
+        consumer = Consumer(other)
+        await consumer.fetch([("t", 0, 0), ("t", 1, 0)])
+        wishes = {"max_wait_ms": 30_000, "min_bytes": 2 * len(batch)}
+        waiting = asyncio.ensure_future(consumer.fetch(**wishes))
+        await asyncio.sleep(0.05)
+        await caller.produce("t", batch, partition=0)
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await caller.produce("t", batch, partition=1)
+        assert told(await waiting) == {("t", 0): [b"a"], ("t", 1): [b"a"]}
+
+
+async def test_the_end_of_a_topic_is_told_at_once(broker: InProcessBroker, caller: Caller) -> None:
+    await caller.create("t", 2)
+    async with Caller(broker.port) as other:
+        consumer = Consumer(other)
+        await consumer.fetch([("t", 0, 0), ("t", 1, 0)])
+        waiting = asyncio.ensure_future(consumer.fetch(max_wait_ms=30_000))
+        await asyncio.sleep(0.05)
+        await caller.delete("t")
+        rows = (await waiting).responses[0].partitions
+        assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in {row.error_code for row in rows}
+
+
+async def test_what_nobody_is_woken_for_is_told_before_long(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "LOOK_EVERY_S", 0.0)
+    await caller.create("t", 2)
+    await caller.produce("t", make_batch(b"a"))
+    consumer = Consumer(caller)
+    await consumer.fetch([("t", 0, 1), ("t", 1, 0)])
+    row = DeleteRecordsPartition(0, -1)
+    await caller.ask(DeleteRecordsRequest([DeleteRecordsTopic("t", [row])], 10_000), 2)
+    (told_of,) = (await consumer.fetch()).responses[0].partitions
+    assert (told_of.partition_index, told_of.log_start_offset) == (0, 1)
+
+
+async def test_nobody_watches_for_a_session_that_is_over_or_a_partition_it_forgot(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await caller.create("t", 3)
+    consumer = Consumer(caller)
+    await consumer.fetch([("t", number, 0) for number in range(3)])
+    assert watched(broker) == 3
+    await consumer.fetch(forgotten=[("t", 1)])
+    assert watched(broker) == 2
+    await caller.ask(fetch_request([], session_id=consumer.session_id, session_epoch=-1), 12)
+    assert watched(broker) == 0
+
+
+async def test_a_lane_that_had_news_is_watched_again_only_when_it_has_been_read(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await caller.create("t", 2)
+    consumer = Consumer(caller)
+    await consumer.fetch([("t", 0, 0), ("t", 1, 0)])
+    await caller.produce("t", make_batch(b"a"))
+    assert watched(broker) == 1
+    await consumer.fetch()
+    assert watched(broker) == 1
+    await consumer.fetch([("t", 0, 1)])
+    assert watched(broker) == 2
+
+
+def test_all_partitions_are_looked_at_now_and_then() -> None:
+    session = FetchSession(1, by_id=False)
+    session.update([Asked("t", n, 0, 100, -1) for n in range(3)], [])
+    lane = Lane(0)
+    lane.high, lane.start = -1, -1  # as the client was told
+    for one in session.line_up(now_s=10.0):
+        session.rest(one, lane)
+    assert session.all_rest
+    assert session.line_up(now_s=10.0 + fetch_sessions.LOOK_EVERY_S / 2) == []
+    assert len(session.line_up(now_s=10.0 + fetch_sessions.LOOK_EVERY_S)) == 3
+
+
+def test_a_session_that_makes_room_watches_nothing() -> None:
+    sessions = FetchSessions(SeededDice(), slots=1)
+    session = sessions.create(by_id=False)
+    session.update([Asked("t", 0, 0, 100, -1)], [])
+    lane = Lane(0)
+    (one,) = session.line_up(now_s=0.0)
+    lane.watchers.add(one)
+    session.rest(one, lane)
+    sessions.create(by_id=False)
+    assert not len(lane.watchers)
+
+
 # -- the table of sessions -------------------------------------------------------------------
 
 
@@ -187,6 +384,22 @@ def test_the_session_idle_longest_makes_room() -> None:
     assert sessions.find(second.session_id) is None
     assert sessions.find(first.session_id) is first
     assert sessions.find(third.session_id) is third
+
+
+def test_sessions_that_nobody_has_used_for_long_end() -> None:
+    sessions = FetchSessions(SeededDice())
+    left, used, new = (sessions.create(by_id=False) for _ in range(3))
+    left.line_up(now_s=0.0)
+    used.line_up(now_s=0.0)
+    sessions.find(used.session_id)
+    used.line_up(now_s=LONGEST_IDLE_S / 2)
+    sessions.find(new.session_id)
+    sessions.let_go_idle(now_s=LONGEST_IDLE_S - 1)
+    assert len(sessions) == 3
+    sessions.let_go_idle(now_s=LONGEST_IDLE_S)
+    assert sessions.find(left.session_id) is None
+    assert sessions.find(used.session_id) is used
+    assert sessions.find(new.session_id) is new
 
 
 def test_session_ids_are_positive_and_never_taken() -> None:
