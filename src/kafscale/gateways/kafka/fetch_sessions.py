@@ -23,6 +23,9 @@ CLOSE: Final = -1  # epoch of a request that wants none
 LOOK_EVERY_S: Final = 1.0
 # Who has left without a word would be remembered, and its partitions watched, for ever.
 LONGEST_IDLE_S: Final = 600.0
+# Partitions need not exist to be named, and each takes its kilobyte.
+MOST_PARTITIONS: Final = 100_000
+_MOST_IN_ALL: Final = 500_000
 
 PartitionKey = tuple[str | bytes, int]  # topic name or id, partition
 
@@ -200,8 +203,11 @@ class FetchSessions:
             session_id = int.from_bytes(self._dice.token(4), "big") & 0x7FFFFFFF
             if session_id != NO_SESSION and session_id not in self._sessions:
                 break
-        while len(self._sessions) >= self._slots:
-            self._sessions.popitem(last=False)[1].end()
+        in_all = sum(len(session.partitions) for session in self._sessions.values())
+        while len(self._sessions) >= self._slots or in_all > _MOST_IN_ALL:
+            _, idle_longest = self._sessions.popitem(last=False)
+            in_all -= len(idle_longest.partitions)
+            idle_longest.end()
         session = self._sessions[session_id] = FetchSession(session_id, by_id)
         return session
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafscale.gateways.kafka import fetch_sessions
+from kafscale.gateways.kafka.apis import fetch
 from kafscale.gateways.kafka.fetch_sessions import (
     LONGEST_IDLE_S,
     Asked,
@@ -373,6 +374,37 @@ def test_a_session_that_makes_room_watches_nothing() -> None:
 
 
 # -- the table of sessions -------------------------------------------------------------------
+
+
+async def test_a_session_that_grows_beyond_measure_ends(
+    caller: Caller, broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions need not exist to be named."""
+    monkeypatch.setattr(fetch, "MOST_PARTITIONS", 10)
+    await caller.create("t")
+    consumer = Consumer(caller)
+    for begin in (0, 5):
+        wanted = [("nobody", number, 0) for number in range(begin, begin + 5)]
+        assert (await consumer.fetch(wanted)).error_code == 0
+    answer = await consumer.fetch([("t", 0, 0)])
+    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    consumer.session_id = consumer.epoch = 0
+    answer = await consumer.fetch([("t", number, 0) for number in range(11)])
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    assert len(told(answer)) == 11
+
+
+def test_sessions_with_very_many_partitions_in_all_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "_MOST_IN_ALL", 3)
+    sessions = FetchSessions(SeededDice())
+    first, second = sessions.create(by_id=False), sessions.create(by_id=False)
+    for session in (first, second):
+        session.update([Asked("t", number, 0, 100, -1) for number in range(2)], [])
+    sessions.create(by_id=False)
+    assert sessions.find(first.session_id) is None
+    assert sessions.find(second.session_id) is second
 
 
 def test_the_session_idle_longest_makes_room() -> None:

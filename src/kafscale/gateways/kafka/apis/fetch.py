@@ -21,6 +21,7 @@ from kafscale.gateways.kafka.fetch_answers import BY_ID_FROM, NamedOrder, Sessio
 from kafscale.gateways.kafka.fetch_sessions import (
     CLOSE,
     FULL,
+    MOST_PARTITIONS,
     NO_SESSION,
     Asked,
     FetchSession,
@@ -146,8 +147,11 @@ def _session(call: Call) -> tuple[ErrorCode, FetchSession | None]:
         return ErrorCode.NONE, None
     if request.session_epoch == FULL:
         sessions.close(request.session_id)
+        asked = _asked(call)
+        if len(asked) > MOST_PARTITIONS:
+            return ErrorCode.NONE, None  # it may name them anew each time
         session = sessions.create(by_id)
-        session.update(_asked(call), [])
+        session.update(asked, [])
         return ErrorCode.NONE, session
     found = sessions.find(request.session_id)
     if found is None or request.session_id == NO_SESSION:
@@ -162,6 +166,9 @@ def _session(call: Call) -> tuple[ErrorCode, FetchSession | None]:
         for partition in topic.partitions
     ]
     found.update(_asked(call), forgotten)
+    if len(found.partitions) > MOST_PARTITIONS:
+        sessions.close(request.session_id)
+        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None
     found.advance()
     return ErrorCode.NONE, found
 
