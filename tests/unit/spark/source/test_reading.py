@@ -57,7 +57,7 @@ def options(url: str, **given: str) -> Options:
 
 def planned(found: Options, bounds: Bounds = EVERYTHING) -> list[Split]:
     bucket = Bucket(found.store)
-    views = planning.views(bucket, found, bounds.topics)
+    views = planning.views(bucket, found, bounds)
     return planning.cut(bucket, found, planning.windows(bucket, found, views, bounds))
 
 
