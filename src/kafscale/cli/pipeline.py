@@ -6,8 +6,10 @@ Here: the arguments all jobs share, the progress line, the report. Next door: th
 
 import argparse
 import importlib
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from kafscale.cli.errors import CommandError, UsageError
@@ -85,9 +87,11 @@ def run(args: argparse.Namespace) -> int:
             master=args.master,
             conf=pairs(args.conf),
             progress=line.update,
+            quiet=not getattr(args, "debug", False),
         )
         try:
-            report = module.run(context, args)
+            with spark_errors_told():
+                report = module.run(context, args)
         except ImportError as missing:  # a library of one format, loaded when it is needed
             raise not_installed(missing) from missing
     if args.json:
@@ -123,6 +127,25 @@ def not_installed(missing: ImportError) -> Exception:
         f"{name} is not installed: `make setup` in a checkout, "
         f"elsewhere pip install 'kafscale[{extra}]'"
     )
+
+
+@contextmanager
+def spark_errors_told() -> Iterator[None]:
+    """Tell what Spark found wrong without the two stack traces it comes with."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as wrong:
+        raise CommandError(plain_text(str(wrong))) from wrong
+
+
+def plain_text(text: str) -> str:
+    """What an error of Spark says: our own words in it, if it is one of ours from a worker."""
+    ours = re.findall(r"(?:^|\s)kafscale\.[\w.]+: (.+?)(?:\s*SQLSTATE: \w+)?$", text, re.MULTILINE)
+    if ours:
+        return str(ours[-1])
+    return text.split("\n\nJVM stacktrace")[0].split(";\n")[0]
 
 
 def pairs(words: Sequence[str]) -> dict[str, str]:

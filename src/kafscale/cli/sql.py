@@ -6,20 +6,18 @@ Here: the arguments, and rows as columns, JSON lines or CSV. Next door: what `to
 
 import argparse
 import csv
-import logging
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 from kafscale.cli.output import print_columns, print_json
-from kafscale.cli.pipeline import not_installed, pairs
+from kafscale.cli.pipeline import not_installed, pairs, spark_errors_told
 
 FORMATS: Final = ("columns", "json", "csv")
 SHOWN: Final = 1000  # rows a person is shown unless asked for more
@@ -63,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the query and print what it gives."""
     try:
-        from kafscale.spark.session import open_session
+        from kafscale.spark.session import open_session, quiet_jvm
         from kafscale.spark.source.sql import register_topics, run_query
     except ImportError as missing:
         raise not_installed(missing) from missing
@@ -71,15 +69,13 @@ def run(args: argparse.Namespace) -> int:
     # Rows come with times of this process's zone; queries speak of UTC.
     os.environ["TZ"] = "UTC"
     time.tzset()
-    debug = bool(getattr(args, "debug", False))
-    if not debug:
-        logging.disable(logging.CRITICAL)  # PySpark logs errors that it raises as well
-    with _jvm_to_a_file(debug):
+    with nullcontext() if getattr(args, "debug", False) else quiet_jvm():
         spark = open_session("kafscale sql", args.master, pairs(args.conf))
     topics = register_topics(spark, args.store, (), **_value_options(args))
     limit = args.rows if args.rows is not None else SHOWN if args.output == "columns" else None
-    names, rows = run_query(spark, topics, args.query, None if limit is None else limit + 1)
-    _print(args.output, names, rows, limit)
+    with spark_errors_told():
+        names, rows = run_query(spark, topics, args.query, None if limit is None else limit + 1)
+        _print(args.output, names, rows, limit)
     return 0
 
 
@@ -99,27 +95,6 @@ def _value_options(args: argparse.Namespace) -> dict[str, str]:
         "asOf": args.as_of,
     }
     return {name: value for name, value in given.items() if value}
-
-
-@contextmanager
-def _jvm_to_a_file(debug: bool) -> Iterator[None]:
-    """Start a JVM whose complaints nobody sees: errors of a query come back as errors anyway.
-
-    What is left are warnings at the start, and workers that find their pipe closed because a
-    LIMIT was satisfied.
-    """
-    if debug:
-        yield
-        return
-    ours = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        sys.stderr.flush()
-        os.dup2(file.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(ours, 2)
-            os.close(ours)
 
 
 def _print(output: str, names: Sequence[str], rows: Iterator[list[Any]], limit: int | None) -> None:
