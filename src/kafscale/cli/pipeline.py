@@ -6,10 +6,8 @@ Here: the arguments all jobs share, the progress line, the report. Next door: th
 
 import argparse
 import importlib
-import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from kafscale.cli.errors import CommandError, UsageError
@@ -77,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from kafscale.cli.progress import ProgressLine
     from kafscale.spark.bucket import Bucket
     from kafscale.spark.job import Context
+    from kafscale.spark.plainly import spark_errors_told
 
     logs.configure("warn", "text")  # the report alone is for standard output
     with ProgressLine() as line:
@@ -127,25 +126,6 @@ def not_installed(missing: ImportError) -> Exception:
         f"{name} is not installed: `make setup` in a checkout, "
         f"elsewhere pip install 'kafscale[{extra}]'"
     )
-
-
-@contextmanager
-def spark_errors_told() -> Iterator[None]:
-    """Tell what Spark found wrong without the two stack traces it comes with."""
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except PySparkException as wrong:
-        raise CommandError(plain_text(str(wrong))) from wrong
-
-
-def plain_text(text: str) -> str:
-    """What an error of Spark says: our own words in it, if it is one of ours from a worker."""
-    ours = re.findall(r"(?:^|\s)kafscale\.[\w.]+: (.+?)(?:\s*SQLSTATE: \w+)?$", text, re.MULTILINE)
-    if ours:
-        return str(ours[-1])
-    return text.split("\n\nJVM stacktrace")[0].split(";\n")[0]
 
 
 def pairs(words: Sequence[str]) -> dict[str, str]:

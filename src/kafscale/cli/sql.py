@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafscale.cli.output import print_columns, print_json
-from kafscale.cli.pipeline import not_installed, pairs, spark_errors_told
+from kafscale.cli.pipeline import not_installed, pairs
 
 FORMATS: Final = ("columns", "json", "csv")
 SHOWN: Final = 1000  # rows a person is shown unless asked for more
@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the query and print what it gives."""
     try:
+        from kafscale.spark.plainly import spark_errors_told
         from kafscale.spark.session import open_session, quiet_jvm
         from kafscale.spark.source.sql import register_topics, run_query
     except ImportError as missing:

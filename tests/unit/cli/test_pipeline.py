@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kafscale.cli.main import main
-from kafscale.cli.pipeline import plain_text
 from tests.unit.spark.topics import Topic
 
 
@@ -65,27 +64,3 @@ def test_without_a_formats_library_an_export_names_the_extra(
     error = capsys.readouterr().err
     assert f"{library} is not installed" in error
     assert f"pip install 'kafscale[{extra}]'" in error
-
-
-@pytest.mark.parametrize(
-    ("found", "told"),
-    [
-        (
-            "[PYTHON_DATA_SOURCE_ERROR] Failed to plan: "
-            "kafscale.spark.source.options.BadOption: store: which bucket?\n SQLSTATE: 38000",
-            "store: which bucket?",
-        ),
-        (
-            "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
-            '  File "x.py", line 1\nkafscale.model.errors.CorruptObject: a/b: bad checksum',
-            "a/b: bad checksum",
-        ),
-        (
-            "[UNRESOLVED_COLUMN] no `nope`. SQLSTATE: 42703; line 1 pos 7;\n'Project ['nope]\n+- x",
-            "[UNRESOLVED_COLUMN] no `nope`. SQLSTATE: 42703; line 1 pos 7",
-        ),
-        ("it broke\n\nJVM stacktrace:\norg.apache", "it broke"),
-    ],
-)
-def test_what_spark_found_wrong_is_told_without_its_stack(found: str, told: str) -> None:
-    assert plain_text(found) == told

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from kafscale.model.errors import InvalidRequest
-from kafscale.spark.plainly import plainly, rows_plainly
+from kafscale.spark.plainly import plain_text, plainly, rows_plainly
 
 SWITCH = "SPARK_HIDE_TRACEBACK"
 
@@ -61,3 +61,27 @@ def test_other_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(InvalidRequest):
         fail(InvalidRequest("no"))
     assert os.environ[SWITCH] == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (
+            "[PYTHON_DATA_SOURCE_ERROR] Failed to plan: "
+            "kafscale.spark.source.options.BadOption: store: which bucket?\n SQLSTATE: 38000",
+            "store: which bucket?",
+        ),
+        (
+            "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+            '  File "x.py", line 1\nkafscale.model.errors.CorruptObject: a/b: bad checksum',
+            "a/b: bad checksum",
+        ),
+        (
+            "[UNRESOLVED_COLUMN] no `nope`. SQLSTATE: 42703; line 1 pos 7;\n'Project ['nope]\n+- x",
+            "[UNRESOLVED_COLUMN] no `nope`. SQLSTATE: 42703; line 1 pos 7",
+        ),
+        ("it broke\n\nJVM stacktrace:\norg.apache", "it broke"),
+    ],
+)
+def test_what_spark_found_wrong_is_told_without_its_stack(found: str, told: str) -> None:
+    assert plain_text(found) == told
