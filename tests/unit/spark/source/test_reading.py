@@ -177,6 +177,13 @@ def test_large_objects_are_cut_where_the_index_says(tmp_path: Path) -> None:
     assert offsets(read(narrow)) == list(range(495, 505))
 
 
+def test_an_object_of_one_large_batch_cannot_be_cut(tmp_path: Path) -> None:
+    url = store_with(tmp_path, "t", 1, [Log(history=[{0: batches(0, 60, 60, 100)}])])
+    assert list((tmp_path / "objects").rglob("*.index"))
+    found = options(url, splitBytes="100")
+    assert offsets(read(found, bounds=Bounds(first=40))) == list(range(40, 60))
+
+
 def test_a_wrong_index_is_not_believed(tmp_path: Path) -> None:
     url = store_with(tmp_path, "t", 1, [Log(history=[{0: batches(0, 1000, 10, 25000)}])])
     (path,) = (tmp_path / "objects").rglob("*.index")
