@@ -7,14 +7,16 @@ their own into the broker.
 import argparse
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kafscale.cli.errors import CommandError, UsageError
+
+T = TypeVar("T")
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 ANSWER_WITHIN_S: Final = 15.0
@@ -78,9 +80,17 @@ def _split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def open_client(kind: Callable[[dict[str, Any]], T], settings: dict[str, Any]) -> T:
+    """Make a client; settings that its library does not take are the caller's mistake."""
+    try:
+        return kind(settings)
+    except KafkaException as bad:
+        raise UsageError(f"-X: {refusal('', bad)}") from bad
+
+
 def admin_client(args: argparse.Namespace) -> AdminClient:
     """Connect for administration."""
-    return AdminClient(client_settings(args))
+    return open_client(AdminClient, client_settings(args))
 
 
 def wait(subject: str, answer: "Future[Any]", tolerated: Iterable[int] = ()) -> Any:
@@ -91,6 +101,18 @@ def wait(subject: str, answer: "Future[Any]", tolerated: Iterable[int] = ()) -> 
         if bad.args[0].code() in tolerated:
             return None
         raise refusal(subject, bad) from bad
+
+
+def wait_for_all(answers: "Mapping[str, Future[Any]]", tolerated: Iterable[int] = ()) -> None:
+    """Wait for every answer; one that was refused does not hide what became of the others."""
+    refusals = []
+    for subject, answer in answers.items():
+        try:
+            wait(subject, answer, tolerated)
+        except CommandError as bad:
+            refusals.append(str(bad))
+    if refusals:
+        raise CommandError("; ".join(refusals))
 
 
 def refusal(subject: str, bad: KafkaException | KafkaError) -> CommandError:

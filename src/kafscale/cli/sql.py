@@ -16,6 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+from kafscale.cli.errors import UsageError
 from kafscale.cli.output import print_columns, print_json
 from kafscale.cli.pipeline import not_installed, pairs
 
@@ -60,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the query and print what it gives."""
+    if args.rows is not None and args.rows < 0:
+        raise UsageError(f"--rows: expected 0 or more, found {args.rows}")
     try:
         from kafscale.spark.plainly import spark_errors_told
         from kafscale.spark.session import open_session, quiet_jvm

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
     TopicDescription,
 )
 
+from kafscale.broker.config_values import MAX_INT32
 from kafscale.cli.errors import UsageError
 from kafscale.cli.kafka import (
     ANSWER_WITHIN_S,
@@ -24,6 +25,7 @@ from kafscale.cli.kafka import (
     admin_client,
     refusal,
     wait,
+    wait_for_all,
 )
 from kafscale.cli.leaders import list_offsets
 from kafscale.cli.output import print_columns, print_json
@@ -85,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _create(args: argparse.Namespace) -> None:
     configs = parse_pairs("--topic-config", args.topic_config)
-    if args.partitions != -1 and args.partitions < 1:
-        raise UsageError(f"--partitions: expected 1 or more, found {args.partitions}")
+    if args.partitions != -1:
+        _check_count(args.partitions)
     wanted = [
         NewTopic(name, num_partitions=args.partitions, replication_factor=-1, config=configs)
         for name in dict.fromkeys(args.names)
@@ -94,11 +96,16 @@ def _create(args: argparse.Namespace) -> None:
     admin = admin_client(args)  # a name, or it is gone before it has answered
     answers = admin.create_topics(wanted, request_timeout=ANSWER_WITHIN_S)
     tolerated = {KafkaError.TOPIC_ALREADY_EXISTS} if args.if_not_exists else set()
-    for name, answer in answers.items():
-        wait(name, answer, tolerated)
+    wait_for_all(answers, tolerated)
+
+
+def _check_count(partitions: int) -> None:
+    if not 1 <= partitions <= MAX_INT32:
+        raise UsageError(f"--partitions: expected 1 to {MAX_INT32}, found {partitions}")
 
 
 def _alter(args: argparse.Namespace) -> None:
+    _check_count(args.partitions)
     admin = admin_client(args)
     wanted = NewPartitions(args.name, args.partitions)
     answers = admin.create_partitions([wanted], request_timeout=ANSWER_WITHIN_S)
@@ -109,8 +116,7 @@ def _delete(args: argparse.Namespace) -> None:
     names = list(dict.fromkeys(args.names))
     admin = admin_client(args)
     answers = admin.delete_topics(names, request_timeout=ANSWER_WITHIN_S)
-    for name, answer in answers.items():
-        wait(name, answer)
+    wait_for_all(answers)
 
 
 def _list(args: argparse.Namespace) -> None:

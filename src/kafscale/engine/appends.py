@@ -17,6 +17,7 @@ from kafscale.model.errors import (
     BatchTooLarge,
     InvalidRequest,
     InvalidTimestamp,
+    KafscaleError,
     NotTheOwner,
     NotWritten,
     OffsetRangeExhausted,
@@ -32,6 +33,9 @@ from kafscale.records.validation import NO_LIMIT, Limits, validate
 _MOST_EXPANSION: Final = 10
 _OPENED_AT_LEAST: Final = 1 << 20
 _MOST_REFUSED: Final = 10_000
+# A producer is called forgotten when it has been unknown for so long: one whose first batch was
+# refused sends it again before that, and must not begin anew while it may have been written.
+FORGOTTEN_S: Final = 2.0
 
 
 class Stored(NamedTuple):
@@ -62,8 +66,9 @@ class Appends:
         self._largest_opened = largest_opened_bytes
         self._walk_records = walk_records
         self._limits: dict[tuple[bytes, bool], Limits] = {}
-        # By partition and producer: the first batch that a lane refused whose topic moves away.
+        # By partition and producer: the first batch that was refused and will come again.
         self._refused: dict[tuple[bytes, int], dict[int, BatchHeader]] = {}
+        self._unknown_s: dict[tuple[bytes, int, int], float] = {}  # since when, by producer
         self.on_used_up: Callable[[str], None] = lambda topic: None  # a partition has no offsets
 
     def append(
@@ -82,10 +87,11 @@ class Appends:
         """
         place = self._logs.find(topic, partition)
         if place is None:
-            raise self._logs.why_closed(topic, partition)
+            raise self._noted(topic, partition, records, self._logs.why_closed(topic, partition))
         log, lane = place
         if self._health.is_unavailable():
-            raise NotWritten("the object store does not answer; nothing was written")
+            sick = NotWritten("the object store does not answer; nothing was written")
+            raise self._noted(topic, partition, records, sick)
         now_ms = self._clock.now_ms()
         limits = self.limits_of(topic, allow_zstd)
         if is_checked and records is not None:
@@ -114,11 +120,45 @@ class Appends:
                 self._note_refused(topic, partition, header)
             raise
         except (OutOfOrderSequence, UnknownProducer) as problem:
+            if isinstance(problem, UnknownProducer):
+                is_forgotten = self._is_forgotten(topic, partition, header.producer_id)
+                problem.log_start = lane.start if is_forgotten else -1
             raise self._logs.second_thoughts(log, problem) from problem
         except OffsetRangeExhausted:
             self.on_used_up(topic.name)
             raise
+        if self._unknown_s:
+            self._unknown_s.pop((topic.topic_id, partition, header.producer_id), None)
         return Stored(appended.first, append_time_ms, lane.start, appended)
+
+    def _is_forgotten(self, topic: Topic, partition: int, producer_id: int) -> bool:
+        now_s = self._clock.elapsed_s()
+        if len(self._unknown_s) >= _MOST_REFUSED:
+            self._unknown_s.clear()
+        since_s = self._unknown_s.setdefault((topic.topic_id, partition, producer_id), now_s)
+        return now_s - since_s >= FORGOTTEN_S
+
+    def _noted(
+        self,
+        topic: Topic,
+        partition: int,
+        records: memoryview | None,
+        problem: KafscaleError,
+    ) -> KafscaleError:
+        """Refuse a batch unseen: what was sent behind it must not come before it.
+
+        It does where strangers go on: a producer that is not known yet is taken at its word.
+        """
+        if (
+            isinstance(problem, NotWritten)
+            and topic.lane_rules.strangers_go_on
+            and records is not None
+            and len(records) >= batch.HEADER_SIZE
+        ):
+            header = batch.read_header(records)
+            if header.magic == 2 and header.producer_id >= 0:
+                self._note_refused(topic, partition, header)
+        return problem
 
     def _note_refused(self, topic: Topic, partition: int, header: BatchHeader) -> None:
         if len(self._refused) < _MOST_REFUSED:  # many will go on at another broker
