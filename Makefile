@@ -76,8 +76,8 @@ faults: $(VENV)/.dev  ## attack a fleet for minutes and judge it: ARGS="--minute
 bench: $(VENV)/.dev  ## compare with Apache Kafka; a slow store, take-overs, many partitions, scraping
 	@for part in compare slow_store takeover partitions lanes scrape; do $(BIN)/python -m benchmarks.$$part || exit 1; done
 
-bench-spark: $(VENV)/.dev  ## measure the pipeline: kernels, source, export, jobs, sink (an hour)
-	@for part in kernels source export jobs sink growth; do $(BIN)/python -m benchmarks.spark_$$part || exit 1; done
+bench-spark: $(VENV)/.dev  ## measure the pipeline: kernels, source, export, jobs, sink (an hour; QUICK=1: only whether it runs)
+	@$(BIN)/python -m benchmarks.spark_all $(if $(QUICK),--quick)
 
 lock: $(VENV)/.broker  ## write constraints.txt anew
 	@$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --all-extras --group dev pyproject.toml -o constraints.txt && $(BIN)/uv --version | awk '{print "uv==" $$2}' >> constraints.txt

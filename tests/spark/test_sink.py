@@ -99,7 +99,11 @@ def test_a_stream_is_written_through_brokers(
         (["value"], {"kafka.bootstrap.servers": "there"}, "which topic"),
         (["key"], {"kafka.bootstrap.servers": "there", "topic": "t"}, "no column 'value'"),
         (["id as value"], {"kafka.bootstrap.servers": "there", "topic": "t"}, "bigint"),
-        (["value", "array(1) as headers"], {"topic": "t"}, "array<int>"),
+        (
+            ["value", "array(1) as headers"],
+            {"kafka.bootstrap.servers": "there", "topic": "t"},
+            "array<int>",
+        ),
         (["value"], {"topic": "t"}, "say where to write"),
         (["value"], {"topic": "t", "store": "STORE"}, "how many partitions"),
         (["value"], {"topic": "t/t", "store": "STORE", "partitions": "1"}, "letters, digits"),

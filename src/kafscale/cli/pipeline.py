@@ -75,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from kafscale.cli.progress import ProgressLine
     from kafscale.spark.bucket import Bucket
     from kafscale.spark.job import Context
+    from kafscale.spark.plainly import spark_errors_told
 
     logs.configure("warn", "text")  # the report alone is for standard output
     with ProgressLine() as line:
@@ -85,9 +86,11 @@ def run(args: argparse.Namespace) -> int:
             master=args.master,
             conf=pairs(args.conf),
             progress=line.update,
+            quiet=not getattr(args, "debug", False),
         )
         try:
-            report = module.run(context, args)
+            with spark_errors_told():
+                report = module.run(context, args)
         except ImportError as missing:  # a library of one format, loaded when it is needed
             raise not_installed(missing) from missing
     if args.json:

@@ -6,13 +6,11 @@ Here: the arguments, and rows as columns, JSON lines or CSV. Next door: what `to
 
 import argparse
 import csv
-import logging
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -66,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
     if args.rows is not None and args.rows < 0:
         raise UsageError(f"--rows: expected 0 or more, found {args.rows}")
     try:
-        from kafscale.spark.session import open_session
+        from kafscale.spark.plainly import spark_errors_told
+        from kafscale.spark.session import open_session, quiet_jvm
         from kafscale.spark.source.sql import register_topics, run_query
     except ImportError as missing:
         raise not_installed(missing) from missing
@@ -74,15 +73,13 @@ def run(args: argparse.Namespace) -> int:
     # Rows come with times of this process's zone; queries speak of UTC.
     os.environ["TZ"] = "UTC"
     time.tzset()
-    debug = bool(getattr(args, "debug", False))
-    if not debug:
-        logging.disable(logging.CRITICAL)  # PySpark logs errors that it raises as well
-    with _jvm_to_a_file(debug):
+    with nullcontext() if getattr(args, "debug", False) else quiet_jvm():
         spark = open_session("kafscale sql", args.master, pairs(args.conf))
     topics = register_topics(spark, args.store, (), **_value_options(args))
     limit = args.rows if args.rows is not None else SHOWN if args.output == "columns" else None
-    names, rows = run_query(spark, topics, args.query, None if limit is None else limit + 1)
-    _print(args.output, names, rows, limit)
+    with spark_errors_told():
+        names, rows = run_query(spark, topics, args.query, None if limit is None else limit + 1)
+        _print(args.output, names, rows, limit)
     return 0
 
 
@@ -102,27 +99,6 @@ def _value_options(args: argparse.Namespace) -> dict[str, str]:
         "asOf": args.as_of,
     }
     return {name: value for name, value in given.items() if value}
-
-
-@contextmanager
-def _jvm_to_a_file(debug: bool) -> Iterator[None]:
-    """Start a JVM whose complaints nobody sees: errors of a query come back as errors anyway.
-
-    What is left are warnings at the start, and workers that find their pipe closed because a
-    LIMIT was satisfied.
-    """
-    if debug:
-        yield
-        return
-    ours = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        sys.stderr.flush()
-        os.dup2(file.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(ours, 2)
-            os.close(ours)
 
 
 def _print(output: str, names: Sequence[str], rows: Iterator[list[Any]], limit: int | None) -> None:

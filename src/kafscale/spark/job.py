@@ -5,6 +5,7 @@ that runs them (cli/pipeline.py).
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.session import open_session
+from kafscale.spark.session import open_session, quiet_jvm
 
 # what is being done, how much of it is done, how much there is in all, and its unit ("B", "")
 Progress = Callable[[str, int, int, str], None]
@@ -46,11 +47,13 @@ class Context:
     conf: Mapping[str, str] = field(default_factory=dict)
     progress: Progress = _silent
     session: SparkSession | None = None
+    quiet: bool = False  # nobody is to see what Spark says besides errors
 
     @cached_property
     def spark(self) -> SparkSession:
         """The session, ours or the caller's."""
-        return self.session or open_session("kafscale", self.master, self.conf)
+        with quiet_jvm() if self.quiet else nullcontext():
+            return self.session or open_session("kafscale", self.master, self.conf)
 
     def chosen(self) -> list[TopicDescriptor]:
         """The topics the job is asked to work on; none named means all."""

@@ -24,11 +24,21 @@ def run_near(
     progress: Progress,
 ) -> list[R]:
     """Do `work` on every unit, in this process where that is quicker."""
-    if small and context.session is None and context.master.startswith("local"):
-        results = []
-        for number, unit in enumerate(units):
-            progress(number, len(units))
-            results.append(work(unit))
-        progress(len(units), len(units))
-        return results
+    if small and may_stay(context):
+        return do_here(units, work, progress)
     return run_units(context.spark, units, work, progress=progress)
+
+
+def may_stay(context: Context) -> bool:
+    """Whether nobody asked for Spark."""
+    return context.session is None and context.master.startswith("local")
+
+
+def do_here(units: Sequence[U], work: Callable[[U], R], progress: Progress) -> list[R]:
+    """Do `work` on every unit, in this process, one after the other."""
+    results = []
+    for number, unit in enumerate(units):
+        progress(number, len(units))
+        results.append(work(unit))
+    progress(len(units), len(units))
+    return results

@@ -3,9 +3,12 @@
 Here: settings measured to matter. Next door: what runs in it (units.py, source.py).
 """
 
+import logging
 import os
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -20,6 +23,29 @@ DEFAULTS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
 }
+
+
+@contextmanager
+def quiet_jvm() -> Iterator[None]:
+    """Start a JVM whose complaints nobody sees: errors of a query come back as errors anyway.
+
+    What is left are warnings at the start, stack traces of tasks that failed, and workers that
+    find their pipe closed because a LIMIT was satisfied. If it does not start, they are shown.
+    """
+    logging.disable(logging.CRITICAL)  # PySpark logs errors that it raises as well
+    ours = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        sys.stderr.flush()
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            file.seek(0)
+            os.write(ours, file.read())
+            raise
+        finally:
+            os.dup2(ours, 2)
+            os.close(ours)
 
 
 def open_session(

@@ -87,7 +87,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
 
     if units:
         progress = logs.in_bytes(context, "checking")
-        in_waves(context.spark, units, look_into, settle, progress)
+        in_waves(context, units, look_into, settle, progress)
     by_key = {one.key: one for one in checked}
     for row in found:
         findings += row.findings

@@ -123,7 +123,7 @@ def _round(
 
     if units:
         progress = logs.in_bytes(context, "compacting by key")
-        in_waves(context.spark, units, clean, settle, progress)
+        in_waves(context, units, clean, settle, progress)
     return cut
 
 

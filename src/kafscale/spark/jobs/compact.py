@@ -68,7 +68,7 @@ def compact(
             break
         progress = logs.in_bytes(context, f"merging, round {number + 1}")
         committed = len(tally.committed)
-        rewrite(context.spark, bucket, units, merge, progress, tally)
+        rewrite(context, bucket, units, merge, progress, tally)
         if len(tally.committed) == committed:
             break
     else:

@@ -108,7 +108,7 @@ def retain(
     ]
     if units:
         progress = logs.in_bytes(context, "rewriting")
-        rewrite(context.spark, bucket, units, merge, progress, tally)
+        rewrite(context, bucket, units, merge, progress, tally)
     swept = removal.sweep_all(context, grace_s)
     removed = removal.remove_deleted(context, grace_s)
     rows = [

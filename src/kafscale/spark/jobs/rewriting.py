@@ -20,7 +20,9 @@ from kafscale.log.commits import LostRace
 from kafscale.log.manifest import Manifest, Replacement
 from kafscale.model.errors import ObjectMissing
 from kafscale.objects.store import ObjectStore
+from kafscale.spark import near
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.job import Context
 from kafscale.spark.jobs.merge import Rewritten
 from kafscale.spark.jobs.transfer import patiently
 from kafscale.spark.units import run_units
@@ -30,6 +32,8 @@ logger = structlog.get_logger()
 PACK_BYTES: Final = 64 << 20  # a task costs 40 ms by itself: small units share one
 PACK_OBJECTS: Final = 2048
 WAVE_BYTES: Final = 2 << 30  # per core: less than the shortest grace period, a minute, takes
+NEAR_BYTES: Final = 64 << 20  # a session takes longer to start than this to rewrite
+NEAR_OBJECTS: Final = 4096
 _RACES: Final = 10
 
 
@@ -118,7 +122,7 @@ def waves(packs: Sequence[tuple[U, ...]], most_bytes: int) -> Iterator[list[tupl
 
 
 def in_waves(
-    spark: Any,
+    context: Context,
     units: Sequence[U],
     work: Callable[[U], R],
     settle: Callable[[list[R]], None],
@@ -127,19 +131,33 @@ def in_waves(
     """Do the units, and settle each wave's results before the next begins."""
     total = sum(unit.size for unit in units)
     done = 0
-    for wave in waves(packed(units), WAVE_BYTES * parallelism(spark)):
+    stays = near.may_stay(context) and _is_small(units)
+    at_once = 1 if stays else parallelism(context.spark)
+    for wave in waves(packed(units), WAVE_BYTES * at_once):
         size = sum(unit.size for pack in wave for unit in pack)
 
         def step(ready: int, of: int, done: int = done, size: int = size) -> None:
             progress(done + size * ready // max(1, of), total)
 
-        answers = run_units(spark, wave, lambda pack: [work(unit) for unit in pack], progress=step)
+        def do(pack: tuple[U, ...]) -> list[R]:
+            return [work(unit) for unit in pack]
+
+        if stays:
+            answers = near.do_here(wave, do, step)
+        else:
+            answers = run_units(context.spark, wave, do, progress=step)
         settle([row for pack in answers for row in pack])
         done += size
 
 
+def _is_small(units: Sequence[Unit]) -> bool:
+    """Whether this is done sooner than a session is there."""
+    objects = sum(len(unit.inputs) for unit in units)
+    return sum(unit.size for unit in units) <= NEAR_BYTES and objects <= NEAR_OBJECTS
+
+
 def rewrite(
-    spark: Any,
+    context: Context,
     bucket: Bucket,
     units: Sequence[U],
     work: Callable[[U], Rewritten],
@@ -157,7 +175,7 @@ def rewrite(
             if wanted:
                 tally.settled(folder, wanted, commit_replacements(bucket, folder, wanted))
 
-    in_waves(spark, units, work, settle, progress)
+    in_waves(context, units, work, settle, progress)
 
 
 def parallelism(spark: Any) -> int:

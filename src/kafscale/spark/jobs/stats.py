@@ -40,6 +40,7 @@ class Statistics:
     gets_per_day: float = 0.0
     lags: list[Lag] = field(default_factory=list)
     lags_from: str = ""  # where group offsets come from, or why there are none
+    lags_known: bool = False
     lags_age_s: int | None = None  # of offsets that are not as of now
     sampled_bytes: int = 0
     objects: int = 0  # that hold any of it, each once
@@ -193,6 +194,7 @@ def _add_lags(found: Statistics, bucket: Bucket, metadata: Path | None) -> None:
     committed = group_offsets.committed(bucket, metadata)
     found.lags = statistics.lags(committed.offsets, found.topics)
     found.lags_from, found.lags_age_s = committed.source, committed.age_s
+    found.lags_known = committed.known
 
 
 def _plan(context: Context, sample_bytes: int) -> Report:

@@ -19,6 +19,8 @@ from kafscale.spark.moving.rewriting import Rewriter
 TIMEOUT_S: Final = 30.0
 _AT_ONCE: Final = 10_000
 _MOMENT_S: Final = 0.2  # the client waits so long for a full list of messages
+# The library would write every failed attempt to stderr, besides raising what came of them.
+_SILENT: Final = {"log_level": 0}
 # What is the source's own business, or would do here what it must not.
 _NOT_COPIED: Final = frozenset({"message.format.version", "compression.type"})
 
@@ -39,7 +41,7 @@ def admin(bootstrap: str, settings: dict[str, str] | None = None) -> Any:
     """An administrator's connection."""
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient({"bootstrap.servers": bootstrap, **(settings or {})})
+    return AdminClient({**_SILENT, "bootstrap.servers": bootstrap, **(settings or {})})
 
 
 def add_partitions(bootstrap: str, topic: str, count: int) -> None:
@@ -64,6 +66,7 @@ class Foreign:
 
         return Consumer(
             {
+                **_SILENT,
                 "bootstrap.servers": self.bootstrap,
                 "group.id": "kafscale-mirror",  # needed by the library, never committed to
                 "enable.auto.commit": False,
@@ -79,8 +82,13 @@ class Foreign:
 
     def topics(self, names: Collection[str]) -> tuple[str, list[ForeignTopic]]:
         """The cluster's id and the topics asked for; all but internal ones if none is."""
+        from confluent_kafka import KafkaException
+
         client = admin(self.bootstrap, self.settings)
-        listed = client.list_topics(timeout=TIMEOUT_S)
+        try:
+            listed = client.list_topics(timeout=TIMEOUT_S)
+        except KafkaException as silent:
+            raise SourceFailed(f"{self.bootstrap}: {silent.args[0].str()}") from silent
         missing = [name for name in names if name not in listed.topics]
         if missing:
             raise UnknownTopic(f"the source has no topic {missing[0]!r}")

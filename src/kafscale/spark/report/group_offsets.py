@@ -25,6 +25,7 @@ class Committed(NamedTuple):
     offsets: Offsets
     source: str
     age_s: int | None = None  # None: as of now, or there is none
+    known: bool = True
 
 
 def committed(bucket: Bucket, metadata: Path | None) -> Committed:
@@ -42,9 +43,8 @@ def _from_bucket(bucket: Bucket) -> Committed:
     found = bucket.run(lambda store: checkpoints.newest(store, bucket.namespace))
     if found.checkpoint is None:
         reasons = [*found.problems, "--metadata names the broker's metadata.db"]
-        return Committed(
-            {}, "the lag of groups is not known: no checkpoint in the bucket; " + "; ".join(reasons)
-        )
+        text = "the lag of groups is not known: no checkpoint in the bucket; " + "; ".join(reasons)
+        return Committed({}, text, known=False)
     head = found.checkpoint.head
     age_s = max(0, bucket.clock.now_ms() - head.created_ms) // 1000
     source = (

@@ -101,14 +101,18 @@ def _growth(topics: Sequence[TopicStats]) -> str:
     )
 
 
+def _colours(topics: Sequence[TopicStats]) -> dict[str, str]:
+    """A topic has the same colour in every picture."""
+    names = (topic.name for topic in _by_size(topics))
+    return dict(zip(names, _COLOURS, strict=False))
+
+
 def _partitions(topics: Sequence[TopicStats]) -> str:
     rows = [(topic, one) for topic in _by_size(topics)[:SERIES] for one in topic.partitions][:80]
     if len(rows) < 2:
         return ""
     axes = _axes(2.6)
-    colours = {
-        topic.name: colour for topic, colour in zip(_by_size(topics), _COLOURS, strict=False)
-    }
+    colours = _colours(topics)
     axes.bar(
         range(len(rows)),
         [one.records for _, one in rows],
@@ -166,8 +170,8 @@ def _keys(found: "Statistics") -> str:
         text = f"No key has as much as {NOTABLE_SHARE:.1%} of the records that were looked at."
         return f"<h2>Frequent keys</h2><p>{text}</p>" if keyed else ""
     axes = _axes(0.34 * len(rows) + 0.5)
-    names = list(dict.fromkeys(name for name, _, _ in rows))
-    colours = [_COLOURS[names.index(name)] for name, _, _ in rows]
+    of_topic = _colours(found.topics)
+    colours = [of_topic[name] for name, _, _ in rows]
     places = range(len(rows), 0, -1)
     axes.barh(places, [share * 100 for _, _, share in rows], 0.72, color=colours)
     labels = [f"{name}: {_key_text(key)}" for name, key, _ in rows]
@@ -188,7 +192,9 @@ def _lags(found: "Statistics") -> str:
         by_group[lag.group, lag.topic] += lag.records
     title = "Groups"
     if not by_group:
-        return f"<h2>{title}</h2><p>{html.escape(found.lags_from)}.</p>"
+        nobody = "No group has read these topics; " if found.lags_known else ""
+        text = f"{nobody}{found.lags_from}."
+        return f"<h2>{title}</h2><p>{html.escape(text)}</p>"
     rows = by_group.most_common(15)
     axes = _axes(0.34 * len(rows) + 0.5)
     places = range(len(rows), 0, -1)
@@ -261,7 +267,7 @@ def _axes(height: float) -> Any:
     axes.tick_params(colors=_INK, length=0)
     axes.grid(visible=True, axis="y", color=_FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     return axes
 
 

@@ -167,7 +167,8 @@ def partition_stats(
         if (flush := flushes.get(stretch.key)) is not None
     ]
     for stretch in view.stretches:
-        found.records += stretch.records
+        # What is below the log start lies in an object still, and nobody reads it.
+        found.records += min(stretch.records, stretch.last + 1 - max(stretch.first, view.start))
         found.bytes += stretch.length
         found.objects += 1
         found.small += stretch.length < target_bytes // 2

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kafscale.model.errors import InvalidRecord, NotWritten
+from kafscale.model.errors import InvalidRecord, InvalidRequest, NotWritten
 from kafscale.spark.sink.staging import read_columns
 
 _PREFIX: Final = "kafka."
@@ -71,9 +71,7 @@ def produce(
     per_second: float = 0.0,
 ) -> int:
     """Send every row and wait for the last acknowledgement; gives how many there were."""
-    from confluent_kafka import Producer
-
-    producer = Producer(dict(settings))
+    producer = _producer(settings)
     failed: list[str] = []
 
     def delivered(error: Any, message: Any) -> None:
@@ -96,6 +94,15 @@ def produce(
     if left:
         raise NotWritten(f"{left} records were not acknowledged within {_FLUSH_S:.0f} s")
     return count
+
+
+def _producer(settings: Mapping[str, Any]) -> Any:
+    from confluent_kafka import KafkaException, Producer
+
+    try:
+        return Producer(dict(settings))
+    except KafkaException as refused:
+        raise InvalidRequest(f"options {_PREFIX}*: {refused.args[0].str()}") from refused
 
 
 def _send(producer: Any, row: dict[str, Any], delivered: Callable[[Any, Any], None]) -> None:

@@ -14,6 +14,7 @@ Next door: the producer in a task (producing.py), streams (stream_sink.py), read
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from pyspark.sql.types import (
 
 from kafscale.model.errors import InvalidRecord, InvalidRequest
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.plainly import plainly
 from kafscale.spark.sink import bulk, producing, sealing
 from kafscale.spark.sink.staging import Section, stage
 
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 _CONFIG: Final = "topic."  # topic.retention.ms and the like
+_NEW_TOPIC: Final = ("store", "topic", "partitions", "namespace", "compression", f"{_CONFIG}*")
+_BROKERS: Final = ("topic", "kafka.*")
+_SPARKS_OWN: Final = ("checkpointlocation", "queryname", "includeheaders")
 _SEALS_AT_ONCE: Final = 4
 
 
@@ -56,24 +61,20 @@ def batch_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
     """The writer of a batch query, by its options."""
-    given = _lower(options)
+    given = read_options(options)
     check_schema(schema, has_topic="topic" in given)
     if overwrite:
         raise InvalidRequest("topics are not overwritten: write with mode('append')")
     if BOOTSTRAP in given:
         return BrokerWriter(producing.settings_of(given), given.get("topic"))
-    if "store" in given:
-        return BulkWriter(given)
-    raise InvalidRequest(
-        f"say where to write: option {BOOTSTRAP} for brokers, or store for a new topic"
-    )
+    return BulkWriter(given)
 
 
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> "DataSourceStreamArrowWriter":
     """The writer of a streaming query: through brokers, at least once."""
-    given = _lower(options)
+    given = read_options(options)
     check_schema(schema, has_topic="topic" in given)
     if overwrite:
         raise InvalidRequest("a topic takes a stream in output mode append or update only")
@@ -87,8 +88,25 @@ def stream_writer(
     return BrokerStreamWriter(producing.settings_of(given), given.get("topic"))
 
 
-def _lower(options: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in options.items()}
+def read_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Options by their names in small letters.
+
+    What nobody knows is refused: rows would go somewhere else than was meant.
+    """
+    given = {name.lower(): str(value).strip() for name, value in options.items()}
+    if BOOTSTRAP in given and "store" in given:
+        raise InvalidRequest(f"{BOOTSTRAP} is for brokers, store for a new topic: give one of them")
+    if BOOTSTRAP not in given and "store" not in given:
+        raise InvalidRequest(
+            f"say where to write: option {BOOTSTRAP} for brokers, or store for a new topic"
+        )
+    known = _NEW_TOPIC if "store" in given else _BROKERS
+    for name in given:
+        if not any(fnmatchcase(name, one) for one in (*known, *_SPARKS_OWN)):
+            raise InvalidRequest(
+                f"{name}: no option of this sink has this name; there are {', '.join(known)}"
+            )
+    return given
 
 
 # -- columns ---------------------------------------------------------------------------------
@@ -146,6 +164,7 @@ class BrokerWriter(DataSourceArrowWriter):
         self._settings = settings
         self._topic = topic
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Produce everything and wait until it is acknowledged."""
         return Written(this_task(), producing.produce(self._settings, self._topic, iterator))
@@ -195,12 +214,14 @@ class BulkWriter(DataSourceArrowWriter):
             logs=int(logs) if is_virtual else 0,
         )
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Put the rows of one task aside."""
         task = this_task()
         sections = stage(self._plan.target, task, iterator)
         return Written(task, sum(row.records for row in sections), tuple(sections))
 
+    @plainly
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the topic visible."""
         written = sorted(

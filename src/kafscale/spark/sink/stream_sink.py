@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
+from kafscale.spark.plainly import plainly
 from kafscale.spark.sink import producing
 from kafscale.spark.sink.sink import Written, this_task
 
@@ -32,6 +33,7 @@ class BrokerStreamWriter(DataSourceStreamArrowWriter):
         self._settings = settings
         self._topic = topic
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Produce everything and wait until it is acknowledged."""
         return Written(this_task(), producing.produce(self._settings, self._topic, iterator))

@@ -71,14 +71,17 @@ def wanted(shape: Shape, schema: StructType) -> Wanted:
     """What a schema asks for; its columns must be ours: nothing is cast on the way."""
     known = dict(_types(shape)) if shape.value_format == "binary" else dict(RECORDS)
     if shape.table == "records":
-        known |= {"headers": RECORDS["headers"], _BAD_VALUE: "binary"}
+        known |= {"headers": RECORDS["headers"]}
+        if shape.value_format != "binary":
+            known[_BAD_VALUE] = "binary"
     for field in schema.fields:
         expected = known.get(field.name)
         if expected is None:
             raise BadOption(f"{field.name}: there are the columns {', '.join(known)}")
         decoded = field.name == "value" and shape.value_format != "binary"
         if not decoded and field.dataType.simpleString() != expected:
-            raise BadOption(f"{field.name}: this column is {expected}")
+            hint = " (valueFormat=string makes it text)" if field.name == "value" else ""
+            raise BadOption(f"{field.name}: this column is {expected}{hint}")
         if not field.nullable:
             raise BadOption(f"{field.name}: columns of this source are nullable")
     names = tuple(field.name for field in schema.fields)

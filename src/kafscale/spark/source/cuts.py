@@ -6,6 +6,7 @@ Next door: packing the parts into tasks (splits.py).
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Final
 
 from kafscale.log import index, keys, survey
@@ -91,7 +92,7 @@ def places(found: Index, stretch: Stretch, target: int, first: int, until: int) 
     ]
     chosen: list[Place] = []
     due = stretch.start + target
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
+    for row, following in zip_longest(rows, rows[1:]):
         begins = row[0] <= first and (following is None or following[0] > first)
         ends = row[0] >= until and (not chosen or chosen[-1][0] < until)
         if begins or ends or (first < row[0] < until and row[1] >= due):

@@ -23,12 +23,16 @@ class Bounds:
     first: int = 0
     until: int = LAST_OFFSET
     since_ms: int | None = None
+    prefixes: tuple[str, ...] = ()
+
+    def allow_topic(self, topic: str) -> bool:
+        """Whether a topic may hold wanted rows."""
+        named = self.topics is None or topic in self.topics
+        return named and all(topic.startswith(prefix) for prefix in self.prefixes)
 
     def allow(self, topic: str, partition: int) -> bool:
         """Whether a partition may hold wanted rows."""
-        return (self.topics is None or topic in self.topics) and (
-            self.partitions is None or partition in self.partitions
-        )
+        return self.allow_topic(topic) and (self.partitions is None or partition in self.partitions)
 
 
 EVERYTHING = Bounds()
@@ -52,6 +56,8 @@ def _narrowed(bounds: Bounds, column: str, kind: str, value: Any) -> Bounds:
         case "topic", "EqualTo" | "EqualNullSafe" | "In":
             names = _values(kind, value, str)
             return bounds if names is None else replace(bounds, topics=_both(bounds.topics, names))
+        case "topic", "StringStartsWith" if isinstance(value, str):
+            return replace(bounds, prefixes=(*bounds.prefixes, value))
         case "partition", "EqualTo" | "EqualNullSafe" | "In":
             numbers = _values(kind, value, int)
             if numbers is None:

@@ -39,10 +39,11 @@ def resolve(
     views: Iterable[PartitionView],
     find_time: FindTime,
     *,
-    name: str,
+    side: str,
     no_match_is_latest: bool,
 ) -> Offsets:
-    """Turn a rule into offsets."""
+    """Turn a rule into offsets; `side` is starting or ending."""
+    name = rule.option(side)
     found: Offsets = {}
     for view in views:
         place = (view.topic, view.partition)
@@ -67,22 +68,34 @@ def resolve(
     return found
 
 
+def refuse_strangers(rule: OffsetRule, views: Iterable[PartitionView], side: str) -> None:
+    """Refuse a rule that names partitions the query is not about: a slip of the pen, mostly."""
+    known = {(view.topic, view.partition) for view in views}
+    for topic, row in rule.numbers.items():
+        for partition in row:
+            if (topic, partition) not in known:
+                raise BadOption(f"{rule.option(side)}: the query does not read {topic}-{partition}")
+
+
 def _named(rule: OffsetRule, view: PartitionView, name: str) -> int:
     try:
         return rule.numbers[view.topic][view.partition]
     except KeyError:
-        raise BadOption(f"{name}: nothing said about {view.topic}-{view.partition}") from None
+        raise BadOption(
+            f"{name}: nothing said about {view.topic}-{view.partition}, and all are to be named "
+            f"({EARLIEST} is the earliest offset, {LATEST} the latest)"
+        ) from None
 
 
 def within(
     view: PartitionView, first: int, until: int, *, fail_on_data_loss: bool
 ) -> tuple[int, int]:
     """The part of a window that exists; what does not is lost data."""
-    if (first < view.start or until > view.end) and fail_on_data_loss:
+    if (first < view.start or max(first, until) > view.end) and fail_on_data_loss:
         lost = (
             f"offsets {first} to {min(view.start, until) - 1} have been deleted"
             if first < view.start
-            else f"offset {until} was reached before and the log now ends at {view.end}"
+            else f"offset {max(first, until)} was asked for and the log ends at {view.end}"
         )
         raise DataLost(
             f"{view.topic}-{view.partition}: {lost}; the log starts at {view.start} "

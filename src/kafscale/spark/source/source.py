@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.plainly import plainly, rows_plainly
 from kafscale.spark.source.columns import Wanted, schema_of, wanted
 from kafscale.spark.source.options import Options, read_options, read_shape
 
@@ -39,10 +40,12 @@ class KafscaleSource(DataSource):
         """The name of the format; `kafka` is taken by Spark itself."""
         return "kafscale"
 
+    @plainly
     def schema(self) -> str:
         """All columns; pass a narrower `.schema(...)` to read less."""
         return schema_of(read_shape(self.options))
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader."""
         options = read_options(self.options, streaming=False)
@@ -51,6 +54,7 @@ class KafscaleSource(DataSource):
             return PruningReader(options, asked)
         return BatchReader(options, asked)
 
+    @plainly
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
         """A stream reader."""
         from kafscale.spark.source.stream import StreamReader
@@ -58,12 +62,14 @@ class KafscaleSource(DataSource):
         options = read_options(self.options, streaming=True)
         return StreamReader(options, wanted(options.shape, schema))
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
         """A batch writer."""
         from kafscale.spark.sink import sink
 
         return sink.batch_writer(self.options, schema, overwrite)
 
+    @plainly
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> "DataSourceStreamWriter":
@@ -129,17 +135,20 @@ class BatchReader(DataSourceReader):
         self._asked = asked
         self._bounds = EVERYTHING
 
+    @plainly
     def partitions(self) -> list[InputPartition]:
         """The tasks."""
         from kafscale.spark.source import planning
 
         bucket = Bucket(self._options.store)
-        found = planning.views(bucket, self._options, self._bounds.topics)
-        if self._options.shape.table == "segments":
-            return [ViewsPartition(found)]
-        slices = planning.windows(bucket, self._options, found, self._bounds)
-        return [SplitPartition(split) for split in planning.cut(bucket, self._options, slices)]
+        with planning.undisturbed():
+            found = planning.views(bucket, self._options, self._bounds)
+            if self._options.shape.table == "segments":
+                return [ViewsPartition(found)]
+            slices = planning.windows(bucket, self._options, found, self._bounds)
+            return [SplitPartition(split) for split in planning.cut(bucket, self._options, slices)]
 
+    @rows_plainly
     def read(self, partition: InputPartition) -> "Iterator[Any]":
         """The rows of one task."""
         if isinstance(partition, ViewsPartition):

@@ -67,23 +67,28 @@ def plan(
 
     At least `min_splits`, unless there are fewer offsets; none with more than `max_offsets`.
     """
-    wanted = [one for one in slices if one.offsets > 0 and one.stretches]
-    total = sum(one.size for one in wanted)
+    wanted = [(one, one.size) for one in slices if one.offsets > 0 and one.stretches]
+    total = sum(one_size for _, one_size in wanted)
     if min_splits:
         split_bytes = max(1, min(split_bytes, -(-total // min_splits)))
     packed: list[Split] = []
     current: list[Slice] = []
     size = offsets = 0
-    for one in _cut_up(wanted, max_offsets):
-        full = size + one.size > split_bytes or (
-            max_offsets and offsets + one.offsets > max_offsets
-        )
-        if current and full:
-            packed.append(_joined(current))
-            current, size, offsets = [], 0, 0
-        current.append(one)
-        size += one.size
-        offsets += one.offsets
+    for one, whole in wanted:
+        if not max_offsets and size + whole <= split_bytes:  # as nearly all of many small ones
+            current.append(one)
+            size += whole
+            continue
+        for part in _cut_up(one, max_offsets):
+            full = size + part.size > split_bytes or (
+                max_offsets and offsets + part.offsets > max_offsets
+            )
+            if current and full:
+                packed.append(_joined(current))
+                current, size, offsets = [], 0, 0
+            current.append(part)
+            size += part.size
+            offsets += part.offsets
     if current:
         packed.append(_joined(current))
     return _at_least(packed, min_splits)
@@ -94,28 +99,28 @@ def _share(stretch: Stretch, first: int, until: int) -> int:
     return max(1, stretch.length * inside // (stretch.last - stretch.first + 1))
 
 
-def _cut_up(slices: Sequence[Slice], max_offsets: int) -> Iterator[Slice]:
+def _cut_up(one: Slice, max_offsets: int) -> Iterator[Slice]:
     """Cut between objects, and inside where a limit on offsets asks for it."""
-    for one in slices:
-        # A window is cut where a stretch begins: what lies between two belongs to the former.
-        begins = [one.first, *(s.first for s in one.stretches[1:]), one.until]
-        for stretch, (first, until) in zip(one.stretches, pairwise(begins), strict=True):
-            step = max_offsets or until - first
-            for low in range(first, until, step):
-                yield one._replace(first=low, until=min(low + step, until), stretches=(stretch,))
+    # A window is cut where a stretch begins: what lies between two belongs to the former.
+    begins = [one.first, *(s.first for s in one.stretches[1:]), one.until]
+    for stretch, (first, until) in zip(one.stretches, pairwise(begins), strict=True):
+        step = max_offsets or until - first
+        for low in range(first, until, step):
+            yield one._replace(first=low, until=min(low + step, until), stretches=(stretch,))
 
 
 def _joined(parts: Sequence[Slice]) -> Split:
     """Neighbours of one partition become one slice again."""
-    joined: list[Slice] = []
+    joined: list[tuple[Slice, list[Stretch]]] = []
     for part in parts:
-        last = joined[-1] if joined else None
-        if last and last[:2] == part[:2] and last.until == part.first:
-            new = tuple(s for s in part.stretches if s not in last.stretches[-1:])
-            joined[-1] = last._replace(until=part.until, stretches=last.stretches + new)
-        else:
-            joined.append(part)
-    return tuple(joined)
+        if joined:
+            last, stretches = joined[-1]
+            if last[:2] == part[:2] and last.until == part.first:
+                stretches += [s for s in part.stretches if s not in stretches[-1:]]
+                joined[-1] = last._replace(until=part.until), stretches
+                continue
+        joined.append((part, list(part.stretches)))
+    return tuple(one._replace(stretches=tuple(stretches)) for one, stretches in joined)
 
 
 def _at_least(splits: list[Split], count: int) -> list[Split]:

@@ -19,6 +19,7 @@ from kafscale.model.errors import InvalidRequest, UnknownTopic
 from kafscale.spark.bucket import Bucket
 
 PREFIX: Final = "topic."
+STORE_SETTING: Final = "spark.kafscale.store"
 DEFAULTS: Final = {"includeHeaders": "true", "badRecords": "null"}
 # What a name may hide in: strings, quoted names, comments.
 _SKIPPED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/"
@@ -57,15 +58,19 @@ class Topics:
 
 def register_topics(
     spark: SparkSession,
-    store: str,
+    store: str = "",
     topics: Iterable[str] | None = None,
     **options: str,
 ) -> Topics:
     """Make topics (all of them, if none is named) tables `topic.NAME` of a session.
 
+    Without `store`, the session's setting spark.kafscale.store says where they are.
     `options` go to the source: valueFormat, startingOffsets, endingTimestamp and so on. Headers
     are there; a value that cannot be decoded is null, unless badRecords says otherwise.
     """
+    store = store or str(spark.conf.get(STORE_SETTING, ""))
+    if not store:
+        raise InvalidRequest(f"which bucket? give store=, or set {STORE_SETTING} in the session")
     _make_known(spark)
     given = {name.lower() for name in options}
     defaults = {"includeHeaders": "true"} if "mode" in given else DEFAULTS
@@ -100,6 +105,9 @@ def quoted(query: str, names: Iterable[str]) -> tuple[str, list[str]]:
     def replaced(found: re.Match[str]) -> str:
         name = found[1] or found[2]
         if name is None:
+            whole = found[0].removeprefix(f"`{PREFIX}").removesuffix("`")
+            if found[0].startswith("`") and whole in known:
+                used.append(whole)  # somebody knows what the view is called
             return found[0]
         if name not in known:
             there = ", ".join(sorted(known)) or "none"

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafscale.model.errors import UnknownTopic
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.plainly import plainly, rows_plainly
 from kafscale.spark.source import offsets, planning, splits, times
 from kafscale.spark.source.columns import Wanted
 from kafscale.spark.source.offsets import DataLost, Offsets
@@ -53,13 +54,16 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
 
     # -- how far -----------------------------------------------------------------------------
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a new query begins."""
+        views = self._look().values()
+        offsets.refuse_strangers(self._options.starting, views, "starting")
         found = offsets.resolve(
             self._options.starting,
-            self._look().values(),
+            views,
             lambda view, time_ms: times.first_at_or_after(self._bucket, view, time_ms),
-            name="startingOffsets",
+            side="starting",
             no_match_is_latest=self._options.no_match_is_latest,
         )
         self._reached = found
@@ -75,6 +79,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @plainly
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
@@ -106,16 +111,19 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             return begin
         return offsets.limited(begin, latest, self._options.max_offsets_per_trigger)
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is there now is all this run will read."""
         self._target = {place: view.end for place, view in self._look().items()}
 
+    @plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The ends of the logs, for the query's progress: what is missing to them is the lag."""
         return offsets.to_json({place: view.end for place, view in self._look().items()})
 
     # -- what --------------------------------------------------------------------------------
 
+    @plainly
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """Tasks for exactly the offsets from start to end."""
         begin, until = offsets.from_json(start), offsets.from_json(end)
@@ -138,6 +146,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             SplitPartition(split) for split in planning.cut(self._bucket, self._options, slices)
         ]
 
+    @rows_plainly
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task."""
         return read_rows(self._options, self._asked, split_of(partition), None)

@@ -15,7 +15,7 @@ from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.kernels import scan, spans
-from kafscale.spark.source.reading import pieces
+from kafscale.spark.source.fetching import pieces
 from kafscale.spark.source.splits import Slice, Split
 from kafscale.spark.views import PartitionView
 

@@ -7,7 +7,7 @@ Next door: what it is asked for (offsets.py).
 
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.kernels.decoder import Decoder, Lane
-from kafscale.spark.source.reading import pieces
+from kafscale.spark.source.fetching import pieces
 from kafscale.spark.views import PartitionView
 
 _MICROS = 1000

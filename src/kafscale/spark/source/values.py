@@ -4,6 +4,7 @@ Here: typed columns as one struct, and what becomes of values that are not what 
 an error, null, or null and a column of their own. Next door: the formats (values/).
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -14,11 +15,17 @@ import pyarrow.compute as pc
 
 from kafscale.model.errors import InvalidRequest, KafscaleError
 from kafscale.spark.source.options import BadOption, Shape
-from kafscale.spark.values import formats
+from kafscale.spark.values import ddl, formats
 from kafscale.spark.values.formats import Spec
 from kafscale.spark.values.types import fit
 
 BAD_VALUE: Final = "badValue"
+# What Spark reads in a list of columns and we do not.
+_SPARK_ALONE: Final = re.compile(
+    r"\b(tinyint|byte|smallint|short|real|numeric|dec|char|varchar|timestamp_\w+|interval|variant|void"
+    r"|null|comment|collate|default)\b",
+    re.IGNORECASE,
+)
 
 
 class BadValue(KafscaleError):
@@ -42,11 +49,22 @@ def load_spec(shape: Shape) -> Spec:
         shape.subject,
     )
     if spec.format == "json":
+        _check_columns(shape.value_schema)
         return spec  # its schema is Spark's own language, and Spark reads it
     try:
         return formats.checked(spec)
     except InvalidRequest as problem:
         raise BadOption(f"valueFormat: {problem}") from problem
+
+
+def _check_columns(text: str) -> None:
+    """Say what is wrong with a list of columns: Spark would, of a text nobody has written."""
+    if _SPARK_ALONE.search(text):
+        return
+    try:
+        ddl.parse(text)
+    except InvalidRequest as problem:
+        raise BadOption(f"valueSchema: {problem}") from problem
 
 
 def natural_type(spec: Spec) -> pa.DataType | str:

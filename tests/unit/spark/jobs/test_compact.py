@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafscale.log.commits import LostRace
+from kafscale.spark import job
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import compact, logs, merge, rewriting, tails
 from kafscale.spark.jobs.arguments import share_of, size_of
@@ -38,6 +39,33 @@ def test_objects_are_joined_until_nothing_is_left_to_join(
     assert [(row["objects_before"], row["objects_after"]) for row in report.rows] == [(20, 1)]
     assert place.pairs() == place.written[0]
     assert run(place).facts["objects_replaced"] == 0
+
+
+def test_little_work_is_done_without_a_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path)
+    place.write(EACH)
+    monkeypatch.setattr(rewriting, "run_units", None)
+    context = Context(place.bucket)
+    assert compact.compact(context, tail_idle_s=0).facts["objects_written"] > 0
+    assert "spark" not in context.__dict__
+
+
+@pytest.mark.parametrize("limit", ["NEAR_BYTES", "NEAR_OBJECTS"])
+def test_more_work_is_sparks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    place = Place(tmp_path)
+    place.write(EACH)
+    monkeypatch.setattr(rewriting, limit, 1)
+    asked: list[str] = []
+
+    def open_session(name: str, *_: object) -> object:
+        asked.append(name)
+        return object()
+
+    monkeypatch.setattr(job, "open_session", open_session)
+    compact.compact(Context(place.bucket), tail_idle_s=0)
+    assert asked == ["kafscale"]
 
 
 def test_a_target_is_heeded(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from kafscale.spark.report.statistics import (
     Prices,
     TopicStats,
     lags,
+    partition_stats,
     spread,
 )
+from kafscale.spark.views import PartitionView, Stretch
 
 
 def topic(*partitions: PartitionStats, target: int = 100) -> TopicStats:
@@ -35,6 +37,13 @@ def test_a_day_gets_its_share() -> None:
 
 def test_a_clock_that_was_wrong_makes_no_years_of_nothing() -> None:
     assert len(spread(10, 0, 20_000 * DAY_MS)) == 1
+
+
+def test_records_below_the_log_start_do_not_count() -> None:
+    whole = Stretch("a", 0, 0, 99, 32, 1000, 100, 5, 6, has_index=False, kind="flush")
+    sparse = Stretch("b", 0, 100, 199, 32, 1000, 7, 5, 6, has_index=False, kind="history")
+    view = PartitionView("orders", 0, 60, 200, (whole, sparse))
+    assert partition_stats(view, {}, 100, {}).records == 40 + 7
 
 
 def test_debts_are_objects_beyond_those_needed_log_by_log() -> None:

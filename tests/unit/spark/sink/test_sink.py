@@ -58,6 +58,30 @@ def test_a_way_must_be_chosen_and_topics_are_not_overwritten() -> None:
     assert sink.stream_writer(there, schema("value:string"), False) is not None
 
 
+@pytest.mark.parametrize(
+    ("given", "about"),
+    [
+        ({"kafka.bootstrap.servers": "there", "store": "s3://b"}, "give one of them"),
+        ({"kafka.bootstrap.servers": "there", "topics": "t"}, "topics: no option"),
+        ({"kafka.bootstrap.servers": "there", "partitions": "3"}, "partitions: no option"),
+        ({"store": "s3://b", "topic": "t", "partition": "3"}, "partition: no option"),
+    ],
+)
+def test_options_of_neither_way_are_refused(given: dict[str, str], about: str) -> None:
+    with pytest.raises(InvalidRequest, match=about):
+        sink.read_options(given)
+
+
+def test_sparks_own_options_are_left_to_it() -> None:
+    given = {"kafka.bootstrap.servers": " there ", "checkpointLocation": "/x", "kafka.acks": "all"}
+    assert sink.read_options(given)["kafka.bootstrap.servers"] == "there"
+
+
+def test_a_setting_no_producer_has_is_told_in_our_words() -> None:
+    with pytest.raises(InvalidRequest, match="No such configuration property"):
+        producing.produce({"no.such": "1"}, "t", iter([]))
+
+
 def test_tasks_and_the_driver_make_a_topic_together(tmp_path: Path) -> None:
     bucket = bucket_in(tmp_path)
     options = {"Store": bucket.url, "topic": "t", "PARTITIONS": "2", "topic.retention.ms": "-1"}

@@ -28,7 +28,8 @@ NOON_MS = int(NOON.timestamp() * 1000)
         ([ds.GreaterThan(("timestamp",), NOON)], Bounds(since_ms=NOON_MS - 1)),
         ([ds.LessThan(("timestamp",), NOON)], EVERYTHING),
         ([ds.Not(ds.EqualTo(("offset",), 5))], EVERYTHING),
-        ([ds.IsNotNull(("key",)), ds.StringStartsWith(("topic",), "a")], EVERYTHING),
+        ([ds.IsNotNull(("key",)), ds.StringStartsWith(("key",), "a")], EVERYTHING),
+        ([ds.StringStartsWith(("topic",), "a")], Bounds(prefixes=("a",))),
         ([ds.EqualTo(("value", "offset"), 5), ds.EqualTo(("topic",), None)], EVERYTHING),
     ],
 )  # fmt: skip
@@ -41,3 +42,6 @@ def test_bounds_leave_out_topics_and_partitions() -> None:
     assert bounds.allow("a", 1)
     assert not bounds.allow("b", 1)
     assert not bounds.allow("a", 0)
+    bounds = Bounds(prefixes=("web-", "web-logs"))
+    assert bounds.allow("web-logs.v2", 0)
+    assert not bounds.allow("web-shop", 0)

@@ -14,7 +14,7 @@ VIEW = PartitionView("t", 0, 10, 50, ())
 
 def resolve(rule: OffsetRule, found: int | None = None, latest: bool = False) -> int:
     answer = offsets.resolve(
-        rule, [VIEW], lambda _view, _time: found, name="startingOffsets", no_match_is_latest=latest
+        rule, [VIEW], lambda _view, _time: found, side="starting", no_match_is_latest=latest
     )
     return answer["t", 0]
 
@@ -40,6 +40,22 @@ def test_every_partition_must_be_named() -> None:
         resolve(OffsetRule("offsets", {"t": {1: 3}}))
 
 
+def test_errors_name_the_option_that_was_given() -> None:
+    with pytest.raises(BadOption, match=r"^startingOffsetsByTimestamp: nothing said about t-0"):
+        resolve(OffsetRule("timestamps", {"t": {}}))
+    with pytest.raises(BadOption, match=r"^startingTimestamp: "):
+        resolve(OffsetRule("timestamp", timestamp_ms=5))
+
+
+def test_partitions_nobody_reads_are_refused() -> None:
+    offsets.refuse_strangers(OffsetRule("offsets", {"t": {0: 3}}), [VIEW], "starting")
+    for strange in ({"t": {0: 3, 1: 3}}, {"t": {0: 3}, "other": {0: 3}}):
+        with pytest.raises(
+            BadOption, match=r"endingOffsets: the query does not read (t-1|other-0)"
+        ):
+            offsets.refuse_strangers(OffsetRule("offsets", strange), [VIEW], "ending")
+
+
 def test_json_goes_both_ways() -> None:
     found: Offsets = {("b", 10): 1, ("a", 2): 5, ("a", 1): 7}
     assert offsets.to_json(found) == {"a": {"1": 7, "2": 5}, "b": {"10": 1}}
@@ -52,8 +68,11 @@ def test_lost_data_is_an_error_or_left_out() -> None:
     assert offsets.within(VIEW, 1, 5, fail_on_data_loss=False) == (10, 10)
     with pytest.raises(DataLost, match="offsets 3 to 9 have been deleted"):
         offsets.within(VIEW, 3, 20, fail_on_data_loss=True)
-    with pytest.raises(DataLost, match="now ends at 50"):
+    with pytest.raises(DataLost, match="51 was asked for and the log ends at 50"):
         offsets.within(VIEW, 20, 51, fail_on_data_loss=True)
+    with pytest.raises(DataLost, match="60 was asked for"):
+        offsets.within(VIEW, 60, 50, fail_on_data_loss=True)
+    assert offsets.within(VIEW, 60, 50, fail_on_data_loss=False) == (50, 50)
 
 
 PLACES = st.dictionaries(st.integers(0, 9), st.tuples(st.integers(0, 99), st.integers(0, 99)))

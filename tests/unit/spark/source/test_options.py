@@ -41,6 +41,7 @@ def test_a_time_for_all_goes_before_times_and_offsets() -> None:
 
 def test_topics_by_name_pattern_or_partition() -> None:
     assert batch(subscribe="a, b").subscribe == ("a", "b")
+    assert batch(subscribe=" a ,, , b,").subscribe == ("a", "b")
     given = {"store": "file:///x", "assign": '{"t": [0, 2]}'}
     assert read_options(given, streaming=False).assign == {"t": (0, 2)}
 
@@ -58,6 +59,11 @@ def test_topics_by_name_pattern_or_partition() -> None:
         ({"startingOffsets": '{"t": {"0": -1}}'}, "makes no sense"),
         ({"startingOffsets": "{"}, "startingOffsets"),
         ({"startingOffsets": '{"t": 5}'}, "startingOffsets"),
+        ({"startingOffsets": '{"t": {"0": 1.5}}'}, "startingOffsets: expected"),
+        ({"startingOffsets": '{"t": {"0": true}}'}, "startingOffsets: expected"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "startingOffsets: expected"),
+        ({"startingOffset": "earliest"}, "do you mean startingOffsets"),
+        ({"subscribe": " , "}, "one of subscribe"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp"),
         ({"minPartitions": "0"}, "minPartitions"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss"),

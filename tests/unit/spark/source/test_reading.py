@@ -57,7 +57,7 @@ def options(url: str, **given: str) -> Options:
 
 def planned(found: Options, bounds: Bounds = EVERYTHING) -> list[Split]:
     bucket = Bucket(found.store)
-    views = planning.views(bucket, found, bounds.topics)
+    views = planning.views(bucket, found, bounds)
     return planning.cut(bucket, found, planning.windows(bucket, found, views, bounds))
 
 
@@ -177,6 +177,13 @@ def test_large_objects_are_cut_where_the_index_says(tmp_path: Path) -> None:
     assert offsets(read(narrow)) == list(range(495, 505))
 
 
+def test_an_object_of_one_large_batch_cannot_be_cut(tmp_path: Path) -> None:
+    url = store_with(tmp_path, "t", 1, [Log(history=[{0: batches(0, 60, 60, 100)}])])
+    assert list((tmp_path / "objects").rglob("*.index"))
+    found = options(url, splitBytes="100")
+    assert offsets(read(found, bounds=Bounds(first=40))) == list(range(40, 60))
+
+
 def test_a_wrong_index_is_not_believed(tmp_path: Path) -> None:
     url = store_with(tmp_path, "t", 1, [Log(history=[{0: batches(0, 1000, 10, 25000)}])])
     (path,) = (tmp_path / "objects").rglob("*.index")
@@ -189,13 +196,13 @@ def test_a_wrong_index_is_not_believed(tmp_path: Path) -> None:
     assert offsets(read(found)) == list(range(1000))
 
 
-def replace_objects(url: str, log: int) -> None:
+def replace_objects(url: str, log: int, lanes: Lanes | None = None) -> None:
     """What a roll-up does: the same batches in one object, named by a newer manifest."""
 
     async def roll_up(store: Any) -> None:
         folder = keys.log_folder("default/t", log)
         await store.delete([row.key for row in await store.find(folder)])
-        await lay_log(store, folder, Log(history=[{0: batches(0, 200)}]))
+        await lay_log(store, folder, Log(history=[lanes or {0: batches(0, 200)}]))
 
     Bucket(url).run(roll_up)
 
@@ -208,6 +215,29 @@ def test_objects_replaced_since_the_planning_are_looked_up_again(url: str) -> No
         row for one in read_rows(found, Wanted(("offset",)), split, None) for row in one.to_pylist()
     ]
     assert [row["offset"] for row in rows] == list(range(200))
+
+
+def test_objects_may_be_replaced_under_more_partitions_than_python_calls_deep(
+    tmp_path: Path,
+) -> None:
+    one = batches(0, 2)
+    lanes = dict.fromkeys(range(1200), one)
+    url = store_with(tmp_path, "t", 1200, [Log(tail=[lanes])])
+    found = options(url)
+    (split,) = planned(found)
+    replace_objects(url, 0, lanes)
+    rows = [len(some) for some in read_rows(found, Wanted(("offset",)), split, None)]
+    assert sum(rows) == 2400
+
+
+def test_objects_that_stay_away_are_named(url: str, tmp_path: Path) -> None:
+    found = options(url, assign='{"t": [0]}', subscribe="")
+    (split,) = planned(found)
+    replace_objects(url, 0)
+    (path,) = (tmp_path / "objects/default/t/0").glob("segment-*.kfs")
+    path.unlink()
+    with pytest.raises(CorruptObject, match=f"{path.name} is named by the log and not there"):
+        list(read_rows(found, Wanted(("offset",)), split, None))
 
 
 def test_a_truncated_object_is_named(url: str, tmp_path: Path) -> None:

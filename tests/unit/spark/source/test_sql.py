@@ -1,9 +1,11 @@
 """Finding topics in a query."""
 
+from typing import ClassVar
+
 import pytest
 
-from kafscale.model.errors import UnknownTopic
-from kafscale.spark.source.sql import quoted
+from kafscale.model.errors import InvalidRequest, UnknownTopic
+from kafscale.spark.source.sql import quoted, register_topics
 
 NAMES = ["orders", "orders.v2", "web-logs", "a", "a-b"]
 
@@ -30,7 +32,8 @@ NAMES = ["orders", "orders.v2", "web-logs", "a", "a-b"]
         ("select 'it''s topic.a' from x", "select 'it''s topic.a' from x", []),
         ("select mytopic.a from x", "select mytopic.a from x", []),
         ("select o.topic from topic.orders o", "select o.topic from `topic.orders` o", ["orders"]),
-        ("from `topic.orders`", "from `topic.orders`", []),
+        ("from `topic.orders`", "from `topic.orders`", ["orders"]),
+        ("select `topic` from `orders`", "select `topic` from `orders`", []),
     ],
 )
 def test_topics_get_the_quotes_that_spark_wants(query: str, expected: str, used: list[str]) -> None:
@@ -45,3 +48,14 @@ def test_an_unknown_topic_is_named_and_the_known_ones_too() -> None:
 def test_a_longer_word_is_not_a_topic_with_a_tail() -> None:
     with pytest.raises(UnknownTopic, match="'orders_2'"):
         quoted("select * from topic.orders_2", NAMES)
+
+
+def test_without_a_store_the_session_is_asked() -> None:
+    class Session:
+        conf: ClassVar[dict[str, str]] = {}
+
+    with pytest.raises(InvalidRequest, match=r"spark\.kafscale\.store"):
+        register_topics(Session())  # type: ignore[arg-type]
+    Session.conf["spark.kafscale.store"] = "gs://nobody"
+    with pytest.raises(AttributeError, match="dataSource"):  # goes on to use the session
+        register_topics(Session())  # type: ignore[arg-type]

@@ -49,6 +49,13 @@ def json_format() -> Spec:
     return Spec("json", b"id bigint, name string")
 
 
+def test_columns_nobody_can_read_are_refused_by_name() -> None:
+    with pytest.raises(BadOption, match="valueSchema: 'bigin' is no type"):
+        values.load_spec(Shape(value_format="json", value_schema="id bigin"))
+    for fine in ("id bigint", "id SMALLINT", "id bigint not null comment 'x'"):
+        assert values.load_spec(Shape(value_format="json", value_schema=fine)).schema
+
+
 def test_json_becomes_a_struct() -> None:
     rows: list[bytes | None] = [
         b'{"id":1,"name":"a"}',
