@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
             *("pipeline", "export", "--store", store, "--topic", "orders"),
             *("--format", "delta", "--table", str(folder / "orders_table")),
             *("--value-format", "json", "--value-schema", demo_orders.SCHEMA),
-            *("--partition-by", "day"),
+            *("--partition-by", "day", "--master", "local[*]"),
         )
         _type(
             *("sql", "--store", store, "--value-format", "json"),

@@ -58,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         job.add_argument(
             "--topic", action="append", default=[], metavar="T", help="repeatable; else every topic"
         )
-        job.add_argument("--master", default="local[*]", metavar="URL", help="Spark's master")
+        job.add_argument(
+            "--master", metavar="URL", help="Spark's master; else local[*], if it is worth it"
+        )
         job.add_argument(
             "--conf", action="append", default=[], metavar="KEY=VALUE", help="for Spark, repeatable"
         )

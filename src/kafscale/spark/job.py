@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.session import open_session, quiet_jvm
+from kafscale.spark.session import LOCAL, open_session, quiet_jvm
 
 # what is being done, how much of it is done, how much there is in all, and its unit ("B", "")
 Progress = Callable[[str, int, int, str], None]
@@ -43,7 +43,7 @@ class Context:
     bucket: Bucket
     topics: tuple[str, ...] = ()
     dry_run: bool = False
-    master: str = "local[*]"
+    master: str | None = None  # unless named: this machine, and little work without Spark
     conf: Mapping[str, str] = field(default_factory=dict)
     progress: Progress = _silent
     session: SparkSession | None = None
@@ -53,7 +53,7 @@ class Context:
     def spark(self) -> SparkSession:
         """The session, ours or the caller's."""
         with quiet_jvm() if self.quiet else nullcontext():
-            return self.session or open_session("kafscale", self.master, self.conf)
+            return self.session or open_session("kafscale", self.master or LOCAL, self.conf)
 
     def chosen(self) -> list[TopicDescriptor]:
         """The topics the job is asked to work on; none named means all."""

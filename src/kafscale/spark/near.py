@@ -1,7 +1,7 @@
 """Work too small to start a cluster for.
 
 A session takes ten seconds to start; a few megabytes are done by then. Who brings a session or
-names a master that is not this machine gets Spark in any case.
+names a master gets Spark in any case.
 Next door: the same through Spark (units.py).
 """
 
@@ -31,7 +31,7 @@ def run_near(
 
 def may_stay(context: Context) -> bool:
     """Whether nobody asked for Spark."""
-    return context.session is None and context.master.startswith("local")
+    return context.session is None and context.master is None
 
 
 def do_here(units: Sequence[U], work: Callable[[U], R], progress: Progress) -> list[R]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+LOCAL: Final = "local[*]"
 DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -49,7 +50,7 @@ def quiet_jvm() -> Iterator[None]:
 
 
 def open_session(
-    name: str, master: str = "local[*]", conf: Mapping[str, str] | None = None
+    name: str, master: str = LOCAL, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Start a session, or take the one that runs already.
 
