@@ -4,6 +4,7 @@ Here: validation by the topic's rules, the topic's own compression and timestamp
 while the store is sick. No waiting: the log's future tells when a batch is committed.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -15,13 +16,16 @@ from kafscale.log.log import Appended
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
     BatchTooLarge,
+    CorruptBatch,
     InvalidRequest,
     InvalidTimestamp,
+    LogEnded,
     NotTheOwner,
     NotWritten,
     OffsetRangeExhausted,
     OutOfOrderSequence,
     UnknownProducer,
+    UnknownTopic,
 )
 from kafscale.records import batch, record
 from kafscale.records.batch import BatchHeader
@@ -32,6 +36,8 @@ from kafscale.records.validation import NO_LIMIT, Limits, validate
 _MOST_EXPANSION: Final = 10
 _OPENED_AT_LEAST: Final = 1 << 20
 _MOST_REFUSED: Final = 10_000
+_SENT_AGAIN_S: Final = 120.0  # clients' delivery.timeout.ms
+_SEQUENCES: Final = 1 << 31
 
 
 class Stored(NamedTuple):
@@ -41,6 +47,24 @@ class Stored(NamedTuple):
     append_time_ms: int  # -1: the producer's own timestamps stand
     log_start: int
     appended: Appended
+
+
+class _Refused(NamedTuple):
+    """A batch that its producer will send again, and when it was refused."""
+
+    header: BatchHeader
+    noted_s: float
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether its producer has given up by now."""
+        return now_s - self.noted_s > _SENT_AGAIN_S
+
+    def comes_after(self, other: BatchHeader) -> bool:
+        """Whether another batch of this producer is an earlier one, or of a newer epoch."""
+        if other.producer_epoch != self.header.producer_epoch:
+            return other.producer_epoch > self.header.producer_epoch
+        ahead = (self.header.base_sequence - other.base_sequence) % _SEQUENCES
+        return 0 < ahead < _SEQUENCES // 2
 
 
 class Appends:
@@ -62,8 +86,10 @@ class Appends:
         self._largest_opened = largest_opened_bytes
         self._walk_records = walk_records
         self._limits: dict[tuple[bytes, bool], Limits] = {}
-        # By partition and producer: the first batch that a lane refused whose topic moves away.
-        self._refused: dict[tuple[bytes, int], dict[int, BatchHeader]] = {}
+        # By partition and producer: the first batch that a place refused that has been given up,
+        # because its topic moves away, or is gone and perhaps there again.
+        self._refused: dict[tuple[str, int], dict[int, _Refused]] = {}
+        logs.on_turned_away = self._note_refused
         self.on_used_up: Callable[[str], None] = lambda topic: None  # a partition has no offsets
 
     def append(
@@ -82,7 +108,10 @@ class Appends:
         """
         place = self._logs.find(topic, partition)
         if place is None:
-            raise self._logs.why_closed(topic, partition)
+            problem = self._logs.why_closed(topic, partition)
+            if isinstance(problem, LogEnded | UnknownTopic):
+                self.note_unknown(topic.name, partition, records)
+            raise problem
         log, lane = place
         if self._health.is_unavailable():
             raise NotWritten("the object store does not answer; nothing was written")
@@ -105,13 +134,13 @@ class Appends:
         elif header.log_append_time:
             raise InvalidTimestamp("only the broker may say that a time is the append time")
         records = _own_memory(records)
-        if self._refused and not lane.producers.is_sealed:
+        if self._refused and not lane.producers.is_sealed and not log.has_ended:
             self._expect_refused(topic, partition, lane, now_ms)
         try:
             appended = log.append(lane.number, header, records, acknowledged=acknowledged)
         except NotTheOwner:
-            if lane.producers.is_sealed and header.producer_id >= 0:
-                self._note_refused(topic, partition, header)
+            if lane.producers.is_sealed or log.has_ended:
+                self._note_refused(topic.name, partition, header)
             raise
         except (OutOfOrderSequence, UnknownProducer) as problem:
             raise self._logs.second_thoughts(log, problem) from problem
@@ -120,18 +149,33 @@ class Appends:
             raise
         return Stored(appended.first, append_time_ms, lane.start, appended)
 
-    def _note_refused(self, topic: Topic, partition: int, header: BatchHeader) -> None:
-        if len(self._refused) < _MOST_REFUSED:  # many will go on at another broker
-            refused = self._refused.setdefault((topic.topic_id, partition), {})
-            refused.setdefault(header.producer_id, header)
+    def note_unknown(self, name: str, partition: int, records: memoryview | None) -> None:
+        """A batch was refused because there is no such topic: there may be one in a moment."""
+        if records is not None and len(records) >= batch.HEADER_SIZE:
+            with contextlib.suppress(CorruptBatch):
+                self._note_refused(name, partition, batch.read_header(records))
+
+    def _note_refused(self, name: str, partition: int, header: BatchHeader) -> None:
+        if header.producer_id < 0:
+            return
+        if len(self._refused) >= _MOST_REFUSED:  # many will go on at another broker
+            del self._refused[next(iter(self._refused))]
+        now_s = self._clock.elapsed_s()
+        refused = self._refused.setdefault((name, partition), {})
+        first = refused.get(header.producer_id)
+        if first is None or first.is_over(now_s) or first.comes_after(header):
+            refused[header.producer_id] = _Refused(header, now_s)
 
     def _expect_refused(self, topic: Topic, partition: int, lane: Lane, now_ms: int) -> None:
         """Let producers go on in the new place with the batch that the old one refused first.
 
         What they sent behind it is on its way already, and must not come before it.
         """
-        for row in self._refused.pop((topic.topic_id, partition), {}).values():
-            lane.producers.expect(row.producer_id, row.producer_epoch, row.base_sequence, now_ms)
+        now_s = self._clock.elapsed_s()
+        for row, noted_s in self._refused.pop((topic.name, partition), {}).values():
+            if not _Refused(row, noted_s).is_over(now_s):
+                sequence = row.base_sequence
+                lane.producers.expect(row.producer_id, row.producer_epoch, sequence, now_ms)
 
     def limits_of(self, topic: Topic, allow_zstd: bool = True) -> Limits:
         """What the topic's settings allow."""

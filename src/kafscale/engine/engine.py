@@ -111,6 +111,7 @@ class Engine:
         probe.sample_checkpoint_age(checkpoints.age_s)
         topics.on_changed = self._topic_changed
         topics.on_gone = self._topic_gone
+        topics.has_others = fleet.is_shared
         self._creating: dict[str, asyncio.Task[Topic]] = {}
 
     async def start(self) -> None:
@@ -178,9 +179,19 @@ class Engine:
 
     async def _forget_topic(self, topic: Topic) -> None:
         await self.logs.close_topic(topic)
+        if self.fleet.is_shared and await self._is_surely_gone(topic):
+            self.logs.seal(topic)
         self.appends.forget(topic)
         self.probe.forget_topic(topic.name)
         self._tasks.spawn(self._remove_leftovers(), f"removal of {topic.name}")
+
+    async def _is_surely_gone(self, topic: Topic) -> bool:
+        """Whether the bucket says so: what the metadata store has lost may be recovered."""
+        try:
+            return not await self.topics.is_in_bucket(topic)
+        except KafscaleError as problem:
+            logger.warning("lanes_not_sealed", topic=topic.name, error=str(problem))
+            return False  # whoever wants the name ends them
 
     # -- topics ------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from kafscale.engine import removals
 from kafscale.engine.descriptors import descriptor_of, record_of
 from kafscale.engine.topic import Resident, Topic
 from kafscale.engine.topic_rules import TopicRules
-from kafscale.log import keys, places
+from kafscale.log import ending, keys, places
 from kafscale.log.descriptors import Descriptors, Wish
 from kafscale.log.shared import SharedLogs
 from kafscale.metadata import keys as metadata_keys
@@ -33,11 +33,7 @@ from kafscale.model.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from kafscale.model.names import (
-    check_topic_name,
-    collides,
-    fresh_topic_id,
-)
+from kafscale.model.names import check_topic_name, collides, fresh_topic_id
 from kafscale.model.topics import LaneRange, Layout, TopicDescriptor, iso_time
 from kafscale.objects.store import ObjectStore
 
@@ -60,6 +56,7 @@ class Topics:
         """Know none yet; `load` reads them."""
         self._descriptors = Descriptors(store, rules.namespace)
         self._shared = SharedLogs(store, rules.namespace)
+        self._tools = ending.Tools(store, clock, dice)
         self._residents: dict[str, dict[int, Resident]] = {}
         self._residents_of = -1  # the revision they were found in
         self.metadata = metadata
@@ -72,6 +69,7 @@ class Topics:
         self.revision = 0  # rises with every change: answers built from topics can be cached
         self._seen: dict[str, int] = {}  # the metadata store's version that each name is known by
         self.broker_count: Callable[[], int] = lambda: 1
+        self.has_others = False  # who hear late of what we do
         self.on_changed: Callable[[Topic], None] = lambda topic: None
         self.on_gone: Callable[[Topic], None] = lambda topic: None
 
@@ -164,7 +162,7 @@ class Topics:
         return self._rules.defaults.configs()
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> Topic:
-        """Make a topic that did not exist."""
+        """Make a topic that did not exist, or take up an unfinished creation in the bucket."""
         self.check(name, partitions, configs)
         given = {key: value for key, value in configs.items() if value is not None}
         logs = self._rules.lay_out(name, partitions, given)
@@ -174,8 +172,7 @@ class Topics:
         fresh_id = fresh_topic_id(self._dice).hex()
         created_at = iso_time(self._clock.now_ms())
         wish = Wish(name, fresh_id, partitions, given, created_at, logs=logs, shared=shared)
-        # An unfinished creation found in the bucket is taken up.
-        version, descriptor = await self._descriptors.create(wish)
+        version, descriptor = await self._descriptors.create(wish, self._end)
         seen = await self._register(descriptor, version)
         topic = self.find(name)  # another broker's, heard of meanwhile
         if topic is None or topic.topic_id.hex() != descriptor.topic_id:
@@ -183,6 +180,11 @@ class Topics:
         if (descriptor.partitions, descriptor.configs) != (partitions, given):
             raise TopicExists(f"topic {name!r} exists already in the bucket")
         return topic
+
+    async def _end(self, gone: TopicDescriptor) -> None:
+        """Let no broker take a record for it, however late; who is alone has closed its logs."""
+        if self.has_others:
+            await ending.end_topic(self._tools, gone)
 
     def new_folder(self, name: str, token: str) -> str:
         """A folder for logs of that topic, in which nobody has ever written."""
@@ -215,6 +217,11 @@ class Topics:
     async def names_in_bucket(self) -> list[str]:
         """Every name that has, or had, a topic of this namespace."""
         return await self._descriptors.names()
+
+    async def is_in_bucket(self, topic: Topic) -> bool:
+        """Whether this very topic lives, by its descriptor."""
+        _, newest = await self._descriptors.newest(topic.name)
+        return newest is not None and _is_alive(newest, topic.descriptor.topic_id)
 
     async def adopt(self, name: str) -> Topic | None:
         """Take up a topic that came into the bucket without a broker; None if there is none.

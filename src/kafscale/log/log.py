@@ -14,7 +14,7 @@ import structlog
 
 from kafscale.log import commits, flush, hints, keys, manifest, opening
 from kafscale.log.flush import Flush, Outcome, Waiting, WaitingRoom
-from kafscale.log.lane import Chunk, Lane, TailMemory
+from kafscale.log.lane import Lane, TailMemory
 from kafscale.log.segment import Built
 from kafscale.log.settings import Appended, LogSettings, Observer, State, Tail
 from kafscale.log.tasks import Tasks
@@ -22,6 +22,7 @@ from kafscale.log.view import View
 from kafscale.model.clock import Clock, Dice, Moment, age_s, moment
 from kafscale.model.errors import (
     KafscaleError,
+    LogEnded,
     LogStopped,
     NotTheOwner,
     OffsetRangeExhausted,
@@ -68,7 +69,8 @@ class Log(View):
         self.is_used = False  # nobody has wanted anything since it was opened
         self.swept: set[str] = set()
         self.busy_with_history = asyncio.Lock()
-        self._closing = False
+        self._closing = self.has_ended = False
+        self.on_turned_away: Callable[[list[Waiting]], None] = lambda lost: None  # for ever
         self.looked_s = -math.inf  # when somebody last asked for more than there is
         self._proof = moment(clock)
         self._tasks = Tasks()
@@ -117,23 +119,28 @@ class Log(View):
         finally:
             await self.abandon()
 
-    async def abandon(self) -> None:
+    async def abandon(self, *, for_ever: bool = False) -> None:
         """Let go at once: what waits is refused, nothing more is written."""
         if self.state is not State.STOPPED:
             self.state = State.CLOSED
         self._cancel_timer()
-        self._refuse_all(NotTheOwner("the log is closed here"))
+        lost = self._refuse_all(NotTheOwner("the log is closed here"))
+        if for_ever:
+            self.on_turned_away(lost)
         self.release()
         self._wake_all()
         await self._tasks.aclose()
 
-    def _stop(self, problem: LogStopped) -> None:
-        """Never go on by guessing: refuse everything from here on."""
+    def _stop(self, problem: LogStopped | LogEnded, lost: Sequence[Waiting] = ()) -> None:
+        """Never go on by guessing, nor beyond the end (rule 24): refuse everything from here on."""
         if self.state in (State.STOPPED, State.CLOSED):
             return
-        self.state, self.stopped_because = State.STOPPED, str(problem)
-        logger.error("log_stopped", folder=self.folder, reason=str(problem))
-        self._refuse_all(problem)
+        self.has_ended = isinstance(problem, LogEnded)
+        self.state = State.CLOSED if self.has_ended else State.STOPPED
+        self.stopped_because = str(problem)
+        event = "log_ended" if self.has_ended else "log_stopped"
+        logger.error(event, folder=self.folder, reason=str(problem))
+        self.on_turned_away([*lost, *self._refuse_all(problem)])
         self._wake_all()
 
     def _wake_all(self) -> None:
@@ -142,8 +149,8 @@ class Log(View):
 
     def require_open(self) -> None:
         """Raise what a caller should see when the log cannot be used now."""
-        if self.state is State.STOPPED:
-            raise LogStopped(self.stopped_because)
+        if self.state is State.STOPPED or self.has_ended:
+            raise (LogEnded if self.has_ended else LogStopped)(self.stopped_because)
         if self.state is not State.OPEN:
             raise NotTheOwner("the log is not open here")
 
@@ -230,10 +237,7 @@ class Log(View):
             self._tasks.spawn(self._write(self._in_flight), f"flush {self.folder}")
 
     def read_waiting(self, lane: Lane, offset: int, max_bytes: int) -> list[memoryview]:
-        """Batches not yet committed, from the one holding `offset` on, as copies.
-
-        Only for topics whose readers asked for it: what is seen here can still vanish.
-        """
+        """Copies of batches not yet committed, for readers who know that they can still vanish."""
         return flush.read_waiting(self._unfinished(), lane, offset, max_bytes)
 
     def waiting_bytes(self) -> dict[int, int]:
@@ -270,10 +274,7 @@ class Log(View):
         self._flush_when_due()
 
     async def _tail_is_proven(self, issued: Moment) -> bool:
-        """Rules 3 and 4: an old proof is renewed before anything moves.
-
-        It is dated when its request was issued and judged after the PUT, and again after the check.
-        """
+        """Rules 3 and 4: an old proof is renewed, dated by its request, before anything moves."""
         fresh_s = self.settings.grace_s / 2
         if age_s(self.clock, self._proof) <= fresh_s:
             self._proof = issued
@@ -300,12 +301,7 @@ class Log(View):
     ) -> None:
         """The segment is in the bucket and is the tail: let everyone see it."""
         entry = manifest.flush_entry(built, self.settings.index_from_bytes)
-        parts = []
-        for span, (lane, rows) in zip(built.spans, by_lane, strict=True):
-            for row in rows if rows[0].epoch != rows[-1].epoch else rows[:1]:
-                lane.note_epoch(row.epoch, row.first)
-            firsts, batches = [row.first for row in rows], [row.data for row in rows]
-            parts.append((span, Chunk(span.first, span.last, firsts, batches)))
+        parts = flush.parts(built, by_lane)
         self.extend(entry, built.content_id, parts)
         self._in_flight = None
         self.observer.buffered(-one.size)
@@ -344,8 +340,8 @@ class Log(View):
         try:
             opened = await commits.persist(self._look, "re-open")
             self.load(opened)
-        except LogStopped as problem:
-            self._stop(problem)
+        except (LogStopped, LogEnded) as problem:
+            self._stop(problem, lost)
             return
         except Exception as problem:
             self._stop(LogStopped(f"the log could not be opened again: {problem!r}"))
@@ -365,6 +361,8 @@ class Log(View):
                     self._append(row.lane, header, row.data, acknowledged=True)
                 except KafscaleError as problem:
                     logger.warning("early_ack_lost", folder=self.folder, error=str(problem))
+            elif row.lane.producers.is_sealed:
+                self.on_turned_away([row])
             elif header.producer_id >= 0:
                 row.lane.producers.expect(
                     header.producer_id, header.producer_epoch, header.base_sequence, now_ms
@@ -381,7 +379,8 @@ class Log(View):
         if newest <= self.manifest.generation or self.state is not State.OPEN:
             return False
         async with self.busy_with_history:
-            await self.recover_view()
+            ended = newest >= keys.ENDING
+            await (self.reopen("the log has ended") if ended else self.recover_view())
         return True
 
     async def recover_view(self) -> None:
