@@ -12,6 +12,7 @@ from unittest.mock import patch
 import msgspec
 
 from kafscale.engine import fleet
+from kafscale.engine.appends import Appends
 from kafscale.engine.fleet_view import View
 from kafscale.engine.housekeeping import Housekeeping
 from kafscale.engine.moves import Moves
@@ -19,7 +20,7 @@ from kafscale.engine.topic import Resident, Topic
 from kafscale.engine.topics import Topics
 from kafscale.groups.events import Done
 from kafscale.groups.machine import Group
-from kafscale.log import commits, moving, opening, places, reclaiming
+from kafscale.log import commits, ending, moving, opening, places, reclaiming
 from kafscale.log.log import Log
 from kafscale.log.producers import ProducerTable
 from kafscale.log.settings import Appended
@@ -185,3 +186,29 @@ def move_that_leaves_the_last_records_behind() -> AbstractContextManager[Any]:
         await honest(self, topic, home, move, done)
 
     return patch.object(Moves, "_decide", decide)
+
+
+# Topics that come again.
+
+
+def name_that_is_given_away_while_its_old_logs_are_open() -> AbstractContextManager[Any]:
+    """A broker that has not heard of the deletion goes on with the old topic."""
+
+    async def end_nothing(*_: Any) -> None:
+        pass
+
+    return patch.object(ending, "end_topic", end_nothing)
+
+
+def end_that_is_said_but_not_at_the_tail() -> AbstractContextManager[Any]:
+    """Whoever opens the log is told; whoever has it open is not."""
+
+    async def leave_it(*_: Any) -> bool:
+        return True
+
+    return patch.object(ending, "_take_the_tail", leave_it)
+
+
+def successor_that_lets_batches_overtake() -> AbstractContextManager[Any]:
+    """What the old topic refused comes behind what was sent after it, and is a duplicate."""
+    return patch.object(Appends, "_expect_refused", lambda *_: None)

@@ -4,7 +4,6 @@ Here: validation by the topic's rules, the topic's own compression and timestamp
 while the store is sick. No waiting: the log's future tells when a batch is committed.
 """
 
-import contextlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -16,7 +15,6 @@ from kafscale.log.log import Appended
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
     BatchTooLarge,
-    CorruptBatch,
     InvalidRequest,
     InvalidTimestamp,
     LogEnded,
@@ -38,6 +36,7 @@ _OPENED_AT_LEAST: Final = 1 << 20
 _MOST_REFUSED: Final = 10_000
 _SENT_AGAIN_S: Final = 120.0  # clients' delivery.timeout.ms
 _SEQUENCES: Final = 1 << 31
+_MAGIC: Final = 2
 
 
 class Stored(NamedTuple):
@@ -86,10 +85,10 @@ class Appends:
         self._largest_opened = largest_opened_bytes
         self._walk_records = walk_records
         self._limits: dict[tuple[bytes, bool], Limits] = {}
-        # By partition and producer: the first batch that a place refused that has been given up,
-        # because its topic moves away, or is gone and perhaps there again.
+        # By partition and producer: the first batch that was refused where its topic moves away, or
+        # was not there (again) yet, so that the new place cannot know what should come first.
         self._refused: dict[tuple[str, int], dict[int, _Refused]] = {}
-        logs.on_turned_away = self._note_refused
+        logs.on_turned_away = self._note
         self.on_used_up: Callable[[str], None] = lambda topic: None  # a partition has no offsets
 
     def append(
@@ -106,12 +105,25 @@ class Appends:
 
         `is_checked`: a batch made by ourselves within `limits_of` the topic.
         """
+        try:
+            return self._append(topic, partition, records, acknowledged, allow_zstd, is_checked)
+        except (NotTheOwner, NotWritten, UnknownTopic) as problem:
+            if topic.lane_rules.strangers_go_on or isinstance(problem, LogEnded | UnknownTopic):
+                self.note_refused(topic.name, partition, records)
+            raise
+
+    def _append(
+        self,
+        topic: Topic,
+        partition: int,
+        records: memoryview | None,
+        acknowledged: bool,
+        allow_zstd: bool,
+        is_checked: bool,
+    ) -> Stored:
         place = self._logs.find(topic, partition)
         if place is None:
-            problem = self._logs.why_closed(topic, partition)
-            if isinstance(problem, LogEnded | UnknownTopic):
-                self.note_unknown(topic.name, partition, records)
-            raise problem
+            raise self._logs.why_closed(topic, partition)
         log, lane = place
         if self._health.is_unavailable():
             raise NotWritten("the object store does not answer; nothing was written")
@@ -139,8 +151,8 @@ class Appends:
         try:
             appended = log.append(lane.number, header, records, acknowledged=acknowledged)
         except NotTheOwner:
-            if lane.producers.is_sealed or log.has_ended:
-                self._note_refused(topic.name, partition, header)
+            if lane.producers.is_sealed:
+                self._note(topic.name, partition, header)
             raise
         except (OutOfOrderSequence, UnknownProducer) as problem:
             raise self._logs.second_thoughts(log, problem) from problem
@@ -149,19 +161,25 @@ class Appends:
             raise
         return Stored(appended.first, append_time_ms, lane.start, appended)
 
-    def note_unknown(self, name: str, partition: int, records: memoryview | None) -> None:
-        """A batch was refused because there is no such topic: there may be one in a moment."""
-        if records is not None and len(records) >= batch.HEADER_SIZE:
-            with contextlib.suppress(CorruptBatch):
-                self._note_refused(name, partition, batch.read_header(records))
+    def note_refused(self, name: str, partition: int, records: memoryview | None) -> None:
+        """A batch was refused, by a topic that strangers may go on in, or that there is not yet.
 
-    def _note_refused(self, name: str, partition: int, header: BatchHeader) -> None:
+        It will come again, and must not come behind what its producer has already sent after it.
+        """
+        if records is not None and len(records) >= batch.HEADER_SIZE:
+            header = batch.read_header(records)
+            if header.magic == _MAGIC:
+                self._note(name, partition, header)
+
+    def _note(self, name: str, partition: int, header: BatchHeader) -> None:
         if header.producer_id < 0:
             return
-        if len(self._refused) >= _MOST_REFUSED:  # many will go on at another broker
-            del self._refused[next(iter(self._refused))]
         now_s = self._clock.elapsed_s()
         refused = self._refused.setdefault((name, partition), {})
+        if len(self._refused) > _MOST_REFUSED:  # many will go on at another broker
+            del self._refused[next(iter(self._refused))]
+        if len(refused) > _MOST_REFUSED:
+            del refused[next(iter(refused))]
         first = refused.get(header.producer_id)
         if first is None or first.is_over(now_s) or first.comes_after(header):
             refused[header.producer_id] = _Refused(header, now_s)

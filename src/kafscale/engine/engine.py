@@ -199,6 +199,7 @@ class Engine:
         self, name: str, partitions: int, configs: Mapping[str, str | None]
     ) -> Topic:
         """Make a topic; many who ask for the same name at once cause one attempt."""
+        await self._catch_up_on(name)
         self.topics.check(name, partitions, configs)
         if name in self._creating:
             # That it exists is said when it does: the other attempt may fail yet.
@@ -210,6 +211,11 @@ class Engine:
         self._creating[name] = task
         task.add_done_callback(lambda _: self._creating.pop(name, None))
         return await asyncio.shield(task)
+
+    async def _catch_up_on(self, name: str) -> None:
+        """Other brokers may have deleted a topic, and made it again, and we hear late of it."""
+        if self.fleet.is_shared:
+            await self.topics.look_at(name)
 
     async def find_or_create(self, name: str) -> Topic:
         """The topic, made with default settings if it does not exist."""
@@ -232,6 +238,7 @@ class Engine:
         await asyncio.shield(task)
 
     async def _delete_topic(self, name: str) -> None:
+        await self._catch_up_on(name)
         await self._forget_topic(await self.topics.delete(name))
 
     # -- groups ------------------------------------------------------------------------------

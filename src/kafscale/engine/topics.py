@@ -258,6 +258,16 @@ class Topics:
             self._lose(topic, version)
             self.on_gone(topic)
 
+    async def look_at(self, name: str) -> None:
+        """Ask what has become of a topic, without waiting until it is told."""
+        found = await self.metadata.get(metadata_keys.topic_config(name))
+        topic = self._by_name.get(name)
+        if found is not None:
+            self.hear_of(found)
+        elif topic is not None:
+            self._lose(topic, 0)
+            self.on_gone(topic)
+
     def _take_over(self, descriptor: TopicDescriptor, version: int) -> None:
         topic = self._by_name.get(descriptor.name)
         if topic is not None and topic.descriptor.topic_id == descriptor.topic_id:

@@ -158,7 +158,7 @@ def _append(
     records = data.records
     assert records is None or isinstance(records, memoryview)  # as decoding gives them
     if topic is None:
-        call.engine.appends.note_unknown(name, data.index, records)
+        call.engine.appends.note_refused(name, data.index, records)
         topic = call.engine.topics.get(name)
     if (tell := call.engine.probe.tell_received) is not None:
         tell(name, data.index, len(records or b""))
