@@ -15,7 +15,7 @@ import structlog
 
 from kafscale.engine import removals
 from kafscale.engine.descriptors import descriptor_of, record_of
-from kafscale.engine.topic import Resident, Topic
+from kafscale.engine.topic import Resident, Residents, Topic
 from kafscale.engine.topic_rules import TopicRules
 from kafscale.log import ending, keys, places
 from kafscale.log.descriptors import Descriptors, Wish
@@ -57,8 +57,7 @@ class Topics:
         self._descriptors = Descriptors(store, rules.namespace)
         self._shared = SharedLogs(store, rules.namespace)
         self._tools = ending.Tools(store, clock, dice)
-        self._residents: dict[str, dict[int, Resident]] = {}
-        self._residents_of = -1  # the revision they were found in
+        self._residents = Residents()
         self.metadata = metadata
         self._rules = rules
         self._clock = clock
@@ -115,6 +114,10 @@ class Topics:
             raise UnknownTopicId("no topic has this id")
         return topic
 
+    def version_of(self, name: str) -> int:
+        """Of the metadata store's entry for the topic, as we know it; 0: there is none."""
+        return self._seen[name] if name in self._by_name else 0
+
     def all(self) -> list[Topic]:
         """Every topic, by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
@@ -131,15 +134,7 @@ class Topics:
         return self._lanes().get(folder, {})
 
     def _lanes(self) -> dict[str, dict[int, Resident]]:
-        if self._residents_of != self.revision:
-            self._residents = {}
-            for topic in self.all():
-                if topic.is_shared:
-                    for partition, (folder, lane) in places.each_place(topic.descriptor):
-                        lanes = self._residents.setdefault(folder, {})
-                        lanes[lane] = Resident(topic, partition)
-            self._residents_of = self.revision
-        return self._residents
+        return self._residents.lanes(self.all, self.revision)
 
     # -- creating ----------------------------------------------------------------------------
 
@@ -169,8 +164,7 @@ class Topics:
         shared: tuple[LaneRange, ...] = ()
         if given.get("storage.placement") == "shared":
             shared = (await self.allot(partitions),)
-        fresh_id = fresh_topic_id(self._dice).hex()
-        created_at = iso_time(self._clock.now_ms())
+        fresh_id, created_at = fresh_topic_id(self._dice).hex(), iso_time(self._clock.now_ms())
         wish = Wish(name, fresh_id, partitions, given, created_at, logs=logs, shared=shared)
         version, descriptor = await self._descriptors.create(wish, self._end)
         seen = await self._register(descriptor, version)
@@ -182,7 +176,7 @@ class Topics:
         return topic
 
     async def _end(self, gone: TopicDescriptor) -> None:
-        """Let no broker take a record for it, however late; who is alone has closed its logs."""
+        """Let no broker take a record for it, however late. Who is alone has closed its logs."""
         if self.has_others:
             await ending.end_topic(self._tools, gone)
 
@@ -293,9 +287,8 @@ class Topics:
     def check_partitions(self, topic: Topic, count: int) -> None:
         """Raise what is wrong with a wish for more partitions."""
         if count <= topic.partitions:
-            raise InvalidPartitionCount(
-                f"{topic.name} has {topic.partitions} partitions already, and they never get fewer"
-            )
+            there = f"{topic.name} has {topic.partitions} partitions already"
+            raise InvalidPartitionCount(f"{there}, and they never get fewer")
         self._rules.check_count(count, is_virtual=topic.descriptor.layout != "ordinary")
 
     async def change(self, name: str, change: Change) -> Topic:

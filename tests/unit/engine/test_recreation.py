@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from kafscale.engine import housekeeping
+from kafscale.engine.offsets import Wish
 from kafscale.engine.topic import Topic
 from kafscale.log import ending, keys
 from kafscale.metadata import keys as metadata_keys
@@ -236,3 +237,36 @@ async def test_a_store_that_does_not_answer_does_not_keep_a_topic_from_ending() 
         assert again.descriptor.incarnation == 2
         with pytest.raises(KafscaleError):
             mate.engine.topics.get_by_id(b"0" * 16)
+
+
+async def test_a_late_coordinator_commits_for_the_topic_that_there_is_now() -> None:
+    async with Squad() as squad:
+        late, other = await late_owner(squad, {})
+        topic = await use_again(other, {})
+        offsets = late.engine.offsets
+        assert await offsets.commit("g", [Wish("t", 0, 7), Wish("t", 1, 8)]) == [None, None]
+        late.wire.is_deaf = False
+        for mate in (late, other):
+            found = await mate.engine.offsets.committed("g")
+            assert {place: row.offset for place, row in found.items()} == {("t", 0): 7, ("t", 1): 8}
+            assert {row.topic_id for row in found.values()} == {topic.descriptor.topic_id}
+
+
+async def test_a_late_coordinator_commits_nothing_for_a_topic_that_is_gone() -> None:
+    async with Squad() as squad:
+        late, other = await late_owner(squad, {})
+        await other.engine.delete_topic("t")
+        await late.engine.offsets.commit("g", [Wish("t", 0, 7)])
+        assert await late.engine.offsets.committed("g") == {}
+        await other.engine.create_topic("t", 2, {})
+        assert await other.engine.offsets.committed("g") == {}
+
+
+async def test_a_topic_whose_settings_changed_unheard_keeps_nobody_from_committing() -> None:
+    async with Squad() as squad:
+        late, other = await late_owner(squad, {})
+        await other.engine.admin.change_configs("t", lambda _: {"retention.ms": "77"})
+        wishes = [Wish("t", 0, 7)]
+        await asyncio.gather(*(late.engine.offsets.commit(name, wishes) for name in ("g", "h")))
+        for name in ("g", "h"):
+            assert len(await other.engine.offsets.committed(name)) == 1
