@@ -30,7 +30,7 @@ from kafscale.engine.producer_ids import ProducerIds
 from kafscale.engine.reads import Reads, check_epoch
 from kafscale.engine.topic import Topic
 from kafscale.engine.topics import Topics
-from kafscale.log import catching_up
+from kafscale.log import catching_up, ending
 from kafscale.log.log import Log
 from kafscale.log.reader import Reader
 from kafscale.log.tasks import Tasks
@@ -179,19 +179,20 @@ class Engine:
 
     async def _forget_topic(self, topic: Topic) -> None:
         await self.logs.close_topic(topic)
-        if self.fleet.is_shared and await self._is_surely_gone(topic):
-            self.logs.seal(topic)
+        if self.fleet.is_shared and ending.has_lanes(topic.descriptor):
+            self._tasks.spawn(self._seal_lanes(topic), f"seals of {topic.name}")
         self.appends.forget(topic)
         self.probe.forget_topic(topic.name)
         self._tasks.spawn(self._remove_leftovers(), f"removal of {topic.name}")
 
-    async def _is_surely_gone(self, topic: Topic) -> bool:
-        """Whether the bucket says so: what the metadata store has lost may be recovered."""
+    async def _seal_lanes(self, topic: Topic) -> None:
+        """If the bucket says, too, that it is gone: what the metadata store lost is recovered."""
         try:
-            return not await self.topics.is_in_bucket(topic)
+            if not await self.topics.is_in_bucket(topic):
+                self.logs.seal(topic)
         except KafscaleError as problem:
+            # Whoever wants the name ends them.
             logger.warning("lanes_not_sealed", topic=topic.name, error=str(problem))
-            return False  # whoever wants the name ends them
 
     # -- topics ------------------------------------------------------------------------------
 

@@ -15,17 +15,21 @@ import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+import structlog
+
 from kafscale.log import commits, keys, manifest, places, segment, survey
 from kafscale.log.appending import Appender
 from kafscale.log.manifest import Manifest
 from kafscale.log.producers import SEALER
 from kafscale.log.segment import LaneBatches
 from kafscale.model.clock import Clock, Dice
-from kafscale.model.errors import CorruptObject, NotTheOwner, ObjectMissing
+from kafscale.model.errors import NotTheOwner, ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore, StoredObject
 from kafscale.records import batch
 from kafscale.records.control import control_batch
+
+logger = structlog.get_logger()
 
 END: Final = b"the log ends here\n"
 assert len(END) < segment.SMALLEST  # no segment is as short
@@ -47,6 +51,11 @@ class Tools(NamedTuple):
 async def end_topic(tools: Tools, gone: TopicDescriptor) -> None:
     """Make sure that nobody can commit anything more to a deleted topic."""
     await survey.gathered(_endings(tools, gone))
+
+
+def has_lanes(gone: TopicDescriptor) -> bool:
+    """Whether a topic has anything in logs that go on without it."""
+    return bool(gone.shared or (gone.moving and gone.moving.shared))
 
 
 def _endings(tools: Tools, gone: TopicDescriptor) -> Iterator[Awaitable[None]]:
@@ -124,8 +133,10 @@ async def _end_of(store: ObjectStore, last: StoredObject) -> int | None:
         return None
     foot = await store.read(last.key, last.size - segment.FOOTER.size)
     _, position, magic = segment.FOOTER.unpack_from(foot)
-    if len(foot) != segment.FOOTER.size or magic != segment.END_MAGIC:
-        raise CorruptObject(f"{last.key}: not a whole segment")
+    if magic != segment.END_MAGIC:
+        # Nobody who opens the log gets beyond it.
+        logger.error("tail_unreadable", key=last.key)
+        return None
     return int(position) + 1
 
 

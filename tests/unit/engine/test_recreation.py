@@ -18,6 +18,7 @@ from kafscale.model.errors import (
     OutOfOrderSequence,
     TopicExists,
     UnknownTopic,
+    UnknownTopicId,
 )
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.shop import values_of
@@ -107,6 +108,14 @@ async def test_a_broker_that_opens_the_log_late_is_told_that_it_has_ended() -> N
         await use_again(other, {})
         with pytest.raises(LogEnded):
             await late.engine.logs.open(old, 0)
+
+
+async def test_a_late_broker_shows_nothing_to_who_asks_by_the_new_id() -> None:
+    async with Squad() as squad:
+        late, other = await late_owner(squad, {})
+        topic = await use_again(other, {})
+        with pytest.raises(UnknownTopicId):
+            late.engine.topics.get_by_id(topic.topic_id)
 
 
 @any_layout
