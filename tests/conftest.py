@@ -7,7 +7,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support import etcd, seaweed
+from tests.support import etcd, seaweed, second_try
 
 # How long an example takes says more about what else this machine does than about our code.
 hypothesis.settings.register_profile(
@@ -36,6 +36,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
         if room in PATIENT and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(PATIENCE_S))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    second_try.begin(getattr(item, "execution_count", 1))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

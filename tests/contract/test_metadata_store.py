@@ -19,6 +19,7 @@ from kafscale.metadata.etcd.client import EtcdSettings
 from kafscale.metadata.etcd.store import EtcdMetadataStore
 from kafscale.metadata.store import (
     BEYOND,
+    MAX_BYTES,
     MAX_OPERATIONS,
     Change,
     Compare,
@@ -27,6 +28,7 @@ from kafscale.metadata.store import (
     MetadataStore,
     Put,
     Remove,
+    pages,
 )
 from kafscale.model.errors import MetadataConflict
 from kafscale.system import SystemClock
@@ -374,3 +376,14 @@ async def test_the_embedded_store_keeps_every_acknowledged_commit_when_killed(
     assert left.value == right.value
     assert int(left.value) >= acknowledged
     await store.aclose()
+
+
+async def test_any_number_of_writes_is_taken_page_by_page(store: MetadataStore) -> None:
+    sizes = [0, MAX_BYTES - 3, 1, 700_000, 400_000, *[9000] * 300, *[0] * 300]
+    writes = [Put(f"/{number}", b"x" * size) for number, size in enumerate(sizes)]
+    cut = list(pages(writes))
+    assert [write for some in cut for write in writes[some]] == writes
+    for some in cut:
+        await store.commit(writes[some], [Compare(write.key, 0) for write in writes[some]])
+    assert len(await store.find("/")) == len(writes)
+    assert list(pages([])) == []

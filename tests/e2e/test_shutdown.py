@@ -2,8 +2,12 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
@@ -48,3 +52,27 @@ def test_records_that_wait_for_the_flush_timer_are_committed_and_answered(
         assert outcomes == [None] * 100
         assert broker.stop() == 0
         assert "Traceback" not in broker.tail()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_start_that_a_silent_store_holds_up_can_be_given_up(
+    how: signal.Signals, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = f"s3.endpoint=http://127.0.0.1:{silent.getsockname()[1]}"
+        settings = (store, "s3.bucket=b", "s3.accessKey=a", "s3.secretKey=s")
+        command = [sys.executable, "-m", "kafscale.cli.main", "serve", "--data-dir", str(tmp_path)]
+        for setting in (*settings, "broker.port=0", "broker.metricsPort=0"):
+            command += ["--set", setting]
+        broker = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        try:
+            silent.settimeout(60)
+            question, _ = silent.accept()  # and no answer
+            broker.send_signal(how)
+            _, said = broker.communicate(timeout=60)
+            question.close()
+        finally:
+            broker.kill()
+            broker.wait()
+    assert broker.returncode == 0
+    assert "Traceback" not in said

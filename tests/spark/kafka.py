@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from tests.support import second_try
+
 TIMEOUT_S = 120
 
 
@@ -27,6 +29,7 @@ def create(bootstrap: str, topic: str, partitions: int = 1, **given: str) -> Non
         name.replace("_", "."): value for name, value in given.items()
     }  # our records are years old
     admin = AdminClient({"bootstrap.servers": bootstrap})
+    second_try.forget_topic(admin, topic, TIMEOUT_S)
     made = admin.create_topics([NewTopic(topic, partitions, 1, config=configs)])
     made[topic].result(TIMEOUT_S)
 

@@ -32,7 +32,7 @@ from kafscale.broker.config_sections import (
     TopicsSection,
 )
 from kafscale.broker.config_sources import Given
-from kafscale.broker.config_values import ConfigError, read_value
+from kafscale.broker.config_values import MAX_INT32, ConfigError, read_value
 from kafscale.model.errors import InvalidMapping
 from kafscale.model.topics import TopicDefaults
 from kafscale.virtual.rules import Layout, LayoutRules
@@ -336,6 +336,21 @@ def _check_sizes(config: Config) -> None:
         raise ConfigError(
             f"storage.segmentBytes: expected less than 2Gi, found {config.storage.segment_bytes}"
         )
+    shortest, longest = (
+        config.consumer.min_session_timeout_ms,
+        config.consumer.max_session_timeout_ms,
+    )
+    if shortest > longest:
+        raise ConfigError(
+            f"consumer.minSessionTimeoutMs: expected at most consumer.maxSessionTimeoutMs "
+            f"({longest}), found {shortest}"
+        )
+    for name, size in (
+        ("socketSendBuffer", config.network.socket_send_buffer),
+        ("socketReceiveBuffer", config.network.socket_receive_buffer),
+    ):
+        if size is not None and size > MAX_INT32:
+            raise ConfigError(f"network.{name}: expected less than 2Gi, found {size}")
     if topics.default_partitions > topics.max_partitions:
         raise ConfigError(
             f"topics.defaultPartitions: expected at most topics.maxPartitions "

@@ -9,7 +9,8 @@ import contextlib
 import gc
 import signal
 import sys
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import structlog
 import uvloop
@@ -25,6 +26,7 @@ from kafscale.system import SystemClock, SystemDice
 logger = structlog.get_logger()
 
 _FLUSH_DEADLINE_S: Final = 20.0
+_LAST_TRIES_S: Final = 1.0  # of a start that is given up
 
 
 class StartFailed(Exception):
@@ -48,23 +50,10 @@ async def _serve(config: Config) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, leaving.set)
     async with contextlib.AsyncExitStack() as undo:
-        clock, dice = SystemClock(), SystemDice()
-        metadata = open_metadata(config, clock)
-        undo.push_async_callback(metadata.aclose)
-        store = open_store(config)
-        undo.push_async_callback(store.aclose)
-        await probe_create_if_absent(
-            store, f"{config.storage.namespace}/.probe", dice.token(8).hex()
-        )
-        broker = await build(config, store, metadata, clock, dice)
-        # In reverse: what waits is committed while its producers are still there to be told.
-        undo.push_async_callback(broker.listener.aclose)
-        undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
-        await broker.engine.start()
-        await _open_door(config, broker)
-        stop_metrics = await _start_metrics(config, broker)
-        undo.push_async_callback(stop_metrics)
-        _calm_collector()
+        broker = await _unless(leaving, _start(config, undo))
+        if broker is None:
+            logger.info("start_given_up")
+            return
         logger.info("broker_started", broker_id=broker.engine.identity.broker_id)
         await _until(leaving, broker)
         logger.info("broker_stopping")
@@ -72,6 +61,42 @@ async def _serve(config: Config) -> None:
         broker.listener.close_door()
         broker.listener.stop_reading()
     logger.info("broker_stopped")
+
+
+async def _unless(leaving: asyncio.Event, work: Coroutine[Any, Any, Broker]) -> Broker | None:
+    """What becomes of `work`; None if a signal came first: a store that hangs keeps nobody here."""
+    working = asyncio.ensure_future(work)
+    asked = asyncio.ensure_future(leaving.wait())
+    await asyncio.wait((working, asked), return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if working.done():
+        return working.result()
+    while not working.done():  # it may want to clean up, in the very store that hangs
+        working.cancel()
+        await asyncio.wait((working,), timeout=_LAST_TRIES_S)
+    if not working.cancelled():
+        working.exception()  # of no interest any more
+    return None
+
+
+async def _start(config: Config, undo: contextlib.AsyncExitStack) -> Broker:
+    """A broker that serves; what it takes to end it is left in `undo`."""
+    clock, dice = SystemClock(), SystemDice()
+    metadata = open_metadata(config, clock)
+    undo.push_async_callback(metadata.aclose)
+    store = open_store(config)
+    undo.push_async_callback(store.aclose)
+    await probe_create_if_absent(store, f"{config.storage.namespace}/.probe", dice.token(8).hex())
+    broker = await build(config, store, metadata, clock, dice)
+    # In reverse: what waits is committed while its producers are still there to be told.
+    undo.push_async_callback(broker.listener.aclose)
+    undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
+    await broker.engine.start()
+    await _open_door(config, broker)
+    stop_metrics = await _start_metrics(config, broker)
+    undo.push_async_callback(stop_metrics)
+    _calm_collector()
+    return broker
 
 
 async def _until(leaving: asyncio.Event, broker: Broker) -> None:

@@ -12,7 +12,7 @@ from kafscale.broker import kafka_names, process, rules_of, sampling
 from kafscale.broker.config import Config
 from kafscale.broker.config_sections import EtcdSection
 from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
-from kafscale.engine import ownership
+from kafscale.engine import numbers, ownership
 from kafscale.engine.appends import Appends
 from kafscale.engine.census import Census
 from kafscale.engine.checkpoints import Checkpoints
@@ -30,7 +30,6 @@ from kafscale.engine.membership import Membership
 from kafscale.engine.moves import Moves
 from kafscale.engine.offsets import Offsets
 from kafscale.engine.probe import Probe
-from kafscale.engine.producer_ids import ProducerIds
 from kafscale.engine.reads import Reads
 from kafscale.engine.recovery import require_whole
 from kafscale.engine.topic import Topic
@@ -187,6 +186,7 @@ async def build(
     tasks = Tasks()
     buffered = _Buffered()
     await require_whole(metadata, watched, config.storage.namespace)
+    producer_ids = await numbers.begin(metadata, watched, config.storage.namespace, clock)
     identity = await ownership.claim(metadata, clock, dice, config.broker.id, config.broker_name)
     fleet: Membership = Lone(identity)
     if is_shared or (is_shared is None and config.etcd.endpoints):
@@ -253,7 +253,7 @@ async def build(
         appends,
         Reads(logs, reader, clock),
         reader,
-        ProducerIds(metadata),
+        producer_ids,
         offsets,
         groups,
         Expiry(metadata, groups, offsets, rules_of.expiry_rules(config), clock, fleet),

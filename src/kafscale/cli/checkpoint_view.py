@@ -48,7 +48,7 @@ class _Contents:
                 }
             )
         elif group_id is not None and key == keys.group_metadata(group_id):
-            group = keys.decode(keys.Group, value)
+            group = keys.decode_group(value)
             self._group(group_id).update(
                 state=group.state, generation=group.generation_id, members=len(group.members)
             )

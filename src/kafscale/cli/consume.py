@@ -14,7 +14,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from kafscale.cli.errors import CommandError, UsageError
-from kafscale.cli.kafka import add_client_arguments, client_settings, refusal
+from kafscale.cli.kafka import add_client_arguments, client_settings, open_client, refusal
 from kafscale.cli.leaders import PASSING
 from kafscale.cli.output import counting
 from kafscale.cli.record_format import Format, Record, as_json, compile_format
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if args.count is not None and args.count < 1:
         raise UsageError(f"--count: expected 1 or more, found {args.count}")
     settings = client_settings(args)
-    ranges = _ranges(AdminClient(settings), args.topic, args.partition)
+    ranges = _ranges(open_client(AdminClient, settings), args.topic, args.partition)
     starts = {at: start_offset(args.offset, at, *bounds) for at, bounds in ranges.items()}
     consumer = Consumer(
         settings

@@ -173,12 +173,14 @@ def _show(
 
 
 def _when_ms(args: argparse.Namespace) -> int | None:
+    when_ms: int | None = None
     if args.to_datetime is not None:
-        return parse_time_ms(args.to_datetime)
-    if args.by_duration is not None:
+        when_ms = parse_time_ms(args.to_datetime)
+    elif args.by_duration is not None:
         age = parse_duration(args.by_duration)
-        return SystemClock().now_ms() - round(age.total_seconds() * 1000)
-    return None
+        when_ms = SystemClock().now_ms() - round(age.total_seconds() * 1000)
+    # Below zero the protocol has other meanings; no record is that old.
+    return None if when_ms is None else max(0, when_ms)
 
 
 def parse_time_ms(text: str) -> int:
@@ -199,4 +201,7 @@ def parse_duration(text: str) -> timedelta:
     parts = {key: int(value) for key, value in found.groupdict().items() if value} if found else {}
     if not parts:
         raise UsageError(f"--by-duration: expected something like 90m or PT90M, found {text!r}")
-    return timedelta(**parts)
+    try:
+        return timedelta(**parts)
+    except OverflowError:
+        return timedelta.max  # longer ago than anything

@@ -7,14 +7,16 @@ their own into the broker.
 import argparse
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kafscale.cli.errors import CommandError, UsageError
+
+T = TypeVar("T")
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 ANSWER_WITHIN_S: Final = 15.0
@@ -78,9 +80,17 @@ def _split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def open_client(kind: Callable[[dict[str, Any]], T], settings: dict[str, Any]) -> T:
+    """Make a client; settings that its library does not take are the caller's mistake."""
+    try:
+        return kind(settings)
+    except KafkaException as bad:
+        raise UsageError(f"-X: {refusal('', bad)}") from bad
+
+
 def admin_client(args: argparse.Namespace) -> AdminClient:
     """Connect for administration."""
-    return AdminClient(client_settings(args))
+    return open_client(AdminClient, client_settings(args))
 
 
 def wait(subject: str, answer: "Future[Any]", tolerated: Iterable[int] = ()) -> Any:

@@ -8,8 +8,9 @@ from typing import BinaryIO, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from kafscale.broker.config_values import MAX_INT32
 from kafscale.cli.errors import CommandError, UsageError
-from kafscale.cli.kafka import add_client_arguments, client_settings, refusal
+from kafscale.cli.kafka import add_client_arguments, client_settings, open_client, refusal
 from kafscale.cli.output import Counter, counting
 
 _GIVE_UP_AFTER_MS: Final = 60_000
@@ -45,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Produce every line and wait until all are acknowledged."""
     separator = _separator(args.key_separator)
-    if args.partition is not None and args.partition < 0:
-        raise UsageError(f"--partition: expected 0 or more, found {args.partition}")
+    if args.partition is not None and not 0 <= args.partition <= MAX_INT32:
+        raise UsageError(f"--partition: expected 0 to {MAX_INT32}, found {args.partition}")
     headers = [_header(pair) for pair in args.header]
     settings = {
         "acks": args.acks,
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         "message.timeout.ms": _GIVE_UP_AFTER_MS,
     }
     with _source(args.file) as source:  # opened first: a missing file needs no broker
-        producer = Producer(client_settings(args, **settings))
+        producer = open_client(Producer, client_settings(args, **settings))
         delivery = Delivery(producer, args.topic, args.partition, headers)
         with counting(f"records to {args.topic}", None, shown=not source.isatty()) as count:
             try:
@@ -146,11 +147,16 @@ def _source(path: str | None) -> Iterator[BinaryIO]:
 def _separator(text: str | None) -> bytes | None:
     if text == "":
         raise UsageError("--key-separator: expected at least one character, found none")
-    return text.encode() if text is not None else None
+    return _typed(text) if text is not None else None
 
 
 def _header(pair: str) -> tuple[str, str | bytes | None]:
     name, equals, value = pair.partition("=")
     if not equals or not name:
         raise UsageError(f"--header: expected NAME=VALUE, found {pair!r}")
-    return name, value.encode()
+    return name, _typed(value)
+
+
+def _typed(text: str) -> bytes:
+    """The bytes of an argument, be they UTF-8 or not."""
+    return text.encode("utf-8", "surrogateescape")

@@ -50,7 +50,7 @@ def compile_format(text: str) -> Format:
     parts: list[bytes | Format] = []
     for field, escape, plain in _TOKEN.findall(text):
         if plain:
-            parts.append(plain.encode())
+            parts.append(plain.encode("utf-8", "surrogateescape"))
         elif field == "%":
             parts.append(b"%")
         elif field in _FIELDS:

@@ -6,7 +6,7 @@ back from deletion (spark/source/pins.py). Needs neither a broker nor Spark.
 
 import argparse
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from kafscale.cli.errors import UsageError
 from kafscale.cli.group_offsets import parse_duration
@@ -14,6 +14,8 @@ from kafscale.cli.output import print_columns, print_json
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.source import pins
 from kafscale.spark.source.pins import NamedSnapshot
+
+_LONGEST_MS: Final = 36_500 * 86_400_000  # calendars end with the year 9999
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,8 +58,8 @@ def _kept_ms(text: str) -> int:
         kept_ms = round(parse_duration(text).total_seconds() * 1000)
     except UsageError:
         kept_ms = 0
-    if kept_ms <= 0:
-        raise UsageError(f"--keep: expected something like 7d or 90m, found {text!r}")
+    if not 0 < kept_ms <= _LONGEST_MS:
+        raise UsageError(f"--keep: expected something like 7d or 90m, up to 36500d, found {text!r}")
     return kept_ms
 
 

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
     TopicDescription,
 )
 
+from kafscale.broker.config_values import MAX_INT32
 from kafscale.cli.errors import UsageError
 from kafscale.cli.kafka import (
     ANSWER_WITHIN_S,
@@ -85,8 +86,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _create(args: argparse.Namespace) -> None:
     configs = parse_pairs("--topic-config", args.topic_config)
-    if args.partitions != -1 and args.partitions < 1:
-        raise UsageError(f"--partitions: expected 1 or more, found {args.partitions}")
+    if args.partitions != -1:
+        _check_count(args.partitions)
     wanted = [
         NewTopic(name, num_partitions=args.partitions, replication_factor=-1, config=configs)
         for name in dict.fromkeys(args.names)
@@ -98,7 +99,13 @@ def _create(args: argparse.Namespace) -> None:
         wait(name, answer, tolerated)
 
 
+def _check_count(partitions: int) -> None:
+    if not 1 <= partitions <= MAX_INT32:
+        raise UsageError(f"--partitions: expected 1 to {MAX_INT32}, found {partitions}")
+
+
 def _alter(args: argparse.Namespace) -> None:
+    _check_count(args.partitions)
     admin = admin_client(args)
     wanted = NewPartitions(args.name, args.partitions)
     answers = admin.create_partitions([wanted], request_timeout=ANSWER_WITHIN_S)

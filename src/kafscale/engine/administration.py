@@ -176,7 +176,7 @@ class Administration:
         known = list(lane.epochs)
         if not known or known[-1][0] < log.epoch:
             known.append((log.epoch, end))  # nothing has been written under it yet
-        if known[-1][0] <= epoch <= log.newest_epoch:
+        if known[-1][0] <= epoch <= max(log.newest_epoch, known[-1][0]):
             return epoch, end
         later = [first for one, first in known if one > epoch]
         if epoch < 0 or not later:

@@ -37,6 +37,9 @@ _MOST_REFUSED: Final = 10_000
 _SENT_AGAIN_S: Final = 120.0  # clients' delivery.timeout.ms
 _SEQUENCES: Final = 1 << 31
 _MAGIC: Final = 2
+# A producer is called forgotten when it has been unknown for so long: one whose first batch was
+# refused sends it again before that, and must not begin anew while it may have been written.
+FORGOTTEN_S: Final = 2.0
 
 
 class Stored(NamedTuple):
@@ -89,6 +92,7 @@ class Appends:
         # was not there (again) yet, so that the new place cannot know what should come first.
         self._refused: dict[tuple[str, int], dict[int, _Refused]] = {}
         logs.on_turned_away = self._note
+        self._unknown_s: dict[tuple[bytes, int, int], float] = {}  # since when, by producer
         self.on_used_up: Callable[[str], None] = lambda topic: None  # a partition has no offsets
 
     def append(
@@ -155,11 +159,23 @@ class Appends:
                 self._note(topic.name, partition, header)
             raise
         except (OutOfOrderSequence, UnknownProducer) as problem:
+            if isinstance(problem, UnknownProducer):
+                is_forgotten = self._is_forgotten(topic, partition, header.producer_id)
+                problem.log_start = lane.start if is_forgotten else -1
             raise self._logs.second_thoughts(log, problem) from problem
         except OffsetRangeExhausted:
             self.on_used_up(topic.name)
             raise
+        if self._unknown_s:
+            self._unknown_s.pop((topic.topic_id, partition, header.producer_id), None)
         return Stored(appended.first, append_time_ms, lane.start, appended)
+
+    def _is_forgotten(self, topic: Topic, partition: int, producer_id: int) -> bool:
+        now_s = self._clock.elapsed_s()
+        if len(self._unknown_s) >= _MOST_REFUSED:
+            self._unknown_s.clear()
+        since_s = self._unknown_s.setdefault((topic.topic_id, partition, producer_id), now_s)
+        return now_s - since_s >= FORGOTTEN_S
 
     def note_refused(self, name: str, partition: int, records: memoryview | None) -> None:
         """A batch was refused, by a topic that strangers may go on in, or that there is not yet.

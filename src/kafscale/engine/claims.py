@@ -46,6 +46,7 @@ class Claims:
         self._clock = clock
         self._claims: dict[str, _Claim] = {}
         self.on_lost: Callable[[str], None] = lambda group_id: None
+        self.may_take: Callable[[str], bool] = lambda group_id: True
 
     async def look(self, group_id: str) -> Entry | None:
         """Read a group's record, remembering what it was when this broker last looked.
@@ -78,6 +79,9 @@ class Claims:
         return claim.guard
 
     async def _take(self, group_id: str, claim: _Claim) -> Compare:
+        # Asked after the look: what has been lost since is not taken back from who has it now.
+        if not self.may_take(group_id):
+            raise NotTheCoordinator(f"group {group_id!r} is not this broker's")
         key, found = keys.group_coordinator(group_id), claim.found
         # The same bytes in every attempt: one that was not heard of is known again by them.
         claim.wanted = claim.wanted or self._wanted(found)

@@ -97,6 +97,8 @@ class Expiry:
 
     async def _visit(self, group_id: str) -> None:
         found = _sorted(group_id, await self._metadata.find(keys.group(group_id)))
+        if not await self._groups.is_saved(group_id):
+            return  # what was read says nothing about since when: looked at in the next pass
         machine = self._groups.in_memory(group_id)
         if machine is None and found.record is not None and found.record.members:
             # Members of before a restart: once here, they expire unless they are heard of.
@@ -131,7 +133,7 @@ def _sorted(group_id: str, rows: list[Entry]) -> _Found:
     record = next((row for row in rows if row.key == metadata), None)
     return _Found(
         tuple(row for row in rows if row.key in (metadata, coordinator)),
-        None if record is None else keys.decode(keys.Group, record.value),
+        None if record is None else keys.decode_group(record.value),
         tuple(row for row in rows if keys.place_committed_by(row.key) is not None),
     )
 

@@ -8,13 +8,34 @@ can be read as the protocol of ordinary consumers.
 import struct
 from typing import Final
 
+import msgspec
+import structlog
+
 from kafscale.groups.machine import Group as Machine
 from kafscale.groups.snapshot import MemberSnapshot, Snapshot
 from kafscale.groups.states import State
+from kafscale.metadata import keys
 from kafscale.metadata.keys import AssignedTopic, Group, GroupMember
+from kafscale.metadata.store import MAX_BYTES
+
+logger = structlog.get_logger()
 
 _CONSUMER: Final = "consumer"
 _MOST_SHOWN: Final = 10_000
+
+
+def stored(group_id: str, saved: Snapshot, now: str) -> bytes:
+    """What the store gets to keep.
+
+    A group beyond all measure is kept without its members: it lives as any other, and when it
+    changes hands they are told that they are none and join again.
+    """
+    row = write(group_id, saved, now)
+    value = keys.encode_group(row)
+    if len(value) <= MAX_BYTES:
+        return value
+    logger.warning("group_too_large", group=group_id, members=len(row.members), bytes=len(value))
+    return keys.encode(msgspec.structs.replace(row, members={}))
 
 
 def write(group_id: str, saved: Snapshot, now: str) -> Group:

@@ -74,7 +74,7 @@ class Groups:
         self._metadata = metadata
         self._fleet = fleet
         self._claims = claims
-        claims.on_lost = self._lose
+        claims.on_lost, claims.may_take = self._lose, fleet.may_coordinate
         self.on_rebalanced: Callable[[], None] = lambda: None
         self._rules = rules
         self._clock = clock
@@ -119,7 +119,7 @@ class Groups:
         machine = Group(self._rules)
         if entry is not None:
             try:
-                saved = group_records.read(keys.decode(keys.Group, entry.value))
+                saved = group_records.read(keys.decode_group(entry.value))
                 machine = Group.restored(self._rules, saved, self._clock.elapsed_s())
             except CorruptObject as problem:
                 # Its members are told that they are none and join again; offsets are elsewhere.
@@ -275,15 +275,23 @@ class Groups:
                 if held.is_lost:
                     raise NotTheCoordinator(f"group {held.group_id!r} is another broker's")
                 guard = await self._claims.take(held.group_id)
-                row = group_records.write(held.group_id, snapshot, held.changed_at)
+                value = group_records.stored(held.group_id, snapshot, held.changed_at)
                 try:
                     await self._metadata.commit(
-                        [Put(keys.group_metadata(held.group_id), keys.encode(row))], [guard]
+                        [Put(keys.group_metadata(held.group_id), value)], [guard]
                     )
                 except MetadataConflict:
                     raise self._claims.lost(held.group_id, guard) from None
                 if held.unsaved is snapshot:
                     held.unsaved = None
+
+    async def is_saved(self, group_id: str) -> bool:
+        """Whether the store has a group as it is here; if not it is written now."""
+        held = self._held.get(group_id)
+        if held is None or (held.unsaved is None and not held.saving.locked()):
+            return True
+        await self._save(held)
+        return False
 
     async def _save_or_warn(self, held: Held) -> None:
         try:

@@ -104,15 +104,19 @@ class Logs:
         return log
 
     async def _do_open(self, folder: str, topic: Topic | None) -> Log:
-        log = self._make(topic, folder)
+        log, generation = self._make(topic, folder), self._fleet.generation
         log.on_turned_away = self._turned_away
         try:
             self._require_alive(topic)
             await log.open()
+            while generation != self._fleet.generation:
+                # Others may have had it since we looked: what they have shown must not go back.
+                await log.abandon()
+                log, generation = self._make(topic, folder), self._fleet.generation
+                await log.open()
             self._require_alive(topic)  # it may have been deleted meanwhile
             if not self._fleet.may_open(folder):
                 raise NotTheOwner("the log has become another broker's")
-            log.newest_epoch = self._fleet.generation
         except KafscaleError as problem:
             self._failed[folder] = problem
             await log.abandon()

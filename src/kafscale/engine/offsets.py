@@ -29,6 +29,7 @@ from kafscale.metadata.store import (
     MetadataStore,
     Put,
     Remove,
+    pages,
 )
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
@@ -163,9 +164,9 @@ class Offsets:
     async def _carry_out(self, mine: _Round) -> None:
         writes = list(mine.writes.values())
         # Of guards there may be as many: one for each group, and one for each topic.
-        step = MAX_OPERATIONS // 2 if self._topics.has_others else MAX_OPERATIONS
-        for at in range(0, len(writes), step):
-            await self._commit(writes[at : at + step], mine.problems)
+        most = MAX_OPERATIONS // 2 if self._topics.has_others else MAX_OPERATIONS
+        for some in pages([write for write, _ in writes], most):
+            await self._commit(writes[some], mine.problems)
         mine.is_over = True
 
     async def _commit(
@@ -216,15 +217,27 @@ class Offsets:
     ) -> dict[Place, CommittedOffset]:
         """What a group has committed, all of it or for these places, in order of key."""
         found = {}
+        asked: dict[str, str | None] = {}
         for entry in await self._metadata.find(keys.group_offsets(group_id)):
             place = keys.place_committed_by(entry.key)
             if place is None or (wanted is not None and place not in wanted):
                 continue
-            topic = self._topics.find(place[0])
             value = keys.decode(CommittedOffset, entry.value)
-            if topic is not None and value.topic_id in ("", topic.descriptor.topic_id):
+            topic = self._topics.find(place[0])
+            is_known = topic is not None and value.topic_id in ("", topic.descriptor.topic_id)
+            if not is_known and place[0] not in asked:
+                asked[place[0]] = await self._id_in_store(place[0])
+            if is_known or (asked[place[0]] and value.topic_id in ("", asked[place[0]])):
                 found[place] = value
         return found
+
+    async def _id_in_store(self, name: str) -> str | None:
+        """The id of a topic, of which we may not have heard yet.
+
+        Told that it has committed nothing a group would begin anew.
+        """
+        entry = await self._metadata.get(keys.topic_config(name))
+        return None if entry is None else keys.decode(keys.Topic, entry.value).topic_id
 
     async def remove(
         self, group_id: str, rows: Sequence[Entry], unchanged: Sequence[Entry]

@@ -1,11 +1,12 @@
 """Producer ids: unique for ever, handed out from blocks reserved in the metadata store."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kafscale.metadata import keys
 from kafscale.metadata.store import Compare, MetadataStore, Put
-from kafscale.model.errors import InvalidRequest, MetadataConflict
+from kafscale.model.errors import InvalidRequest, MetadataConflict, MetadataUnavailable, StoreError
 
 _BLOCK: Final = 1000
 _LARGEST: Final = (1 << 62) - 1
@@ -20,6 +21,7 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self._reserving = asyncio.Lock()
+        self.before_first: Callable[[], Awaitable[None]] | None = None  # what must succeed once
 
     async def fresh(self) -> int:
         """Give an id nobody had before."""
@@ -30,6 +32,13 @@ class ProducerIds:
             return self._next - 1
 
     async def _reserve(self) -> None:
+        if self.before_first is not None:
+            try:
+                await self.before_first()
+            except StoreError as problem:
+                why = f"which producer ids were given out before is not known: {problem}"
+                raise MetadataUnavailable(why) from problem
+            self.before_first = None
         while True:
             entry = await self._metadata.get(keys.PRODUCER_IDS)
             begin = keys.decode(keys.Mark, entry.value).next if entry else 0

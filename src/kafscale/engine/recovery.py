@@ -18,7 +18,7 @@ from kafscale.engine.evidence import Evidence
 from kafscale.log import checkpoints
 from kafscale.log.checkpoint import Row
 from kafscale.metadata import keys
-from kafscale.metadata.store import MAX_OPERATIONS, Compare, Entry, MetadataStore, Put, Remove
+from kafscale.metadata.store import Compare, Entry, MetadataStore, Put, Remove, pages
 from kafscale.model.clock import Clock
 from kafscale.model.errors import CorruptObject, MetadataUnavailable
 from kafscale.model.topics import TopicDefaults, iso_time
@@ -84,9 +84,8 @@ async def carry_out(metadata: MetadataStore, wanted: Plan, namespace: str, clock
     """
     note = keys.Recovery(namespace=namespace, started_at=iso_time(clock.now_ms()))
     await metadata.commit([Put(keys.RECOVERY, keys.encode(note))])
-    for at in range(0, len(wanted.writes), MAX_OPERATIONS):
-        end = at + MAX_OPERATIONS
-        await metadata.commit(wanted.writes[at:end], wanted.guards[at:end])
+    for some in pages(wanted.writes):
+        await metadata.commit(wanted.writes[some], wanted.guards[some])
     await metadata.commit([Remove(keys.RECOVERY)])
 
 

@@ -10,20 +10,34 @@ from typing import Final
 
 from kafscale.log import keys
 from kafscale.log.log import Log
+from kafscale.model.errors import NotTheOwner
 
 EVERY_S: Final = 1.0
 
 
 def is_due(log: Log) -> bool:
-    """Whether `catch_up` would look."""
+    """Whether `catch_up` would look, or wait for the look that is under way."""
     return log.clock.elapsed_s() - log.looked_s >= EVERY_S
 
 
 async def catch_up(log: Log) -> None:
-    """Take up what the bucket has after our tail, if it has anything."""
-    if not is_due(log):
-        return
-    log.looked_s, end = log.clock.elapsed_s(), log.end
+    """Take up what the bucket has after our tail, if it has anything.
+
+    Whoever comes while somebody looks waits for it: until a look has come to its end nobody may
+    be told that there is nothing. NotTheOwner: there is something, but a flush under way has to
+    meet it first.
+    """
+    async with log.looking:
+        if not is_due(log):
+            return
+        if not await _look(log):
+            raise NotTheOwner(f"{log.folder}: somebody else has written what we do not know yet")
+        log.looked_s = log.clock.elapsed_s()
+
+
+async def _look(log: Log) -> bool:
+    """False if there is something that could not be taken up now."""
+    end, generation = log.end, log.manifest.generation
     found = await log.store.find(
         log.folder,
         after=keys.segments_from(log.folder, end),
@@ -33,5 +47,5 @@ async def catch_up(log: Log) -> None:
     goes_on = any(name and (name.base, name.generation) == (end, None) for name in names)
     if goes_on and log.end == end:
         await log.reopen("the log goes on beyond our tail")
-    else:
-        await log.adopt_foreign()
+        return log.end != end
+    return not await log.adopt_foreign() or log.manifest.generation != generation

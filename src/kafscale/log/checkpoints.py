@@ -97,6 +97,25 @@ async def read(store: ObjectStore, namespace: str, number: int) -> Checkpoint:
     return Checkpoint(head, rows + head.rows)
 
 
+async def first_rows(store: ObjectStore, namespace: str) -> list[Row]:
+    """The rows that the newest checkpoint begins with: all, or its first part; [] without one.
+
+    Where it cannot be read the one before it counts.
+    """
+    for number, _ in reversed(await heads(store, namespace)):
+        try:
+            head = await read_head(store, namespace, number)
+            if not head.parts:
+                return head.rows
+            first = head.parts[0]
+            data = await store.read(f"{keys.checkpoint_folder(namespace)}/{first.name}")
+            checkpoint.check_part(first, data)
+            return checkpoint.decode_rows(data)
+        except (CorruptObject, ObjectMissing):
+            continue
+    return []
+
+
 async def write(
     store: ObjectStore, namespace: str, head: Head, parts: Sequence[Part], dice: Dice
 ) -> bool:

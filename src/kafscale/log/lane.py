@@ -137,6 +137,10 @@ class Lane:
         if not self.epochs or epoch > self.epochs[-1][0]:
             self.epochs.append((epoch, first))
 
+    def epoch_after(self, epoch: int) -> int:
+        """`epoch`, or the newer one of somebody else: what comes later must not look older."""
+        return max(epoch, self.epochs[-1][0]) if self.epochs else epoch
+
     def add_span(self, span: Span, entry: Entry) -> None:
         """Make a further segment findable."""
         self.spans.append((span, entry))

@@ -71,7 +71,7 @@ class Log(View):
         self.busy_with_history = asyncio.Lock()
         self._closing = self.has_ended = False
         self.on_turned_away: Callable[[list[Waiting]], None] = lambda lost: None  # for ever
-        self.looked_s = -math.inf  # when somebody last asked for more than there is
+        self.looked_s, self.looking = -math.inf, asyncio.Lock()  # for more than we know
         self._proof = moment(clock)
         self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
@@ -188,18 +188,18 @@ class Log(View):
                 return Appended(earlier, self._commit_of(lane, earlier), is_duplicate=True)
         if lane.producers.is_sealed:
             raise NotTheOwner(f"lane {lane.number} of {self.folder} is sealed")
-        first = lane.end
+        first, epoch = lane.end, lane.epoch_after(self.epoch)
         following = first + header.last_offset_delta + 1
         if following > lane.rules.offset_range:
             most = lane.rules.offset_range
             raise OffsetRangeExhausted(
                 f"lane {lane.number} of {self.folder} has {most - first} of its {most} offsets left"
             )
-        batch.stamp(data, first, self.epoch)
+        batch.stamp(data, first, epoch)
         lane.end = following
         if header.producer_id >= 0:
             lane.producers.remember(header, first, self.clock.now_ms(), lane.high)
-        done = self.gather(Waiting(lane, header, first, data, acknowledged, self.epoch))
+        done = self.gather(Waiting(lane, header, first, data, acknowledged, epoch))
         if lane.rules.wake_on_append:
             lane.wake()
         return Appended(first, done, is_duplicate=False)

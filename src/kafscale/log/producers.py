@@ -126,7 +126,8 @@ class ProducerTable:
             return earlier
         if first == _after(known.last_sequence):
             return None
-        if _is_behind(header.last_sequence, known.last_sequence):
+        # Where strangers go on, what lies before their first batch was never here.
+        if not strangers_go_on and _is_behind(header.last_sequence, known.last_sequence):
             raise DuplicateSequence(f"sequence {first} was appended long ago")
         raise OutOfOrderSequence(
             f"producer {header.producer_id} should go on with sequence "

@@ -22,6 +22,7 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/consumers/{group}/offsets/{topic}/{partition}
 """
 
+import zlib
 from typing import Final, Literal, TypeVar
 from urllib.parse import quote, unquote
 
@@ -47,6 +48,8 @@ CHANGES: Final = f"{ROOT}/changes/"
 MOVES: Final = f"{ROOT}/moves/"
 EPOCHS: Final = f"{ROOT}/marks/epochs"
 WRITERS: Final = f"{ROOT}/writers/"
+
+PACKED_FROM_BYTES: Final = 256 << 10  # of a group's record
 
 _OFFSET_PARTS: Final = 4  # group, "offsets", topic, partition
 _CLAIM_SLASHES: Final = 4  # of /kafscale/consumers/{group}/coordinator
@@ -300,6 +303,12 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     state_at: str = ""  # when this was written; for an empty group: since when it has been empty
 
 
+class PackedGroup(Group, frozen=True, kw_only=True):
+    """The same where its members take much room: deflated, as they would be written there."""
+
+    packed: bytes = b""
+
+
 class Broker(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach a broker, and how far it has followed the fleet."""
 
@@ -345,6 +354,30 @@ class BrokerName(msgspec.Struct, frozen=True, kw_only=True):
 def encode(value: msgspec.Struct) -> bytes:
     """Write a value as JSON."""
     return msgspec.json.encode(value)
+
+
+def encode_group(row: Group) -> bytes:
+    """Write a group; etcd takes 1.5 MiB, and members that read the same topics say the same."""
+    raw = encode(row)
+    if len(raw) <= PACKED_FROM_BYTES:
+        return raw
+    packed = zlib.compress(msgspec.json.encode(row.members))
+    facts = msgspec.structs.asdict(row) | {"members": {}, "packed": packed}
+    return encode(PackedGroup(**facts))
+
+
+def decode_group(raw: bytes) -> Group:
+    """Read a group, packed or not."""
+    row = decode(PackedGroup, raw)
+    if not row.packed:
+        return row
+    try:
+        members = msgspec.json.decode(zlib.decompress(row.packed), type=dict[str, GroupMember])
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as bad:
+        raise CorruptObject(
+            f"the members of group {row.group_id!r} are not readable: {bad}"
+        ) from bad
+    return msgspec.structs.replace(row, members=members, packed=b"")
 
 
 def decode(kind: type[_T], raw: bytes) -> _T:

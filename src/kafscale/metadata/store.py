@@ -6,7 +6,7 @@ Next door: key names (keys.py), leases (lease.py), the adapters (embedded.py, et
 Never here: segment lists, heartbeats, anything written per flush.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -14,6 +14,7 @@ from kafscale.metadata.lease import Lease, LeaseId
 
 # etcd takes 128 operations in one transaction, and its adapter needs one of them for itself.
 MAX_OPERATIONS = 127
+MAX_BYTES = 1 << 20  # of one commit; etcd takes 1.5 MiB, and that is not all of it
 BEYOND = "\U0010ffff"  # sorts after every character a key has: prefix + BEYOND is behind its keys
 
 
@@ -73,6 +74,19 @@ def check_commit(writes: Sequence[Put | Remove], guards: Sequence[Compare]) -> N
         raise ValueError(f"one commit takes at most {MAX_OPERATIONS} writes and as many guards")
     if len({write.key for write in writes}) < len(writes):
         raise ValueError("one commit writes a key at most once")
+
+
+def pages(writes: Sequence[Put | Remove], most: int = MAX_OPERATIONS) -> Iterator[slice]:
+    """Cut many writes, in their order, into as many at a time as one commit takes."""
+    begin = size = 0
+    for at, write in enumerate(writes):
+        more = len(write.key) + (len(write.value) if isinstance(write, Put) else 0)
+        if at > begin and (at - begin == most or size + more > MAX_BYTES):
+            yield slice(begin, at)
+            begin, size = at, 0
+        size += more
+    if begin < len(writes):
+        yield slice(begin, len(writes))
 
 
 class MetadataStore(Protocol):

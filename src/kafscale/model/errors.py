@@ -122,6 +122,8 @@ class StaleProducerEpoch(BadSequence):
 class UnknownProducer(BadSequence):
     """The log has no memory of this producer, and the batch is not its first."""
 
+    log_start = -1  # told when it is sure to be forgotten, not merely overtaken by what it sent
+
 
 class TopicMoving(KafscaleError):
     """The topic is on its way to another layout; what was asked for has to wait."""

@@ -41,7 +41,7 @@ class TopicConfig:
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_RELEASE: Final = re.compile(r"([0-9]+)\.([0-9]+)(?:\.[0-9]+){0,2}(?:-IV[0-9]+)?")
+_RELEASE: Final = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})(?:\.[0-9]+){0,2}(?:-IV[0-9]+)?")
 _REPLICAS: Final = re.compile(r"\*|[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*")
 
 

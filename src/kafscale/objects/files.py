@@ -135,6 +135,7 @@ class FileObjectStore:
         try:
             try:
                 _write(temp, body, self._fsync)
+                os.utime(temp)  # deletion goes by ages: that of an object begins with its name
             except OSError as failed:
                 raise StoreRefused(f"cannot write {path}: {failed}") from failed
             self._link(temp, path)
@@ -142,6 +143,9 @@ class FileObjectStore:
             # What stays behind is removed by a later start; the object itself is decided.
             with suppress(OSError):
                 os.unlink(temp)
+        self._sync_folder_of(path)
+
+    def _sync_folder_of(self, path: str) -> None:
         if self._fsync:
             try:
                 _sync_folder(os.path.dirname(path))
@@ -154,6 +158,8 @@ class FileObjectStore:
                 os.link(temp, path)
                 return
             except FileExistsError:
+                # Perhaps by an attempt of ours that got no further: whoever finds it relies on it.
+                self._sync_folder_of(path)
                 raise ObjectExists(path) from None
             except FileNotFoundError as failed:
                 if attempt == _NAMESPACE_ATTEMPTS - 1:

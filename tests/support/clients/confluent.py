@@ -27,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
     ResourceType,
 )
 
+from tests.support import second_try
 from tests.support.clients.base import (
     ANSWER_WITHIN_S,
     Client,
@@ -129,6 +130,7 @@ class Confluent(Client):
 
     def create_topic(self, topic: str, partitions: int) -> None:
         new = NewTopic(topic, num_partitions=partitions)
+        second_try.forget_topic(self._admin, topic, ANSWER_WITHIN_S)
         _done(self._admin.create_topics([new])[topic])
 
     def delete_topic(self, topic: str) -> None:

@@ -267,6 +267,12 @@ def test_half_a_credential_is_refused() -> None:
         ({"s3.endpoint": "minio:9000"}, "s3.endpoint: expected http://"),
         ({"topics.defaultPartitions": 2000}, "topics.defaultPartitions: expected at most"),
         ({"topics.maxMessageBytes": "1Gi"}, "topics.maxMessageBytes: expected at most"),
+        (
+            {"consumer.minSessionTimeoutMs": 9000, "consumer.maxSessionTimeoutMs": 8000},
+            "consumer.minSessionTimeoutMs: expected at most consumer.maxSessionTimeoutMs (8000)",
+        ),
+        ({"network.socketSendBuffer": "2Gi"}, "network.socketSendBuffer: expected less than 2Gi"),
+        ({"network.socketReceiveBuffer": "8Gi"}, "network.socketReceiveBuffer: expected less"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(

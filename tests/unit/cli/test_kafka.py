@@ -45,3 +45,11 @@ def test_the_address_comes_from_the_option_the_environment_or_a_default(
     kafka.add_client_arguments(parser)
     assert parser.parse_args([]).bootstrap == expected
     assert parser.parse_args(["-b", "near:2"]).bootstrap == "near:2"
+
+
+def test_a_setting_that_the_client_library_does_not_know_is_a_mistake_of_the_caller() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        args = argparse.Namespace(bootstrap=address, properties=["no.such=1"])
+        with pytest.raises(UsageError, match=r'-X: No such configuration property: "no\.such"'):
+            kafka.admin_client(args)

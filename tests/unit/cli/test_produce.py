@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from kafscale.cli.errors import CommandError
-from kafscale.cli.produce import Delivery, Line, read_lines
+from kafscale.cli.produce import Delivery, Line, _header, _separator, read_lines
 
 
 def test_a_line_is_a_value_without_its_line_end() -> None:
@@ -19,6 +19,11 @@ def test_a_line_is_a_value_without_its_line_end() -> None:
 def test_a_separator_splits_once_and_a_line_without_it_has_no_key() -> None:
     lines = list(read_lines([b"k::v::w\n", b"plain\n", b"::v\n"], b"::"))
     assert lines == [Line(b"k", b"v::w"), Line(None, b"plain"), Line(b"", b"v")]
+
+
+def test_arguments_that_are_no_utf_8_are_the_bytes_that_were_typed() -> None:
+    assert _separator("\udcff") == b"\xff"
+    assert _header("name=\udcff\u00fc") == ("name", b"\xff\xc3\xbc")
 
 
 class FakeProducer:

@@ -20,6 +20,7 @@ BARE = Record("orders", 0, 0, None, None, None, ())
         ("%T %h", b"1700000000000 a=1,b="),
         (r"100%% \\ \0", b"100% \\ \0"),
         ("grüße %v", "grüße v".encode()),
+        ("\udcff%v", b"\xffv"),  # typed as a byte that is no UTF-8
         ("", b""),
     ],
 )

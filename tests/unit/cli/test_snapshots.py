@@ -52,6 +52,7 @@ def test_snapshots_are_taken_listed_and_released(
     [
         (["take", "x", "--keep", "soon"], 2, "--keep: expected something like 7d"),
         (["take", "x", "--keep", "0d"], 2, "--keep"),
+        (["take", "x", "--keep", "99999999d"], 2, "--keep: expected something like 7d"),
         (["take", "x", "--topic", "nobody"], 1, "there is no topic 'nobody'"),
         (["take", "../x"], 1, "../x"),
         (["release", "x"], 1, "there is no snapshot 'x'"),

@@ -13,9 +13,11 @@ from kafscale.model.errors import (
     StoreRefused,
     UnknownTopic,
 )
+from kafscale.records.batch import read_header
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.shop import Shop, values_of
 from tests.unit.engine.test_topics import descriptors
+from tests.unit.gateways.kafka.caller import make_batch
 
 
 def adding(name: str, value: str) -> ConfigChange:
@@ -187,3 +189,26 @@ async def test_deleting_while_others_append_loses_nothing(shop: Shop) -> None:
     assert len(values_of(await shop.read("t", 1))) == 20
     await shop.reopen()
     assert (await shop.read("t", 1)).start == 1
+
+
+async def test_the_newest_epoch_that_wrote_has_an_end_though_we_are_an_older_one(
+    shop: Shop,
+) -> None:
+    """A consumer that has read its records would else take them for lost and begin anew."""
+    topic = await shop.engine.create_topic("t", 1, {})
+    await shop.append("t", b"a")
+    log, _ = await shop.engine.logs.open(topic, 0)
+    newer = shop.engine.logs._make(topic, topic.folder(0))
+    newer.epoch = log.epoch + 5
+    await newer.open()
+    batch = memoryview(bytearray(make_batch(b"b")))
+    committed = newer.append(0, read_header(batch), batch, acknowledged=False).committed
+    assert committed is not None
+    assert await committed is None
+    await newer.abandon()
+    await log.reopen("a test says so")
+    await shop.append("t", b"c")
+    epoch_end = shop.engine.admin.epoch_end
+    assert await epoch_end(topic, 0, newer.epoch, log.epoch) == (newer.epoch, 3)
+    assert await epoch_end(topic, 0, log.epoch, log.epoch) == (log.epoch, 1)
+    assert await epoch_end(topic, 0, newer.epoch + 1, log.epoch) == (-1, -1)

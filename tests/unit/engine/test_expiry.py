@@ -270,3 +270,28 @@ async def test_one_unreadable_group_does_not_keep_the_others(shop: Shop) -> None
     await pass_days(shop, 8)
     await shop.engine.expiry.expire()
     assert await places(shop) == set()
+
+
+@pytest.mark.usefixtures("topics")
+async def test_a_group_whose_end_could_not_be_saved_keeps_its_offsets_for_the_whole_time(
+    shop: Shop,
+) -> None:
+    await work(shop, "t")
+    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await pass_days(shop, 8, alive=True)
+    shop.metadata.refuse_commits = 1
+    await ask(shop, Leave, leavers=(("m", None),))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert shop.metadata.refuse_commits == 0, "the record still names the member"
+    await shop.engine.expiry.expire()
+    assert await places(shop) == {("t", 0)}
+    record = await shop.metadata.get(keys.group_metadata("g"))
+    assert record is not None
+    assert keys.decode(keys.Group, record.value).members == {}, "by the pass itself"
+    await pass_days(shop, 6.9)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == {("t", 0)}
+    await pass_days(shop, 0.2)
+    await shop.engine.expiry.expire()
+    assert await shop.metadata.find(keys.CONSUMERS) == []

@@ -107,3 +107,25 @@ async def test_a_broker_without_lease_coordinates_nothing(squad: Squad) -> None:
     assert mates[0].fleet.may_coordinate(group)
     lost.wire.is_cut = False
     await eventually(lambda: lost.fleet.is_settled)
+
+
+async def test_a_commit_that_was_allowed_before_the_group_was_lost_does_not_take_it_back(
+    squad: Squad,
+) -> None:
+    mates = await with_topic(squad, 2, 1)
+    staying, lost = mates
+    group = coordinated_by(lost)
+    assert isinstance(await join(lost, group), Joined)
+    assert await lost.engine.offsets.commit(group, [Wish("t", 0, 5)]) == [None]
+    lost.wire.is_cut = True
+    (lease,) = [lease for lease in lost.wire.leases if lease.remaining_s() > 0]
+    await lease.revoke()
+    await squad.agree()
+    await staying.engine.groups.load(group)
+    assert await staying.engine.offsets.commit(group, [Wish("t", 0, 9)]) == [None]
+    lost.wire.is_cut = False
+    late = lost.engine.offsets.commit(group, [Wish("t", 0, 6)])
+    with pytest.raises(NotTheCoordinator):
+        await late
+    committed = await staying.engine.offsets.committed(group)
+    assert [row.offset for row in committed.values()] == [9]

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import random
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from kafscale.model.errors import (
     MetadataUnavailable,
     UnknownMember,
 )
+from tests.unit.engine.narrow import Narrow
 from tests.unit.engine.shop import Shop
 
 KEY = "/kafscale/consumers/g/metadata"
@@ -44,9 +46,9 @@ async def ask(shop: Shop, kind: type[Any], **fields: Any) -> Outcome:
     return await waiting
 
 
-async def join(shop: Shop, member_id: str = "m", **fields: Any) -> Outcome:
+async def join(shop: Shop, fresh_id: str = "m", /, **fields: Any) -> Outcome:
     given = {
-        "fresh_id": member_id,
+        "fresh_id": fresh_id,
         "client_id": "me",
         "client_host": "/127.0.0.1",
         "session_timeout_s": 10.0,
@@ -214,3 +216,45 @@ async def test_a_member_whose_time_is_over_does_not_keep_a_group_from_being_dele
     shop.clock.advance_ms(10_001)  # the timer of the loop has not come yet
     await shop.engine.groups.delete("g")
     assert await stored(shop) is None
+
+
+async def wide_group(shop: Shop, subscription: bytes, members: int) -> list[Outcome]:
+    """A group of that many members, all of them at once."""
+    names = [f"m{number:03}" for number in range(members)]
+    fields = {"protocols": {"range": subscription, "sticky": subscription}}
+    await join(shop, names[0], **fields)
+    async with asyncio.timeout(30):
+        await asyncio.gather(
+            *(join(shop, name, **fields) for name in names[1:]),
+            join(shop, member_id=names[0], **fields),
+        )
+    shares = dict.fromkeys(names, ASSIGNMENT)
+    return await asyncio.gather(
+        *(ask(shop, Sync, member_id=name, generation=2, assignments=shares) for name in names)
+    )
+
+
+async def test_members_that_read_hundreds_of_topics_fit_into_etcd(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shop.engine.groups, "_metadata", Narrow(shop.metadata))
+    topics = b"".join(b"\0\x18com.example.orders.v1.%03d" % number for number in range(200))
+    outcomes = await wide_group(shop, b"\0\3" + (200).to_bytes(4, "big") + topics, 100)
+    assert set(outcomes) == {Synced("consumer", "range", ASSIGNMENT)}
+    await shop.reopen()
+    back = await ask(shop, Sync, member_id="m099", generation=2)
+    assert back == Synced("consumer", "range", ASSIGNMENT)
+
+
+async def test_a_group_beyond_all_measure_lives_and_joins_again_after_a_restart(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shop.engine.groups, "_metadata", Narrow(shop.metadata))
+    outcomes = await wide_group(shop, random.Random(1).randbytes(400_000), 3)
+    assert set(outcomes) == {Synced("consumer", "range", ASSIGNMENT)}
+    await shop.reopen()
+    again = await ask(shop, Heartbeat, member_id="m001", generation=2)
+    assert isinstance(again, Refused)
+    assert isinstance(again.problem, UnknownMember)
+    assert isinstance(joined := await join(shop, "n"), Joined)
+    assert joined.generation == 3

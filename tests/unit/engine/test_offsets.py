@@ -15,6 +15,7 @@ from kafscale.model.errors import (
     OffsetMetadataTooLarge,
     UnknownTopic,
 )
+from tests.unit.engine.narrow import Narrow
 from tests.unit.engine.shop import Shop
 
 
@@ -305,3 +306,40 @@ async def test_a_corrupt_offset_does_not_keep_a_topic_from_being_removed(shop: S
     await shop.engine.delete_topic("t")
     await shop.engine.housekeeping.remove_deleted_topics()
     assert await stored(shop) == [keys.group_offset("g", "t", 1)]
+
+
+async def test_what_was_committed_counts_though_we_have_not_heard_of_the_topic_yet(
+    shop: Shop,
+) -> None:
+    """Told that there is nothing, a consumer would begin anew."""
+    topic = await shop.engine.create_topic("t", 2, {})
+    assert await shop.engine.offsets.commit("g", [Wish("t", 0, 5), Wish("t", 1, 6)]) == [None] * 2
+    shop.engine.topics._lose(topic, 0)  # as with a broker whose watch is behind
+    found = await shop.engine.offsets.committed("g")
+    assert {place: row.offset for place, row in found.items()} == {("t", 0): 5, ("t", 1): 6}
+
+
+async def test_what_was_committed_counts_though_we_know_only_an_earlier_topic_of_the_name(
+    shop: Shop,
+) -> None:
+    before = await shop.engine.create_topic("t", 1, {})
+    old = before.descriptor
+    await shop.engine.offsets.commit("g", [Wish("t", 0, 5)])
+    await shop.engine.delete_topic("t")
+    assert await shop.engine.offsets.committed("g") == {}
+    await shop.engine.create_topic("t", 1, {})
+    await shop.engine.offsets.commit("g", [Wish("t", 0, 7)])
+    shop.engine.topics._know(old, 0)
+    found = await shop.engine.offsets.committed("g")
+    assert [row.offset for row in found.values()] == [7]
+
+
+async def test_notes_that_grow_in_the_store_are_committed_in_as_many_steps_as_etcd_needs(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shop.engine.create_topic("wide", 100, {})
+    monkeypatch.setattr(shop.engine.offsets, "_metadata", Narrow(shop.metadata))
+    note = "\1" * LARGEST_METADATA_BYTES  # six characters each in JSON
+    wishes = [Wish("wide", partition, 5, -1, note) for partition in range(100)]
+    assert not any(await shop.engine.offsets.commit("g", wishes))
+    assert len(await shop.engine.offsets.committed("g")) == 100

@@ -17,6 +17,7 @@ from kafscale.metadata.store import Entry, Put
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
 from kafscale.model.topics import TopicDefaults
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
+from tests.unit.engine.narrow import Narrow
 from tests.unit.engine.shop import FaultyMetadata, Shop, values_of
 from tests.unit.gateways.kafka.caller import make_batch
 
@@ -165,6 +166,32 @@ async def test_cut_short_anywhere_it_goes_on(shop: Shop, tmp_path: Path) -> None
         assert await contents(halved) == await contents(whole)
         await halved.aclose()
     await whole.aclose()
+
+
+async def test_large_groups_are_restored_in_as_many_commits_as_etcd_needs(
+    shop: Shop, fresh: FaultyMetadata
+) -> None:
+    member = keys.GroupMember(
+        client_id="c" * 20_000,
+        client_host="",
+        heartbeat_at="",
+        session_timeout_ms=1,
+        rebalance_timeout_ms=1,
+    )
+    for number in range(100):
+        name = f"g{number}"
+        group = keys.Group(
+            group_id=name,
+            state="Stable",
+            protocol_type="",
+            protocol="",
+            leader="m",
+            generation_id=1,
+            members={"m": member},
+        )
+        await shop.metadata.commit([Put(keys.group_metadata(name), keys.encode(group))])
+    await shop.engine.checkpoints.write()
+    assert (await recovered(shop, Narrow(fresh))).groups == 100
 
 
 async def test_the_bucket_is_only_read(shop: Shop, fresh: FaultyMetadata) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kafscale.engine.appends import Stored
-from kafscale.model.errors import NotTheOwner, OutOfOrderSequence, UnknownProducer
+from kafscale.model.errors import NotTheOwner, NotWritten, OutOfOrderSequence, UnknownProducer
 from kafscale.records import batch
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.squad import Mate, Squad, eventually, with_topic
@@ -90,3 +90,35 @@ async def test_a_look_that_failed_says_nothing(squad: Squad) -> None:
     await asyncio.sleep(0)
     with pytest.raises(UnknownProducer):
         append(mates[0], partition, 5)
+
+
+async def test_a_reader_is_not_told_that_records_are_not_there_by_a_look_that_failed(
+    squad: Squad,
+) -> None:
+    mates = await with_topic(squad, 2, 4)
+    partition = theirs(squad, mates[0], 4)
+    await mates[0].append("t", partition, b"first")
+    await zombie_writes(squad, mates[0], partition, 0)
+    mates[0].plan.add(Rule(Fault.FAIL_BEFORE, "find", times=1))
+    assert isinstance((await mates[0].read("t", partition, 2)).error, NotWritten)
+    part = await mates[0].read("t", partition, 2)
+    assert part.error is None
+    assert part.high == 2
+
+
+async def test_a_reader_is_not_told_that_records_are_not_there_while_another_looks(
+    squad: Squad,
+) -> None:
+    mates = await with_topic(squad, 2, 4)
+    partition = theirs(squad, mates[0], 4)
+    await mates[0].append("t", partition, b"first")
+    await zombie_writes(squad, mates[0], partition, 0)
+    slow = mates[0].plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
+    readers = [asyncio.create_task(mates[0].read("t", partition, 2))]
+    await slow.reached.wait()
+    readers += [asyncio.create_task(mates[0].read("t", partition, 2)) for _ in range(3)]
+    await asyncio.sleep(0)
+    slow.release()
+    for part in await asyncio.gather(*readers):
+        assert part.error is None
+        assert part.high == 2

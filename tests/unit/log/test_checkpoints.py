@@ -146,3 +146,14 @@ def test_names_are_read_back() -> None:
     assert keys.parse_checkpoint(keys.checkpoint("a/b", 12)) == (12, True)
     assert keys.parse_checkpoint(keys.checkpoint_part(12, b"\0\1\2\3", 4)) == (12, False)
     assert keys.parse_checkpoint("a/@checkpoints/notes.txt") is None
+
+
+async def test_the_first_rows_are_read_without_the_rest() -> None:
+    store = MemoryObjectStore()
+    assert await checkpoints.first_rows(store, NAMESPACE) == []
+    assert await checkpoints.write(store, NAMESPACE, head(1), [], DICE)
+    assert [key for key, _ in await checkpoints.first_rows(store, NAMESPACE)] == ["/inline"]
+    await written(store, 2, 3)
+    assert [key for key, _ in await checkpoints.first_rows(store, NAMESPACE)] == ["/a3", "/b3"]
+    await break_object(store, keys.checkpoint(NAMESPACE, 3), b"broken")
+    assert [key for key, _ in await checkpoints.first_rows(store, NAMESPACE)] == ["/a2", "/b2"]

@@ -15,6 +15,7 @@ from tests.unit.log.bench import (
     append,
     committed,
     everything,
+    headers_in,
     make_batch,
     opened_again,
     read_all,
@@ -326,3 +327,17 @@ async def test_an_older_manifest_read_late_does_not_replace_a_newer_one(bench: B
     stall.release()
     await adopting
     assert (log.manifest.generation, log.lane(0).start, log.end) == (2, 1, 2)
+
+
+async def test_what_is_written_after_a_newer_leader_does_not_look_older(bench: Bench) -> None:
+    """A client would take what follows an epoch's end for gone, and begin anew."""
+    old, new = await bench.open(epoch=1), await bench.open(epoch=2)
+    await write(old, b"a")
+    await new.reopen("a test says so")
+    await write(new, b"b")
+    with pytest.raises(NotTheOwner):
+        await write(old, b"c")
+    await opened_again(old)
+    await write(old, b"c")
+    assert [header.leader_epoch for header in headers_in(await bench.look())] == [1, 2, 2]
+    assert old.lane(0).epochs == [(1, 0), (2, 1)]

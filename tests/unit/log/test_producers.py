@@ -68,6 +68,8 @@ def test_where_strangers_go_on_they_are_followed_from_then_on() -> None:
     with pytest.raises(OutOfOrderSequence):
         table.find_duplicate(header(5), strangers_go_on=True)
     assert table.find_duplicate(header(4), strangers_go_on=True) is None
+    with pytest.raises(OutOfOrderSequence):
+        table.find_duplicate(header(2), strangers_go_on=True)  # never was here
 
 
 def test_a_batch_of_other_bounds_is_no_duplicate() -> None:

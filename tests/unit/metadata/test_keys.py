@@ -69,3 +69,42 @@ def test_values_survive_the_way_through_json() -> None:
 def test_what_is_not_the_value_is_corrupt(raw: bytes) -> None:
     with pytest.raises(CorruptObject, match="Mark"):
         keys.decode(keys.Mark, raw)
+
+
+@pytest.mark.parametrize("members", [0, 3, 2000])
+def test_a_group_comes_back_whether_it_was_packed_or_not(members: int) -> None:
+    member = keys.GroupMember(
+        client_id="c" * 200,
+        client_host="/10.0.0.1",
+        heartbeat_at="",
+        session_timeout_ms=1,
+        rebalance_timeout_ms=2,
+    )
+    group = keys.Group(
+        group_id="g",
+        state="Stable",
+        protocol_type="consumer",
+        protocol="range",
+        leader="m0",
+        generation_id=4,
+        members={f"m{number}": member for number in range(members)},
+    )
+    raw = keys.encode_group(group)
+    assert len(raw) <= keys.PACKED_FROM_BYTES
+    back = keys.decode_group(raw)
+    assert (back.members, back.generation_id, back.leader) == (group.members, 4, "m0")
+    assert keys.decode(keys.GroupHead, raw).state == "Stable"
+
+
+def test_members_that_cannot_be_unpacked_are_said_to_be_corrupt() -> None:
+    group = keys.PackedGroup(
+        group_id="g",
+        state="Stable",
+        protocol_type="",
+        protocol="",
+        leader="",
+        generation_id=1,
+        packed=b"junk",
+    )
+    with pytest.raises(CorruptObject, match="'g'"):
+        keys.decode_group(keys.encode(group))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
+from kafscale.objects import files
 from kafscale.objects.files import INLINE_BYTES, LEFTOVER_AGE_S, FileObjectStore
 
 BIG = b"x" * (INLINE_BYTES + 1)
@@ -246,4 +247,47 @@ async def test_a_place_that_was_emptied_still_has_a_clock(tmp_path: Path) -> Non
     before = await store.now_ms()
     shutil.rmtree(tmp_path / "place")
     assert await store.now_ms() >= before
+    await store.aclose()
+
+
+async def test_an_object_found_to_exist_is_on_the_disk_before_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be our own, whose folder could not be synced; or of a process that died before."""
+    store = FileObjectStore(tmp_path, fsync=True)
+    fsync, synced, faults = os.fsync, [], [OSError(errno.EIO, "planned")]
+
+    def noted(target: int) -> None:
+        folder = os.readlink(f"/proc/self/fd/{target}")
+        if folder.endswith("/0"):
+            if faults:
+                raise faults.pop()
+            synced.append(folder)
+        fsync(target)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    with pytest.raises(StoreUnavailable):
+        await store.put_new("t/0/a", [b"x"])
+    with pytest.raises(ObjectExists):
+        await store.put_new("t/0/a", [b"x"])
+    assert synced == [str(tmp_path / "t/0")]
+    await store.aclose()
+
+
+async def test_an_object_is_as_old_as_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleting goes by ages: what took long to be written, or slept on the way, is young."""
+    store, write = FileObjectStore(tmp_path), files._write
+
+    def slowly(path: str, body: Sequence[bytes], fsync: bool) -> None:
+        write(path, body, fsync)
+        an_hour_ago = os.stat(path).st_mtime - 3600
+        os.utime(path, (an_hour_ago, an_hour_ago))
+
+    monkeypatch.setattr(files, "_write", slowly)
+    began_ms = await store.now_ms()
+    await store.put_new("a/b", [b"x"])
+    (row,) = await store.find("a")
+    assert row.modified_ms >= began_ms
     await store.aclose()

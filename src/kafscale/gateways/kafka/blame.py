@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from kafscale.gateways.kafka.call import Call
+from kafscale.gateways.kafka.errors import words_of
 from kafscale.model.errors import (
     BadBatch,
     BadSequence,
@@ -64,9 +65,9 @@ _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 def note(call: Call, problem: KafscaleError) -> None:
     """Count and log a refusal if it is the client's doing."""
     if isinstance(problem, _ORDINARY):
-        note_ordinary(call, reason_of(type(problem)), str(problem))
+        note_ordinary(call, reason_of(type(problem)), words_of(problem))
     elif isinstance(problem, _BAD):
-        note_bad(call, reason_of(type(problem)), str(problem))
+        note_bad(call, reason_of(type(problem)), words_of(problem))
 
 
 def note_bad(call: Call, reason: str, detail: str) -> None:

@@ -1,7 +1,7 @@
 """What a handler gets and what it may give back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
@@ -43,6 +43,7 @@ class Call:
     peer: str = ""  # the client's address, for the log
     client_id: str = ""  # what the client calls itself
     converted: dict[tuple[int, int], Converted] | None = None  # message sets, by their place
+    until_s: float | None = None  # by the loop's clock; see `in_time`
 
     @property
     def engine(self) -> Engine:
@@ -50,10 +51,19 @@ class Call:
         return self.context.engine
 
 
-async def in_time(work: Awaitable[T], timeout_s: float) -> T:
-    """Wait for something that changes topics, but not for ever: the store may be down."""
+async def in_time(call: Call, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+    """Wait for something that changes topics, but not for ever: the store may be down.
+
+    The time is that of the whole request: what comes when it is over is not begun any more.
+    """
+    now_s = asyncio.get_running_loop().time()
+    if call.until_s is None:
+        call.until_s = now_s + min(max(timeout_s, _LEAST_S), _MOST_S)
+    if now_s >= call.until_s:
+        work.close()
+        raise OutcomeUnknown("the store has not answered in time; this was not begun")
     try:
-        async with asyncio.timeout(min(max(timeout_s, _LEAST_S), _MOST_S)):
+        async with asyncio.timeout_at(call.until_s):
             return await work
     except TimeoutError:
         raise OutcomeUnknown("the store has not answered in time; it may still happen") from None

@@ -76,6 +76,14 @@ CODE_OF: Final[dict[type[errors.KafscaleError], ErrorCode]] = {
     errors.MetadataUnavailable: ErrorCode.REQUEST_TIMED_OUT,
 }
 
+_MOST_WORDS: Final = 1000  # of text; what clients call things is quoted, and can be very long
+
+
+def words_of(problem: errors.KafscaleError) -> str:
+    """What a person gets to read, short enough for every version of every answer."""
+    text = str(problem)
+    return text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]}..."
+
 
 def code_of(problem: errors.KafscaleError) -> ErrorCode:
     """The code clients get; an error added inside a room counts as its parent."""

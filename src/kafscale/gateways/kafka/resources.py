@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from kafscale.engine.administration import ConfigChange
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Call, in_time
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.model.errors import InvalidRequest, KafscaleError
 
 TOPIC: Final = 2
@@ -84,11 +84,11 @@ async def alter(call: Call, name: str, change: ConfigChange) -> None:
     """Change a topic's settings, or only look whether that could be done."""
     only_check: bool = call.message.validate_only
     work = call.engine.admin.change_configs(name, change, only_check=only_check)
-    await in_time(work, _ALTERED_WITHIN_S)
+    await in_time(call, work, _ALTERED_WITHIN_S)
 
 
 def refuse(call: Call, result: Result, problem: KafscaleError) -> None:
     """Put an error into a result."""
     result.error_code = code_of(problem)
-    result.error_message = str(problem)
+    result.error_message = words_of(problem)
     blame.note(call, problem)

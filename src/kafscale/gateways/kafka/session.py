@@ -24,16 +24,19 @@ logger = structlog.get_logger()
 
 _MOST_UNDER_WAY: Final = 1000
 _MOST_READS_UNDER_WAY: Final = 4  # their answers are large; clients send one at a time
+_MOST_READY_BYTES: Final = 4 << 20  # of answers that an earlier one holds up
+_QUEUED_BYTES: Final = 512  # what a request takes beside its bytes: a million tiny ones are much
 
 
 class _Slot:
     """One request's place in the queue of answers."""
 
-    __slots__ = ("answer", "held_bytes", "is_read", "request", "task")
+    __slots__ = ("answer", "answer_bytes", "held_bytes", "is_read", "request", "task")
 
-    def __init__(self, request: Request, held_bytes: int) -> None:
+    def __init__(self, request: Request, frame_bytes: int) -> None:
         self.request = request
-        self.held_bytes = held_bytes
+        self.held_bytes = frame_bytes + _QUEUED_BYTES
+        self.answer_bytes = 0
         self.is_read = router.only_reads(request)
         self.task: asyncio.Task[None] | None = None
         self.answer: list[Buffer] | None = None  # None: not yet
@@ -50,6 +53,7 @@ class KafkaSession:
         self._frames: deque[memoryview] = deque()
         self._slots: deque[_Slot] = deque()
         self._reads_under_way = 0
+        self._ready_bytes = 0
         self._is_preparing = False
         self._is_beginning = False
         self._is_open = True
@@ -57,6 +61,7 @@ class KafkaSession:
 
     def receive(self, frame: memoryview) -> None:
         """Queue a frame and begin what can be begun."""
+        self._connection.hold(_QUEUED_BYTES)
         self._frames.append(frame)
         self._begin_requests()
 
@@ -74,7 +79,7 @@ class KafkaSession:
             if slot.is_read and slot.task is not None:
                 slot.task.cancel()
         self._slots.clear()
-        self._reads_under_way = 0
+        self._reads_under_way = self._ready_bytes = 0
         self._begin_requests()
 
     def _give_up(self, reason: str, detail: str = "") -> None:
@@ -93,6 +98,7 @@ class KafkaSession:
                 and not self._connection.is_write_blocked
                 and len(self._slots) < _MOST_UNDER_WAY
                 and self._reads_under_way < _MOST_READS_UNDER_WAY
+                and self._ready_bytes < _MOST_READY_BYTES
             ):
                 self._begin(self._frames.popleft())
         finally:
@@ -142,6 +148,9 @@ class KafkaSession:
         except KafscaleError as problem:
             # The handler meets the same trouble again and answers it in its own words.
             logger.debug("preparation_failed", reason=str(problem))
+        except Exception:
+            self._fail(slot)
+            return
         finally:
             self._is_preparing = False
         self._answer(slot, call)
@@ -185,6 +194,9 @@ class KafkaSession:
             slot.answer = []
         else:
             slot.answer = response_frame(slot.request.correlation_id, message, version)
+        if self._is_open:
+            slot.answer_bytes = sum(map(len, slot.answer))
+            self._ready_bytes += slot.answer_bytes
         self._send_finished()
 
     def _send_finished(self) -> None:
@@ -196,6 +208,7 @@ class KafkaSession:
             slot = slots.popleft()
             ready += slot.answer or ()
             released += slot.held_bytes
+            self._ready_bytes -= slot.answer_bytes
             self._reads_under_way -= slot.is_read
         if not released:
             return

@@ -1,6 +1,8 @@
 import pytest
 
 from kafscale.broker.config_sections import TopicsSection
+from kafscale.objects.memory import MemoryObjectStore
+from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -127,3 +129,15 @@ async def test_settings_without_a_meaning_here_are_accepted_and_shown(caller: Ca
     assert made.error_code == 0
     assert made.configs is not None
     assert {row.name: row.value for row in made.configs}["min.insync.replicas"] == "2"
+
+
+async def test_the_time_of_a_request_is_for_all_its_topics_together() -> None:
+    plan = Plan()
+    store = FaultyObjectStore(MemoryObjectStore(), plan)
+    async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
+        stall = plan.add(Rule(Fault.STALL_BEFORE, keys="*/late-*"))
+        rows = [CreatableTopic(f"late-{number}", 1, 1) for number in range(10)]
+        answer = await caller.ask(CreateTopicsRequest(rows, timeout_ms=1), 7)
+        assert {row.error_code for row in answer.topics} == {ErrorCode.REQUEST_TIMED_OUT}
+        assert stall.happened == 1, "the others are not begun: nobody waits for them"
+        plan.clear()

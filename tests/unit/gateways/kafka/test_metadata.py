@@ -1,6 +1,8 @@
 import pytest
 
 from kafscale.broker.config_sections import BrokerSection, TopicsSection
+from kafscale.objects.memory import MemoryObjectStore
+from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.metadata import (
@@ -73,9 +75,8 @@ async def test_a_missing_topic_is_created_with_the_default_number_of_partitions(
 
 
 async def test_a_missing_topic_asked_for_twice_is_created_once(caller: Caller) -> None:
-    rows = await topics(caller, "new", "new")
-    assert [row.error_code for row in rows] == [0, 0]
-    assert rows[0].topic_id == rows[1].topic_id
+    (row,) = await topics(caller, "new", "new")
+    assert row.error_code == 0
 
 
 async def test_many_connections_asking_at_once_get_the_same_new_topic(
@@ -147,3 +148,14 @@ async def test_clients_are_told_the_rack() -> None:
     async with InProcessBroker(config=config) as broker, Caller(broker.port) as caller:
         answer = await caller.ask(MetadataRequest([]), 12)
         assert answer.brokers[0].rack == "cellar"
+
+
+async def test_many_unknown_topics_take_no_longer_than_one_while_the_store_hangs() -> None:
+    plan = Plan()
+    store = FaultyObjectStore(MemoryObjectStore(), plan)
+    async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
+        stall = plan.add(Rule(Fault.STALL_BEFORE, keys="*/late-*"))
+        rows = await topics(caller, *(f"late-{number}" for number in range(10)), create=False)
+        assert [row.error_code for row in rows] == [UNKNOWN] * 10
+        assert stall.happened == 1
+        plan.clear()

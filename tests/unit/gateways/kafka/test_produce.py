@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from kafscale.engine import appends
 from kafscale.log import keys
 from kafscale.model.errors import StoreUnavailable
 from kafscale.objects.memory import MemoryObjectStore
@@ -313,6 +314,18 @@ async def test_p24_idempotence_over_the_wire(broker: InProcessBroker, caller: Ca
     async with Caller(broker.port) as later:
         again = await later.produce("t", numbered(0, epoch=1))
         assert (again.error_code, again.base_offset) == (0, 7), "remembered over a restart"
+
+
+async def test_who_has_been_forgotten_is_told_where_the_log_starts(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it the Java client does not begin anew but repeats itself until its time is up."""
+    await caller.create("t")
+    row = await caller.produce("t", numbered(3))
+    assert (row.error_code, row.log_start_offset) == (ErrorCode.UNKNOWN_PRODUCER_ID, -1)
+    monkeypatch.setattr(appends, "FORGOTTEN_S", 0.0)
+    row = await caller.produce("t", numbered(3))
+    assert (row.error_code, row.log_start_offset) == (ErrorCode.UNKNOWN_PRODUCER_ID, 0)
 
 
 async def test_a_duplicate_of_what_still_waits_is_answered_with_it() -> None:

@@ -1,15 +1,19 @@
 """Many requests under way on one connection, answers strictly in order."""
 
 import asyncio
+import struct
 
 import pytest
 
 from kafscale.broker.config_sections import NetworkSection
 from kafscale.broker.config_values import PositiveSize
 from kafscale.gateways.kafka import router
+from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
+from kafscale.wire.kafka import frame
+from kafscale.wire.kafka.frame import Request
 from kafscale.wire.kafka.messages.api_versions import ApiVersionsRequest
 from kafscale.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.exposition import parse, series
@@ -146,6 +150,53 @@ async def test_few_reads_of_one_connection_are_under_way_at_once(
     assert most == 4
 
 
+async def test_a_flood_of_tiny_requests_that_wait_is_left_in_the_network() -> None:
+    limits = NetworkSection(max_in_flight_bytes_per_connection=PositiveSize(1 << 20))
+    async with (
+        InProcessBroker(config=changed(FOR_TESTS, network=limits)) as broker,
+        Caller(broker.port) as caller,
+    ):
+        await caller.create("t")
+        for _ in range(4):
+            caller.send(fetch_request([("t", 0, 0)], max_wait_ms=30_000), 12)
+        caller.writer.write(struct.pack(">ib", 1, 0) * 100_000)
+        async with asyncio.timeout(20):
+            while broker.listener.held_bytes < 1 << 20:
+                await asyncio.sleep(0.01)
+        assert broker.listener.held_bytes < 10 << 20
+        caller.writer.transport.abort()
+
+
+async def test_long_answers_do_not_pile_up_behind_one_that_waits(
+    broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await caller.create("t", 1000)
+    await caller.create("empty")
+    begun = 0
+    honest = router.answer
+
+    def answer(request: Request, call: Call) -> Answer:
+        nonlocal begun
+        begun += 1
+        return honest(request, call)
+
+    monkeypatch.setattr(router, "answer", answer)
+    async with Caller(broker.port) as pipelining:
+        pipelining.send(fetch_request([("empty", 0, 0)], max_wait_ms=30_000), 12)
+        for _ in range(500):
+            pipelining.send(MetadataRequest(None), 1)
+        pipelining.send(HELLO, 3)
+        size = len(b"".join(frame.response_frame(1, await caller.ask(MetadataRequest(None), 1), 1)))
+        async with asyncio.timeout(20):
+            while begun * size < 4 << 20:
+                await asyncio.sleep(0.01)
+        await caller.ask(HELLO, 3)
+        assert begun * size < 5 << 20
+        await caller.produce("empty", make_batch(b"news"))
+        for _ in range(502):
+            await pipelining.answer()
+
+
 @pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
 async def test_a_mistake_of_ours_closes_the_connection_instead_of_leaving_it_hanging(
     broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch, later: bool
@@ -165,6 +216,18 @@ async def test_a_mistake_of_ours_closes_the_connection_instead_of_leaving_it_han
     monkeypatch.undo()
     async with Caller(broker.port) as other:
         assert (await other.ask(HELLO, 3)).error_code == 0
+
+
+async def test_a_mistake_of_ours_before_a_request_begins_closes_the_connection_too(
+    broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def prepare() -> None:
+        raise RuntimeError("not foreseen")
+
+    monkeypatch.setattr(router, "prepare", lambda request, call: prepare())
+    caller.send(HELLO, 3)
+    assert await caller.is_closed()
+    assert refusals(broker, "internal_error") == 1
 
 
 async def test_while_the_store_hangs_writers_wait_and_readers_are_served() -> None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call, in_time
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.model.errors import InvalidReplicaAssignment, InvalidRequest, KafscaleError
 from kafscale.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -36,7 +36,7 @@ async def _answer(call: Call) -> CreatePartitionsResponse:
             await _create(call, wanted)
         except KafscaleError as problem:
             result.error_code = code_of(problem)
-            result.error_message = str(problem)
+            result.error_message = words_of(problem)
             blame.note(call, problem)
     return CreatePartitionsResponse(results=results)
 
@@ -57,4 +57,4 @@ async def _create(call: Call, wanted: CreatePartitionsTopic) -> None:
     work = engine.admin.create_partitions(
         wanted.name, wanted.count, only_check=request.validate_only
     )
-    await in_time(work, request.timeout_ms / 1000)
+    await in_time(call, work, request.timeout_ms / 1000)

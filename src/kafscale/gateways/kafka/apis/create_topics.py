@@ -11,7 +11,7 @@ from typing import Final
 from kafscale.engine.topic import Topic
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call, in_time
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.model.errors import (
     InvalidReplicaAssignment,
     InvalidReplication,
@@ -52,7 +52,7 @@ async def _answer(call: Call) -> CreateTopicsResponse:
             await _create(call, wanted, result)
         except KafscaleError as problem:
             result.error_code = code_of(problem)
-            result.error_message = str(problem)
+            result.error_message = words_of(problem)
             blame.note(call, problem)
     return CreateTopicsResponse(topics=results)
 
@@ -68,7 +68,7 @@ async def _create(call: Call, wanted: CreatableTopic, result: CreatableTopicResu
         _describe(result, partitions, given, engine.topics.default_configs())
         return
     making = engine.create_topic(wanted.name, partitions, configs)
-    topic: Topic = await in_time(making, request.timeout_ms / 1000)
+    topic: Topic = await in_time(call, making, request.timeout_ms / 1000)
     result.topic_id = topic.topic_id
     _describe(result, topic.partitions, topic.descriptor.configs, engine.topics.default_configs())
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call, in_time
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.model.errors import InvalidRequest, KafscaleError
 from kafscale.wire.kafka.messages.delete_topics import (
     DeletableTopicResult,
@@ -45,9 +45,9 @@ async def _delete(call: Call, one: DeleteTopicState) -> DeletableTopicResult:
             topic = call.engine.topics.get(one.name)
         result.name, result.topic_id = topic.name, topic.topic_id
         timeout_s = call.message.timeout_ms / 1000
-        await in_time(call.engine.delete_topic(topic.name), timeout_s)
+        await in_time(call, call.engine.delete_topic(topic.name), timeout_s)
     except KafscaleError as problem:
         result.error_code = code_of(problem)
-        result.error_message = str(problem)
+        result.error_message = words_of(problem)
         blame.note(call, problem)
     return result

@@ -30,7 +30,7 @@ def answer(call: Call) -> Answer:
 
 async def _answer(call: Call) -> DescribeGroupsResponse:
     request: DescribeGroupsRequest = call.message
-    rows = [await _row(call, name) for name in request.groups]
+    rows = [await _row(call, name) for name in dict.fromkeys(request.groups)]
     for row in rows:
         row.authorized_operations = permissions.on_group(request.include_authorized_operations)
     return DescribeGroupsResponse(groups=rows)

@@ -45,13 +45,15 @@ def _wanted(call: Call) -> list[tuple[Topic, list[int]]]:
     request: DescribeLogDirsRequest = call.message
     if request.topics is None:
         return [(topic, _ours(call, topic)) for topic in call.engine.topics.all()]
-    wanted = []
+    named: dict[str, set[int]] = {}
     for row in request.topics:
-        topic = call.engine.topics.find(row.topic)
-        if topic is not None:
-            numbers = sorted(set(row.partitions) & set(_ours(call, topic)))
-            wanted.append((topic, numbers))
-    return wanted
+        named.setdefault(row.topic, set()).update(row.partitions)
+    found = ((call.engine.topics.find(name), numbers) for name, numbers in named.items())
+    return [
+        (topic, sorted(numbers.intersection(_ours(call, topic))))
+        for topic, numbers in found
+        if topic is not None
+    ]
 
 
 def _ours(call: Call, topic: Topic) -> list[int]:

@@ -4,7 +4,7 @@ from typing import Final
 
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.describe_producers import (
     DescribeProducersRequest,
@@ -25,13 +25,13 @@ def answer(call: Call) -> Answer:
 
 async def _answer(call: Call) -> DescribeProducersResponse:
     request: DescribeProducersRequest = call.message
+    wanted: dict[str, dict[int, None]] = {}  # each once: a partition may have very many producers
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(
-                topic.name,
-                [await _describe(call, topic.name, number) for number in topic.partition_indexes],
-            )
-            for topic in request.topics
+            TopicResponse(name, [await _describe(call, name, number) for number in numbers])
+            for name, numbers in wanted.items()
         ]
     )
 
@@ -51,6 +51,6 @@ async def _describe(call: Call, name: str, number: int) -> PartitionResponse:
             result.active_producers.append(state)
     except KafscaleError as problem:
         result.error_code = code_of(problem)
-        result.error_message = str(problem)
+        result.error_message = words_of(problem)
         blame.note(call, problem)
     return result

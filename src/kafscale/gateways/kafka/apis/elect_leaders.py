@@ -7,6 +7,7 @@ from typing import Final
 
 from kafscale.gateways.kafka import blame
 from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.errors import words_of
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.elect_leaders import (
@@ -43,7 +44,7 @@ def _result(call: Call, name: str, partition: int) -> PartitionResult:
         call.engine.topics.get(name).place(partition)
     except KafscaleError as problem:
         blame.note(call, problem)
-        return PartitionResult(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(problem))
+        return PartitionResult(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, words_of(problem))
     return PartitionResult(
         partition, ErrorCode.ELECTION_NOT_NEEDED, "the partition has its only leader"
     )

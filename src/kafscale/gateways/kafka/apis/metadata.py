@@ -54,6 +54,8 @@ def _answer(call: Call) -> MetadataResponse | Awaitable[MetadataResponse]:
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
         return _response(call, [_describe(call, topic) for topic in call.engine.topics.all()])
+    # A topic has thousands of partitions: who names it thousands of times hears of it once.
+    asked = list({(one.topic_id, one.name): one for one in asked}.values())
     found = [_find(call, one) for one in asked]
     if any(row is None for row in found):
         return _with_missing(call, asked, found)
@@ -94,7 +96,7 @@ async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
     if call.engine.auto_create and allowed:
         return await _create(call, name)
     try:
-        topic = await in_time(call.engine.discovery.look_for(name), _LONGEST_LOOK_S)
+        topic = await in_time(call, call.engine.discovery.look_for(name), _LONGEST_LOOK_S)
     except KafscaleError:
         topic = None
     if topic is not None:
@@ -105,7 +107,7 @@ async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
 async def _create(call: Call, name: str) -> MetadataResponseTopic:
     try:
         making = call.engine.find_or_create(name)
-        return _describe(call, await in_time(making, _LONGEST_CREATION_S))
+        return _describe(call, await in_time(call, making, _LONGEST_CREATION_S))
     except TopicExists:
         # Somebody else was faster; the client asks again and finds it.
         return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)

@@ -60,7 +60,7 @@ async def _answer(call: Call) -> OffsetFetchResponse:
         ]
         return OffsetFetchResponse(topics=topics, error_code=code)
     groups = []
-    for group in request.groups:
+    for group in {group.group_id: group for group in request.groups}.values():
         code, found = await _look_up(call, group.group_id, group.topics)
         several = [
             OffsetFetchResponseTopics(name, [OffsetFetchResponsePartitions(*row) for row in rows])

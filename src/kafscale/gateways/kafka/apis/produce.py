@@ -15,13 +15,14 @@ from typing import Any, Final, NamedTuple
 from kafscale.engine.topic import Topic
 from kafscale.gateways.kafka import blame, conversion
 from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Later
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.log.flush import Outcome
 from kafscale.model.errors import (
     InvalidRecord,
     InvalidRequest,
     KafscaleError,
     OutcomeUnknown,
+    UnknownProducer,
 )
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.produce import (
@@ -126,7 +127,7 @@ def answer(call: Call) -> Answer:
             except KafscaleError as problem:
                 _refuse(row, problem)
                 blame.note(call, problem)
-                failed = failed or str(problem)
+                failed = failed or words_of(problem)
         responses.append(TopicProduceResponse(name=topic_data.name, partition_responses=rows))
     response = ProduceResponse(responses=responses)
     if request.acks == _NO_ANSWER:
@@ -197,10 +198,13 @@ def _converted(
 
 def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
     row.error_code = code_of(problem)
-    row.error_message = str(problem)
+    row.error_message = words_of(problem)
     if isinstance(problem, InvalidRecord):
         # Told which ones are to blame, a producer can send the others again.
         row.record_errors = [BatchIndexAndErrorMessage(number) for number in problem.records]
+    elif isinstance(problem, UnknownProducer):
+        # The Java client begins anew only if it is told; else it sends the same again.
+        row.log_start_offset = problem.log_start
     row.base_offset = -1
     row.log_append_time_ms = -1
 
