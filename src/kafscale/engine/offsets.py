@@ -163,8 +163,9 @@ class Offsets:
 
     async def _carry_out(self, mine: _Round) -> None:
         writes = list(mine.writes.values())
-        # Of guards there may be as many: one for each group, and one for each topic.
-        most = MAX_OPERATIONS // 2 if self._topics.has_others else MAX_OPERATIONS
+        # One guard for each group and one for each topic: there may be as many, but not more.
+        guards = len({guard for _, guard in writes}) + len(self._versions(writes))
+        most = MAX_OPERATIONS if guards <= MAX_OPERATIONS else MAX_OPERATIONS // 2
         for some in pages([write for write, _ in writes], most):
             await self._commit(writes[some], mine.problems)
         mine.is_over = True

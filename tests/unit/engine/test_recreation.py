@@ -285,3 +285,17 @@ async def test_a_topic_whose_settings_changed_unheard_keeps_nobody_from_committi
         await asyncio.gather(*(late.engine.offsets.commit(name, wishes) for name in groups))
         for name in groups:
             assert len(await other.engine.offsets.committed(name)) == 1
+
+
+async def test_many_groups_and_topics_do_not_make_a_commit_too_large() -> None:
+    async with Squad() as squad:
+        (mate,) = await squad.start_all(1)
+        names = [f"t{number}" for number in range(80)]
+        await asyncio.gather(*(mate.engine.create_topic(name, 1, {}) for name in names))
+        offsets = mate.engine.offsets
+        for name in names:
+            await offsets.take(name)
+        said = await asyncio.gather(*(offsets.commit(name, [Wish(name, 0, 7)]) for name in names))
+        assert said == [[None]] * len(names)
+        for name in names:
+            assert list(await offsets.committed(name)) == [(name, 0)]
