@@ -12,7 +12,6 @@ from unittest.mock import patch
 import msgspec
 
 from kafscale.engine import fleet
-from kafscale.engine.appends import Appends
 from kafscale.engine.fleet_view import View
 from kafscale.engine.housekeeping import Housekeeping
 from kafscale.engine.moves import Moves
@@ -207,8 +206,3 @@ def end_that_is_said_but_not_at_the_tail() -> AbstractContextManager[Any]:
         return True
 
     return patch.object(ending, "_take_the_tail", leave_it)
-
-
-def successor_that_lets_batches_overtake() -> AbstractContextManager[Any]:
-    """What the old topic refused comes behind what was sent after it, and is a duplicate."""
-    return patch.object(Appends, "_expect_refused", lambda *_: None)
