@@ -7,9 +7,15 @@ In this room: the measurements and the bars. Next door: the broker with a slow s
 own speed matters little), other workloads (compare.py).
 With --seaweed the store is a real S3 server behind an HTTP proxy that delays PUTs instead.
 
-Steady: records arrive at a fixed pace, whatever the answers do (open loop), so a wait is some
-part of the flush interval, of the PUT before, and the PUT itself. Lone: the next record is sent
-when the last was acknowledged; it always waits the whole interval.
+Three loads, the same bars for each:
+- one at a time (closed loop): the next record is sent when the last was acknowledged. A PUT, or
+  the flush interval where that is longer.
+- spread (open loop): records arrive at a fixed pace, whatever the answers do, over many
+  partitions. Most find their log idle and wait for a PUT.
+- steady (open loop): the same into one partition. One flush is in flight per log, so a record
+  waits for what is left of the PUT before, then for its own: 1.5 PUTs in the middle, 2 at most,
+  if PUTs are longer than the interval. The bar of 120 ms is below that: it is missed by design
+  (docs/decisions/0026).
 """
 
 import argparse
@@ -31,7 +37,8 @@ from tests.support.broker import KafscaleProcess
 from tests.support.seaweed import SeaweedServer
 
 PUT_MS = 100
-TOPIC = "slow"
+TOPIC, WIDE = "slow", "slow-and-wide"
+PARTITIONS = 64
 # Flush interval: p50 and p99 at most, in ms.
 WAITS_MS = {250: (250.0, 500.0), 50: (120.0, 300.0)}
 THROUGHPUT_MB_S = 60.0
@@ -70,8 +77,8 @@ def slow_seaweed(flush_ms: int) -> Iterator[str]:
             thread.close()
 
 
-def steady_ms(bootstrap: str, seconds: float) -> tuple[float, float]:
-    """p50 and p99 of acks=all at `PER_S` records a second, after a second of warm-up."""
+def steady_ms(bootstrap: str, seconds: float, topic: str, partitions: int) -> tuple[float, float]:
+    """p50 and p99 of acks=all at `PER_S` records a second in turns, after a second of warm-up."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, **clients.QUIET}
     )
@@ -87,8 +94,9 @@ def steady_ms(bootstrap: str, seconds: float) -> tuple[float, float]:
         return note
 
     next_s = time.perf_counter()
-    for _ in range(int((seconds + 1) * PER_S)):
-        producer.produce(TOPIC, b"x" * 100, partition=0, on_delivery=delivered(time.perf_counter()))
+    for number in range(int((seconds + 1) * PER_S)):
+        note = delivered(time.perf_counter())
+        producer.produce(topic, b"x" * 100, partition=number % partitions, on_delivery=note)
         next_s += 1 / PER_S
         while (left_s := next_s - time.perf_counter()) > 0:
             producer.poll(left_s)
@@ -123,12 +131,19 @@ def main() -> int:
     for flush_ms, (p50_bar, p99_bar) in WAITS_MS.items():
         with store(flush_ms) as bootstrap:
             clients.create_topic(bootstrap, TOPIC, 1)
-            p50, p99 = steady_ms(bootstrap, seconds)
-            lone = clients.latencies_ms(bootstrap, TOPIC, b"x" * 100, int(seconds * 2))
-            missed |= _told(f"flush {flush_ms} ms, steady {PER_S}/s, p50", p50, "ms", p50_bar)
-            missed |= _told(f"flush {flush_ms} ms, steady {PER_S}/s, p99", p99, "ms", p99_bar)
-            missed |= _told(f"flush {flush_ms} ms, one at a time, p50", lone[0], "ms", p50_bar)
-            missed |= _told(f"flush {flush_ms} ms, one at a time, p99", lone[1], "ms", p99_bar)
+            clients.create_topic(bootstrap, WIDE, PARTITIONS)
+            waits = {
+                "one at a time": clients.latencies_ms(
+                    bootstrap, TOPIC, b"x" * 100, int(seconds * 2)
+                ),
+                f"spread {PER_S}/s over {PARTITIONS}": steady_ms(
+                    bootstrap, seconds, WIDE, PARTITIONS
+                ),
+                f"steady {PER_S}/s into one": steady_ms(bootstrap, seconds, TOPIC, 1),
+            }
+            for load, (p50, p99) in waits.items():
+                missed |= _told(f"flush {flush_ms} ms, {load}, p50", p50, "ms", p50_bar)
+                missed |= _told(f"flush {flush_ms} ms, {load}, p99", p99, "ms", p99_bar)
             speed = throughput_mb_s(bootstrap, megabytes)
             missed |= _told(f"flush {flush_ms} ms, one producer", speed, "MB/s", THROUGHPUT_MB_S)
     return 1 if missed and options.strict else 0
@@ -137,12 +152,12 @@ def main() -> int:
 def _told(what: str, value: float, unit: str, bar: float | None = None) -> bool:
     """Print a figure; whether its bar was missed."""
     if bar is None:
-        print(f"  {what:40} {value:7.1f} {unit}", flush=True)
+        print(f"  {what:42} {value:7.1f} {unit}", flush=True)
         return False
     missed = value < bar if unit == "MB/s" else value > bar
     sign = ">=" if unit == "MB/s" else "<="
     word = "MISSED" if missed else "ok"
-    print(f"  {what:40} {value:7.1f} {unit:5} {sign} {bar:.0f}  {word}", flush=True)
+    print(f"  {what:42} {value:7.1f} {unit:5} {sign} {bar:.0f}  {word}", flush=True)
     return missed
 
 

@@ -2,29 +2,44 @@
 
     python -m benchmarks.takeover [--partitions 2000] [--store files|s3] [--lease 3]
 
-In this room: two brokers on a real etcd that share partitions with records in each, the moment
-when the survivor has opened all of them, and a producer with default settings.
+In this room: two brokers on a real etcd that share partitions with records in each, the moments
+when the survivor hears of it and has opened all of them, what that costs in processor time and
+requests (which a busy machine does not change), and producers with default settings: one that
+wants some of the partitions at once, one that writes to all of them afterwards.
 Next door: the same under load, with every promise checked (tests/e2e/test_fleet.py).
 """
 
 import argparse
+import json
+import os
+import random
 import re
+import statistics
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from urllib.request import urlopen
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.meter import cpu_s
 from tests.support.broker import KafscaleProcess
 from tests.support.etcd import EtcdCluster
+from tests.support.program import Program
 from tests.support.seaweed import SeaweedServer
 
 PER_TOPIC = 1000
+IMPATIENT = 50
+REQUESTS = re.compile(rb'^kafscale_s3_requests_total\{.*operation="(\w+)".*\} (\S+)$', re.MULTILINE)
+
+Others = dict[str, Program]  # whose processor time counts, too
 
 
 def main() -> int:
@@ -36,12 +51,17 @@ def main() -> int:
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="takeover-") as folder, ExitStack() as undo:
         env = {"KAFSCALE_ETCD_LEASE_TTL": f"{wanted.lease}s"}
-        env["KAFSCALE_ETCD_ENDPOINTS"] = undo.enter_context(EtcdCluster()).endpoints[0]
+        etcd = undo.enter_context(EtcdCluster())
+        env["KAFSCALE_ETCD_ENDPOINTS"] = etcd.endpoints[0]
+        others: Others = {"etcd": etcd.members[0]}
         if wanted.store == "s3":
-            env |= undo.enter_context(SeaweedServer()).broker_environment("takeover")
+            server = undo.enter_context(SeaweedServer())
+            env |= server.broker_environment("takeover")
+            others["SeaweedFS"] = server
+        print(f"store: {wanted.store}; lease: {wanted.lease} s; load: {os.getloadavg()[0]:.1f}")
         for way in ("leaves", "is killed"):
             with _two_brokers(Path(folder), env) as brokers:
-                _measure(brokers, way, wanted.partitions, wanted.lease, wanted.store)
+                _measure(brokers, way, wanted.partitions, wanted.lease, others)
     return 0
 
 
@@ -61,7 +81,7 @@ def _two_brokers(folder: Path, env: dict[str, str]) -> Iterator[list[KafscalePro
 
 
 def _measure(
-    brokers: list[KafscaleProcess], way: str, partitions: int, lease_s: int, store: str
+    brokers: list[KafscaleProcess], way: str, partitions: int, lease_s: int, others: Others
 ) -> None:
     bootstrap = ",".join(broker.bootstrap for broker in brokers)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -73,34 +93,100 @@ def _measure(
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     _write_everywhere(producer, topics)
     found = admin.list_topics(timeout=30).topics
-    had = sum(row.leader == 1 for name in topics for row in found[name].partitions.values())
+    lost = [
+        (name, row.id)
+        for name in topics
+        for row in found[name].partitions.values()
+        if row.leader == 1
+    ]
     calm_s = _write_everywhere(producer, topics)
-    began = time.monotonic()
-    if way == "leaves":
-        brokers[1].stop()
-        gone_s = time.monotonic() - began
-    else:
-        brokers[1].kill()
-        gone_s = 0.0
-    open_s = _until_open(brokers[0], partitions, began)
-    began_s = time.monotonic() - began
+    survivor = brokers[0]
+    requests = _requests(survivor)
+    meters = {**others, "survivor": survivor}
+    said = survivor.output.stat().st_size
+    cpu = {name: cpu_s(one.pid) for name, one in meters.items()}
+    began_s = time.time()
+    brokers[1].stop() if way == "leaves" else brokers[1].kill()
+    with _impatient(bootstrap, random.Random(0).sample(lost, IMPATIENT)) as acknowledged:
+        moments = _until_open(survivor, said, partitions)
+    spent = {name: cpu_s(one.pid) - cpu[name] for name, one in meters.items()}
+    asked = {kind: count - requests.get(kind, 0) for kind, count in _requests(survivor).items()}
+    sent_s = time.time() - began_s
     written_s = _write_everywhere(producer, topics)
-    beyond = f" ({open_s - lease_s:+.2f} s from the lease of {lease_s} s)" if not gone_s else ""
+    heard_s, open_s = (moment - began_s for moment in moments)
+    beyond = "" if way == "leaves" else f" ({open_s - lease_s:+.2f} s from the lease)"
+    waits = sorted(moment - began_s for moment in acknowledged)
     print(
-        f"{store}: a broker with {had} of {partitions} partitions {way}: all open elsewhere after "
-        f"{open_s:.2f} s{beyond}; a record for each, sent after {began_s:.2f} s, took "
-        f"{written_s:.2f} s, before {calm_s:.2f} s"
+        f"a broker with {len(lost)} of {partitions} partitions {way}: news after {heard_s:.2f} s, "
+        f"all open elsewhere after {open_s:.2f} s{beyond}\n"
+        f"  CPU seconds: {_listed(spent, '.2f')}; requests per partition: "
+        f"{_listed({kind: n / len(lost) for kind, n in asked.items() if n}, '.2f')}\n"
+        f"  records for {IMPATIENT} of them, sent when it went: acknowledged after "
+        f"{statistics.median(waits):.2f} s (median), {waits[-1]:.2f} s (last)\n"
+        f"  a record for each of all, sent after {sent_s:.2f} s, took {written_s:.2f} s, "
+        f"before {calm_s:.2f} s",
+        flush=True,
     )
 
 
-def _until_open(broker: KafscaleProcess, count: int, began: float) -> float:
-    """Ask the survivor until it has opened all logs."""
+@contextmanager
+def _impatient(bootstrap: str, places: list[tuple[str, int]]) -> Iterator[list[float]]:
+    """Somebody who wants to write to some partitions now; gives when each was acknowledged."""
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    acknowledged: list[float] = []
+
+    def delivered(error: object, _: object) -> None:
+        assert error is None, error
+        acknowledged.append(time.time())
+
+    for topic, number in places:
+        producer.produce(topic, b"x", partition=number, on_delivery=delivered)
+    waiting = threading.Thread(target=producer.flush, args=(60,))
+    waiting.start()
+    yield acknowledged
+    waiting.join()
+
+
+def _listed(figures: dict[str, float], form: str) -> str:
+    return ", ".join(f"{name} {value:{form}}" for name, value in figures.items())
+
+
+def _until_open(broker: KafscaleProcess, said: int, count: int) -> tuple[float, float]:
+    """When the survivor heard of it and when it had opened all logs, by what it wrote.
+
+    Its metrics are asked for once, at the end: a page about thousands of partitions is work for
+    the one who opens them.
+    """
     while True:
-        with urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics", timeout=30) as page:
-            found = re.search(rb"^kafscale_logs_owned (\d+)", page.read(), re.MULTILINE)
-        if found and int(found[1]) == count:
-            return time.monotonic() - began
-        time.sleep(0.1)  # a page about thousands of partitions is work for the one who opens them
+        with broker.output.open("rb") as output:
+            output.seek(said)
+            lines = [json.loads(line) for line in output if line.startswith(b"{")]
+        at = {line["event"]: _seconds(line["timestamp"]) for line in lines}
+        if "logs_opened" in at and _owned(broker) == count:
+            return at["members_changed"], at["logs_opened"]
+        time.sleep(0.05)
+
+
+def _seconds(timestamp: str) -> float:
+    return datetime.fromisoformat(timestamp).timestamp()
+
+
+def _page(broker: KafscaleProcess) -> bytes:
+    with urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics", timeout=30) as page:
+        return bytes(page.read())
+
+
+def _owned(broker: KafscaleProcess) -> int:
+    found = re.search(rb"^kafscale_logs_owned (\d+)", _page(broker), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _requests(broker: KafscaleProcess) -> Counter[str]:
+    """Requests to the store so far, by kind."""
+    counts: Counter[str] = Counter()
+    for kind, count in REQUESTS.findall(_page(broker)):
+        counts[kind.decode()] += int(float(count))
+    return counts
 
 
 def _write_everywhere(producer: Producer, topics: list[str]) -> float:

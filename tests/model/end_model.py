@@ -27,7 +27,7 @@ FREE, RECORD, END = ".", "r", "E"
 
 @dataclass(frozen=True)
 class Rules:
-    """The parts of rule 24 in docs/formats/log-protocol.md."""
+    """The parts of rule 25 in docs/formats/log-protocol.md."""
 
     tail_taken: bool = True  # off: the last manifest alone
     last_manifest: bool = True  # off: the object at the tail alone

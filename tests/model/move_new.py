@@ -155,10 +155,12 @@ def _name(batch: int) -> str:
     return {SEAL: "the seal", NOTHING: "an empty batch"}.get(batch, f"record {batch}")
 
 
-# Rules 20 and 21: the controller; a reader that finds the topic where the descriptor says.
+# Rules 20, 21 and 24: the controller; a reader that finds the topic where the descriptor says.
 
 
 def _controller(state: State, rules: Rules) -> Iterator[Step]:
+    if state.phase == "copying" or (state.phase == "sealing" and not rules.called_off_in_time):
+        yield "the descriptor says: it stays", state._replace(phase="stays")
     if state.phase == "copying":
         yield "the descriptor says: sealing", state._replace(phase="sealing")
     elif state.phase == "sealing":

@@ -44,7 +44,7 @@ def _of_writer(
         for record in bounds.records:
             if len(known) < bounds.longest and takes(known, record, bounds, strangers=False):
                 yield _put(lane, writer, record, rules)
-    if state.phase != "copying":
+    if state.phase in ("sealing", "moved"):
         yield from _ends(lane, writer, is_sealed, rules)
     if writer.report >= 0:
         label = f"reports: sealed, ends at {writer.report}"

@@ -21,10 +21,12 @@ DUPLICATE: Final = "DUPLICATE: a batch that its producer numbers is stored twice
 DISORDER: Final = "DISORDER: a batch is taken before the one it follows"
 EARLY: Final = "EARLY: the new place goes on while the old one may still take records"
 CLOSED: Final = "CLOSED: the topic has moved, and its new place is sealed"
-BROKEN: Final = frozenset({LOST, TWO, MISSED, DUPLICATE, DISORDER, EARLY, CLOSED})
+STUCK: Final = "STUCK: the topic stays, and its place is sealed"
+BROKEN: Final = frozenset({LOST, TWO, MISSED, DUPLICATE, DISORDER, EARLY, CLOSED, STUCK})
 
 # Not a promise, but what a move is for: without it, nothing found would mean nothing.
 GOES_ON: Final = "the new place has taken a record after all of the old one"
+STAYS: Final = "the move was called off, and the old place has a record that the new one has not"
 
 
 def successors(state: State, rules: Rules, bounds: Bounds) -> Iterator[tuple[str, State]]:
@@ -34,6 +36,10 @@ def successors(state: State, rules: Rules, bounds: Bounds) -> Iterator[tuple[str
 
 def violations(state: State, bounds: Bounds) -> list[str]:
     """What is broken, or reached."""
+    if state.phase == "stays":
+        is_ahead = any(len(lane.old) > len(lane.new) > 0 for lane in state.lanes)
+        sealed = [STUCK for lane in state.lanes if SEAL in lane.old]
+        return sealed or [STAYS] * is_ahead
     if state.phase != "moved":
         return []
     found = [kind for lane in state.lanes for kind in _of_lane(lane, bounds)]

@@ -37,6 +37,7 @@ class Rules:
     same_move: bool = True  # 21; off: reports of other moves count
     place_is_new: bool = True  # 22; off: an earlier move has been there
     one_descriptor: bool = True  # 23; off: a step that began before the topic moved seals its place
+    called_off_in_time: bool = True  # 24; off: also when the descriptor has said: sealing
 
     def without(self, *names: str) -> "Rules":
         return replace(self, **dict.fromkeys(names, False))
@@ -98,7 +99,7 @@ class Lane(NamedTuple):
 
 class State(NamedTuple):
     lanes: tuple[Lane, ...]
-    phase: str  # of the descriptor: copying, sealing, moved
+    phase: str  # of the descriptor: copying, sealing, moved; or stays: the move was called off
     position: int  # of a reader of the first lane
     left_at: int  # where it was when it left the old place; -1: it is there
 

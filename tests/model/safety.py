@@ -106,9 +106,9 @@ def _lost(old: Log, new: Log) -> bool:
 
 def _of_writer(old: Writer, writer: Writer, state: State, log: Log, bounds: Bounds) -> list[str]:
     view = writer.view
-    if view is None or writer.stage == "walked":
+    if view is None or writer.stage in ("walked", "reading"):
         return []
-    if old.stage == "listed" and writer.stage == "ready" and view.end < old.listed[1]:
+    if old.stage in ("listed", "reading") and writer.stage == "ready" and view.end < old.listed[1]:
         return [STALE]
     for segment in view.tail:
         for n, record in enumerate(segment.records):

@@ -21,6 +21,7 @@ class Rules:
     """The twelve rules of docs/formats/log-protocol.md. Some have several parts."""
 
     open_lists_twice: bool = True  # 1: brokers and readers
+    opening: str = "twice"  # 1: or "in time": one LIST while it is fresh; "any time": never judged
     deleter_lists_twice: bool = True  # 1: the deleter
     content_id: bool = True  # 2
     proof_of_tail: bool = True  # 3
@@ -157,12 +158,15 @@ class Commit(NamedTuple):
 class Writer(NamedTuple):
     name: str
     life: int
-    stage: str  # down, listed (only without rule 1), walked, ready, answered (only without dating)
+    # down, walked, ready; named and reading where one LIST may do; listed (only without rule 1),
+    # answered (only without dating)
+    stage: str
     view: View | None
     proof: int  # age of the last proof of the tail
     flush: Flush | None
     roll_up: Commit | None
-    listed: tuple[int, int]  # without rule 1: the generation listed, and the end at that moment
+    # The generation listed, the end at that moment, and where one LIST may do the bases listed.
+    listed: tuple[int, ...]
 
 
 class Job(NamedTuple):
@@ -325,7 +329,7 @@ def _older(writer: Writer, grace: int) -> Writer:
             issued=min(flush.issued + 1, grace),
             executed=min(flush.executed + 1, grace) if flush.answer == "created" else 0,
         )
-    elif view is None or proof == grace:
+    elif (view is None and stage != "named") or proof == grace:
         return writer
     proof = proof + 1 if proof < grace else proof
     return Writer(name, life, stage, view, proof, flush, roll_up, listed)

@@ -1,4 +1,4 @@
-"""Rule 24 of docs/formats/log-protocol.md: as a whole it holds, and each part of it is needed.
+"""Rule 25 of docs/formats/log-protocol.md: as a whole it holds, and each part of it is needed.
 
 What is searched: every interleaving of the steps in end_model.py within the bounds named here,
 without any bound on depth or pauses. At most 2 owners, 3 records, 2 roll-ups. Not modelled: PUTs

@@ -19,7 +19,8 @@ from tests.model.search import search
 from tests.model.state import Bounds, Rules
 
 STRICT = Rules()
-RELAXED = Rules(flushes="relaxed", roll_up_loser="re-applies")  # what src/kafscale/log does
+# What src/kafscale/log does.
+RELAXED = Rules(opening="in time", flushes="relaxed", roll_up_loser="re-applies")
 
 # A job whose manifest PUT is slow, beside others that make and delete generations.
 OLD_MANIFEST = Bounds(
@@ -62,6 +63,9 @@ PINNED = Bounds(
 PINNED_TAIL = Bounds(
     records=2, writers=1, opened=(0,), generations=2, roll_ups=("merge",), pinner=True, grace=1
 )
+
+# A reader opens the log while one owner rolls it up and another one sleeps.
+OPENER = replace(TWO_OWNERS, reader=True)
 
 SAFE = {
     "a stale owner beside one that rolls up": TWO_OWNERS,
@@ -163,8 +167,14 @@ def test_with_all_rules_on_no_promise_is_broken_in_larger_bounds(name: str, rule
     _finds_nothing(rules, SAFE_BUT_LARGE[name])
 
 
-def _finds_nothing(rules: Rules, bounds: Bounds) -> None:
-    found = search(rules, bounds)
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+def test_one_list_is_enough_while_it_is_fresh() -> None:
+    _finds_nothing(RELAXED, OPENER, READER_HAS_LISTED)
+
+
+def _finds_nothing(rules: Rules, bounds: Bounds, prefix: tuple[str, ...] = ()) -> None:
+    found = search(rules, bounds, prefix=prefix)
     print(found)
     assert not found.violation, str(found)
     assert found.exhausted
@@ -180,11 +190,17 @@ class Missing(NamedTuple):
     prefix: tuple[str, ...] = ()
 
 
-def off(*names: str, flushes: str = "strict") -> Rules:
-    return Rules(flushes=flushes).without(*names)
+def off(*names: str, flushes: str = "strict", opening: str = "twice") -> Rules:
+    return Rules(flushes=flushes, opening=opening).without(*names)
 
 
 # Deep traces start from a prepared situation; the search goes on from there.
+READER_HAS_LISTED = (
+    "A: PUT segment 0[0] executes: created",
+    "A: acknowledges [0] at 0",
+    "R: opens: lists, newest is 0",
+    "R: opens: reads manifest 0",
+)
 ANSWER_LOST = (
     "A: PUT segment 0[0] executes: created",
     "A: PUT segment 0[0] answer is lost; retries segment 0[0]",
@@ -253,6 +269,9 @@ OLD_MANIFEST_WITH_A_STALE_OWNER = (
 MISSING = {
     "1, opener": Missing(
         off("open_lists_twice"), replace(TWO_OWNERS, opened=(0,), grace=2), safety.STALE
+    ),
+    "1, one LIST of any age": Missing(
+        off(opening="any time", flushes="relaxed"), OPENER, safety.GHOST, READER_HAS_LISTED
     ),
     "1, deleter": Missing(off("deleter_lists_twice", flushes="relaxed"), OLD_MANIFEST, safety.LOST),
     "1, deleter, rule 9 strict": Missing(off("deleter_lists_twice"), OLD_MANIFEST, safety.DANGLING),

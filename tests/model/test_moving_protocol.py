@@ -79,6 +79,11 @@ def test_a_move_by_all_rules_can_come_to_its_end(name: str) -> None:
     assert found.violation == move_search.GOES_ON, str(found)
 
 
+def test_a_move_that_is_called_off_leaves_the_old_place_in_use() -> None:
+    found = search(RULES, STALE_WRITER, {move_search.STAYS})
+    assert found.violation == move_search.STAYS, str(found)
+
+
 class Missing(NamedTuple):
     """Switches turned off, where to look, and what must be found broken."""
 
@@ -115,6 +120,9 @@ MISSING = {
     ),
     "23, a step that ends in another world": Missing(
         ("one_descriptor",), STALE_WRITER, move_search.CLOSED
+    ),
+    "24, called off when lanes may be sealed": Missing(
+        ("called_off_in_time",), STALE_WRITER, move_search.STUCK
     ),
 }
 

@@ -50,7 +50,7 @@ Move = tuple[str, State, Writer]
 
 def _steps_of(state: State, writer: Writer, rules: Rules, bounds: Bounds) -> Iterator[Move]:
     if writer.stage != "ready":
-        yield from _open(state, writer, rules)
+        yield from _open(state, writer, rules, bounds)
     elif writer.name == "R":
         yield from _check_while_idle(state, writer, rules)
     elif writer.name == "T":
@@ -85,8 +85,10 @@ def walk(state: State, manifest: Manifest, rules: Rules) -> tuple[tuple[Segment,
     return tail, False
 
 
-def _open(state: State, writer: Writer, rules: Rules) -> Iterator[Move]:
-    if writer.stage == "down" and not rules.open_lists_twice:
+def _open(state: State, writer: Writer, rules: Rules, bounds: Bounds) -> Iterator[Move]:
+    if rules.opening != "twice" and writer.stage in ("down", "named", "reading"):
+        yield from _open_by_one_list(state, writer, rules, bounds)
+    elif writer.stage == "down" and not rules.open_lists_twice:
         newest = state.newest
         tail, _ = walk(state, newest, rules)
         mark = (newest.generation, View(newest, tail).end)
@@ -119,6 +121,47 @@ def _open(state: State, writer: Writer, rules: Rules) -> Iterator[Move]:
             state,
             writer._replace(stage="ready", proof=0),
         )
+
+
+def _open_by_one_list(state: State, writer: Writer, rules: Rules, bounds: Bounds) -> Iterator[Move]:
+    """LIST, GET the manifest, GET every segment, each in its own time; then judge the LIST."""
+    view = writer.view
+    if writer.stage == "down":
+        newest = state.newest
+        end = View(newest, walk(state, newest, rules)[0]).end
+        names = (segment.base for segment in state.segments)
+        label = f"opens: lists, newest is {newest.generation}"
+        yield (
+            label,
+            state,
+            writer._replace(stage="named", proof=0, listed=(newest.generation, end, *names)),
+        )
+        return
+    if view is None:
+        manifest = manifest_at(state, writer.listed[0])
+        if manifest is None:
+            yield "opens: the listed manifest is gone", *_forget(state, writer)
+        else:
+            label = f"opens: reads manifest {manifest.generation}"
+            yield label, state, writer._replace(stage="reading", view=View(manifest, ()))
+        return
+    if view.end in writer.listed[2:]:
+        segment = segment_at(state, view.end)
+        if segment is None:
+            yield "opens: a listed segment is gone", *_forget(state, writer)
+        elif not rules.predecessor_id or segment.previous == view.last_id:
+            label = f"opens: reads segment {segment.base}{list(segment.records)}"
+            longer = view._replace(tail=(*view.tail, segment))
+            yield label, state, writer._replace(view=longer)
+        return
+    opened = writer._replace(stage="ready", listed=(0, 0))
+    if rules.opening == "any time" or writer.proof <= bounds.fresh_until:
+        yield "opens: the LIST is fresh: open", state, opened
+    elif state.newest.generation == view.manifest.generation:
+        label = f"opens: lists again, newest still {state.newest.generation}: open"
+        yield label, state, opened._replace(proof=0)
+    else:
+        yield "opens: lists again, newest has moved: starts over", *_forget(state, writer)
 
 
 def _forget(state: State, writer: Writer, *, crash: bool = False) -> tuple[State, Writer]:

@@ -99,7 +99,7 @@ class Mover:
         self._history = history
 
     async def run(self) -> None:
-        """Until it is cancelled; a topic that is on its way refuses."""
+        """Until it is cancelled; topics that are on their way turn back, or elsewhere."""
         dice = self._cluster.dice
         while True:
             await asyncio.sleep(dice.random() * _STAYS_S)

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from kafscale.engine import fleet
+from kafscale.engine import administration, fleet
 from kafscale.engine.fleet_view import View
 from kafscale.engine.housekeeping import Housekeeping
 from kafscale.engine.moves import Moves
@@ -25,7 +25,7 @@ from kafscale.log.producers import ProducerTable
 from kafscale.log.settings import Appended
 from kafscale.log.shared import SharedLogs
 from kafscale.metadata import keys as metadata_keys
-from kafscale.model.topics import LaneRange, Move, TopicDescriptor
+from kafscale.model.topics import LaneRange, Layout, Move, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import Buffer
 from kafscale.records.batch import BatchHeader
@@ -185,6 +185,18 @@ def move_that_leaves_the_last_records_behind() -> AbstractContextManager[Any]:
         await honest(self, topic, home, move, done)
 
     return patch.object(Moves, "_decide", decide)
+
+
+def move_that_is_called_off_too_late() -> AbstractContextManager[Any]:
+    """The topic stays where it is, though lanes may be sealed."""
+    honest = administration._sent_to
+
+    def sent_to(topic: TopicDescriptor, asked: tuple[Layout, int], place: Any) -> TopicDescriptor:
+        if asked == (topic.layout, topic.logs):
+            return msgspec.structs.replace(topic, moving=None)
+        return honest(topic, asked, place)
+
+    return patch.object(administration, "_sent_to", sent_to)
 
 
 # Topics that come again.

@@ -46,6 +46,7 @@ TO_AND_FRO = [seed for seed in range(17, 180) if draw(seed).is_moving]
             TO_AND_FRO,
             "lost, watermark back",
         ),
+        (planted.move_that_is_called_off_too_late, TO_AND_FRO, "stuck"),
         (planted.name_that_is_given_away_while_its_old_logs_are_open, DEAF, "trouble"),
         (planted.end_that_is_said_but_not_at_the_tail, DEAF, "trouble"),
     ],

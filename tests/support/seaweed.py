@@ -69,6 +69,8 @@ class SeaweedServer(Program, Service):
             "-master.telemetry=false",
             "-master.electionTimeout=1s",
             "-master.heartbeatInterval=200ms",
+            "-master.peers=none",  # with the next one: it leads at once
+            "-master.resumeState=false",
             "-master.volumeSizeLimitMB=64",
             "-volume.preStopSeconds=0",
             "-volume.max=50",
@@ -97,10 +99,11 @@ class SeaweedServer(Program, Service):
         }
 
     def _made_bucket(self) -> bool:
-        # The filer takes folders without a signature; a folder below /buckets is a bucket. The
-        # file beside it is written only when a volume is there to hold it.
+        # The filer takes folders without a signature; a folder below /buckets is a bucket. A file
+        # that is sent before there is a volume for it hangs.
         return (
-            _ask(self._filer_port, "POST", f"/buckets/{BUCKET}/") in (200, 201, 409)
+            _has_volumes(self._ports["master.port"])
+            and _ask(self._filer_port, "POST", f"/buckets/{BUCKET}/") in (200, 201, 409)
             and _ask(self._filer_port, "PUT", "/ready", b"x") == 201
         )
 
@@ -115,6 +118,18 @@ def _ask(port: int, method: str, path: str, body: bytes | None = None) -> int:
         return 0
     finally:
         connection.close()
+
+
+def _has_volumes(master_port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", master_port, timeout=10)
+    try:
+        connection.request("GET", "/dir/status")
+        found = json.load(connection.getresponse())
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    finally:
+        connection.close()
+    return bool(found["Topology"]["DataCenters"])
 
 
 def _identities() -> dict[str, object]:

@@ -65,6 +65,7 @@ def observer_of(
         flushed=flushed,
         rolled_up=lambda _objects: probe.rollups.inc(),
         buffered=buffered,
+        found_broken=lambda _name: probe.broken_objects.inc(),
     )
 
 

@@ -274,7 +274,7 @@ async def build(
         probe,
         clock,
         dice,
-        Moves(topics, logs, fleet, watched, metadata),
+        Moves(topics, logs, fleet, watched, metadata, clock, dice),
         checkpoints=Checkpoints(
             metadata,
             watched,

@@ -21,7 +21,7 @@ from kafscale.cli.kafka import (
     add_client_arguments,
     admin_client,
     refusal,
-    wait,
+    wait_for_all,
 )
 from kafscale.cli.output import print_columns, print_json
 
@@ -155,5 +155,4 @@ def _delete(args: argparse.Namespace) -> None:
     names = list(dict.fromkeys(args.names))
     admin = admin_client(args)
     answers = admin.delete_consumer_groups(names, request_timeout=ANSWER_WITHIN_S)
-    for name, answer in answers.items():
-        wait(name, answer)
+    wait_for_all(answers)

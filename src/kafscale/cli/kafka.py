@@ -7,7 +7,7 @@ their own into the broker.
 import argparse
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
@@ -101,6 +101,18 @@ def wait(subject: str, answer: "Future[Any]", tolerated: Iterable[int] = ()) -> 
         if bad.args[0].code() in tolerated:
             return None
         raise refusal(subject, bad) from bad
+
+
+def wait_for_all(answers: "Mapping[str, Future[Any]]", tolerated: Iterable[int] = ()) -> None:
+    """Wait for every answer; one that was refused does not hide what became of the others."""
+    refusals = []
+    for subject, answer in answers.items():
+        try:
+            wait(subject, answer, tolerated)
+        except CommandError as bad:
+            refusals.append(str(bad))
+    if refusals:
+        raise CommandError("; ".join(refusals))
 
 
 def refusal(subject: str, bad: KafkaException | KafkaError) -> CommandError:

@@ -18,6 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+from kafscale.cli.errors import UsageError
 from kafscale.cli.output import print_columns, print_json
 from kafscale.cli.pipeline import not_installed, pairs
 
@@ -62,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the query and print what it gives."""
+    if args.rows is not None and args.rows < 0:
+        raise UsageError(f"--rows: expected 0 or more, found {args.rows}")
     try:
         from kafscale.spark.session import open_session
         from kafscale.spark.source.sql import register_topics, run_query

@@ -25,6 +25,7 @@ from kafscale.cli.kafka import (
     admin_client,
     refusal,
     wait,
+    wait_for_all,
 )
 from kafscale.cli.leaders import list_offsets
 from kafscale.cli.output import print_columns, print_json
@@ -95,8 +96,7 @@ def _create(args: argparse.Namespace) -> None:
     admin = admin_client(args)  # a name, or it is gone before it has answered
     answers = admin.create_topics(wanted, request_timeout=ANSWER_WITHIN_S)
     tolerated = {KafkaError.TOPIC_ALREADY_EXISTS} if args.if_not_exists else set()
-    for name, answer in answers.items():
-        wait(name, answer, tolerated)
+    wait_for_all(answers, tolerated)
 
 
 def _check_count(partitions: int) -> None:
@@ -116,8 +116,7 @@ def _delete(args: argparse.Namespace) -> None:
     names = list(dict.fromkeys(args.names))
     admin = admin_client(args)
     answers = admin.delete_topics(names, request_timeout=ANSWER_WITHIN_S)
-    for name, answer in answers.items():
-        wait(name, answer)
+    wait_for_all(answers)
 
 
 def _list(args: argparse.Namespace) -> None:

@@ -11,8 +11,10 @@ from typing import Final
 import msgspec
 
 from kafscale.engine.logs import Logs
+from kafscale.engine.new_places import new_place
 from kafscale.engine.reads import check_epoch
 from kafscale.engine.topic import Topic
+from kafscale.engine.topic_rules import place_of_topic
 from kafscale.engine.topics import Topics
 from kafscale.log import catching_up, history
 from kafscale.log.producers import Snapshot
@@ -30,6 +32,7 @@ from kafscale.model.topics import Layout, Move, TopicDescriptor, validate_config
 
 HIGH_WATERMARK: Final = -1
 _ATTEMPTS: Final = 8
+_HEARD_WITHIN_S: Final = 0.8
 _ON_ITS_WAY: Final = "{} is on its way to another place; try again later"
 
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str | None]]
@@ -60,41 +63,40 @@ class Administration:
     ) -> None:
         """Give a topic the settings that `change` makes of its own present ones."""
 
+        for turn in range(_ATTEMPTS):
+            try:
+                await self._try_configs(name, change, only_check)
+                return
+            except TopicMoving:
+                # It has set out, or arrived, between our look and the change; or we have not heard
+                # of it yet, which takes a moment.
+                if turn == _ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(_HEARD_WITHIN_S / _ATTEMPTS)
+
+    async def _try_configs(self, name: str, change: ConfigChange, only_check: bool) -> None:
         topic = self._topics.get(name)
         place: Move | None = None
-        is_found = False  # the place, if there has to be one
 
-        def changed(old: TopicDescriptor) -> TopicDescriptor:
+        def looked_at(old: TopicDescriptor) -> tuple[dict[str, str], tuple[Layout, int]]:
             wanted = change(old.configs)
             validate_configs(wanted)
             given = {key: value for key, value in wanted.items() if value is not None}
-            configs = _still_made_of(old.configs, given)
-            found = msgspec.structs.replace(old, configs=configs)
-            asked = self._topics.laid_out(old.partitions, configs)
-            there = old.after_move()
-            if asked == (there.layout, there.logs):
-                return found
-            if old.moving is not None:
-                raise TopicMoving(_ON_ITS_WAY.format(name))
-            return msgspec.structs.replace(
-                found, moving=_fits(place, old, asked) if is_found else None
-            )
+            # What is taken away is as the broker's configuration says, the place included.
+            anew = any(one in old.configs and one not in given for one in WHERE_IT_LIES)
+            configs = _still_made_of(old, given)
+            return configs, self._topics.laid_out(old, configs, anew=anew)
 
-        asked = self._topics.laid_out(topic.partitions, changed(topic.descriptor).configs)
+        def changed(old: TopicDescriptor) -> TopicDescriptor:
+            configs, asked = looked_at(old)
+            return _sent_to(msgspec.structs.replace(old, configs=configs), asked, place)
+
+        _, asked = looked_at(topic.descriptor)
         if only_check:
             return
-        there = topic.descriptor.after_move()
-        if asked != (there.layout, there.logs):
-            place = await self._new_place(topic, *asked)
-        is_found = True
+        if _needs_a_place(topic.descriptor, asked):
+            place = await new_place(self._topics, topic, *asked, self._dice)
         await self._change(name, changed)
-
-    async def _new_place(self, topic: Topic, layout: Layout, logs: int) -> Move:
-        """Somewhere for a topic to move to, where nobody has ever written."""
-        move_id = self._dice.token(8).hex()
-        shared = [await self._topics.allot(topic.partitions)] if layout == "shared" else []
-        folder = self._topics.new_folder(topic.name, move_id)
-        return Move(move_id=move_id, layout=layout, folder=folder, logs=logs, shared=shared)
 
     async def create_partitions(self, name: str, count: int, *, only_check: bool = False) -> None:
         """Give a topic more partitions."""
@@ -196,11 +198,38 @@ class Administration:
         return lane.producers.snapshot(lane.high)
 
 
+def _needs_a_place(topic: TopicDescriptor, asked: tuple[Layout, int]) -> bool:
+    """Whether it has to set out for somewhere else than where it is, or goes."""
+    if topic.moving is None:
+        return asked != (topic.layout, topic.logs)
+    there = (topic.moving.layout, topic.moving.logs)
+    return not topic.moving.sealing and asked not in ((topic.layout, topic.logs), there)
+
+
+def _sent_to(
+    topic: TopicDescriptor, asked: tuple[Layout, int], place: Move | None
+) -> TopicDescriptor:
+    """The topic on its way to where it is wanted, whatever way it is on.
+
+    Once it is said that lanes are sealed there is no way back but by a move of its own (rule 24).
+    """
+    there = topic.after_move()
+    if asked == (there.layout, there.logs):
+        moving = topic.moving and msgspec.structs.replace(topic.moving, then=None)
+    elif topic.moving is not None and topic.moving.sealing:
+        moving = msgspec.structs.replace(topic.moving, then=asked)
+    elif asked == (topic.layout, topic.logs):
+        moving = None  # called off
+    else:
+        moving = _fits(place, topic, asked)
+    return msgspec.structs.replace(topic, moving=moving)
+
+
 def _fits(place: Move | None, old: TopicDescriptor, asked: tuple[Layout, int]) -> Move:
     """The place that was found for a topic, if it is still what is asked for."""
     rooms = sum(held.count for held in place.shared) if place else 0
     if (
-        place is None  # it was there already, when we looked
+        place is None  # none was needed, when we looked
         or asked != (place.layout, place.logs)
         or (place.shared and rooms != old.partitions)
     ):
@@ -208,25 +237,21 @@ def _fits(place: Move | None, old: TopicDescriptor, asked: tuple[Layout, int]) -
     return place
 
 
-def _still_made_of(old: Mapping[str, str], wanted: dict[str, str]) -> dict[str, str]:
-    """The wanted settings, with those of its making that are not named or never change.
+def _still_made_of(old: TopicDescriptor, wanted: dict[str, str]) -> dict[str, str]:
+    """The wanted settings, with those of its making that never change.
 
     Tools send back all that they were shown: to name one as it is does no harm.
     """
-    for name in WHERE_IT_LIES:
-        if wanted.get(name) == TOPIC_CONFIGS[name].default and name not in old:
+    had = old.configs
+    for name, value in place_of_topic(old).items():
+        if name not in had and wanted.get(name) == value:
             del wanted[name]
-    placement = wanted.setdefault("storage.placement", old.get("storage.placement", "dedicated"))
-    if placement == "dedicated" and "storage.placement" not in old:
-        del wanted["storage.placement"]
-    if "physical.partitions" in old:
-        if placement == "dedicated":
-            wanted.setdefault("physical.partitions", old["physical.partitions"])
-        elif wanted.get("physical.partitions") == old["physical.partitions"]:
-            del wanted["physical.partitions"]  # nobody asks for it: it goes with the old place
+    own_logs = wanted.get("physical.partitions")
+    if wanted.get("storage.placement") == "shared" and own_logs == had.get("physical.partitions"):
+        wanted.pop("physical.partitions", None)  # nobody asks for it: it goes with the old place
     for name in FIXED_AT_CREATION:
-        is_now = old.get(name, TOPIC_CONFIGS[name].default)
+        is_now = had.get(name, TOPIC_CONFIGS[name].default)
         if wanted.get(name, is_now) != is_now:
             raise InvalidTopicConfig(f"{name}: can be set when the topic is created only")
     kept = {name: value for name, value in wanted.items() if name not in FIXED_AT_CREATION}
-    return kept | {name: old[name] for name in FIXED_AT_CREATION if name in old}
+    return kept | {name: had[name] for name in FIXED_AT_CREATION if name in had}

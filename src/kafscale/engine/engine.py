@@ -103,6 +103,8 @@ class Engine:
         self.admin = Administration(topics, logs, tasks, dice, self._topic_changed)
         self.moves = moves
         moves.on_moved = self._topic_changed
+        moves.on_failed = probe.move_failures.inc
+        probe.sample_moves(moves.counts, moves.ages)
         self._tasks = tasks
         self._opening = OwnedLogs(topics, logs, fleet)
         fleet.on_ready = self._opening.look

@@ -13,7 +13,7 @@ from kafscale.engine.membership import Membership
 from kafscale.engine.offsets import Offsets
 from kafscale.engine.topic import Topic
 from kafscale.engine.topics import Topics
-from kafscale.log import ending, history, keys, places, reclaiming, survey
+from kafscale.log import ending, history, keys, places, reclaiming, survey, sweeping
 from kafscale.log.log import Log
 from kafscale.metadata import keys as metadata_keys
 from kafscale.metadata.store import MetadataStore, Remove
@@ -26,6 +26,7 @@ logger = structlog.get_logger()
 _DELETE_AT_ONCE = 1000
 _ROLL_UP_LOOK_S = 0.5
 _LOOK_EVERY_S = 600.0
+_HELD_LOOK_MS = 600_000
 RECLAIMED_AT_ONCE = 64 << 20  # bytes of a shared log, in one pass
 OVERDUE_MS = 86_400_000  # by then no object has anything left of a deleted topic, whoever runs jobs
 _REST_PASSES = 20  # of which logs nobody uses need one: every look is a request to be paid for
@@ -62,6 +63,8 @@ class Housekeeping:
         self._removals: list[metadata_keys.Removal] = []  # as of the last pass
         self._looked_s: dict[str, float] = {}  # when shared logs were last searched for the dead
         self._due_s: dict[str, float] = {}  # when a removal is next looked at
+        self._broken: dict[str, set[str]] = {}  # objects of shared logs that cannot be rewritten
+        self._held_ms: dict[str, int] = {}  # removals that a snapshot holds back: look again then
         self._forgotten: set[str] = set()  # removals whose committed offsets have been removed
 
     async def roll_up_for_ever(self) -> None:
@@ -151,7 +154,8 @@ class Housekeeping:
                 starts[number] = start
         if starts:
             await history.raise_starts(log, starts)
-        await reclaiming.reclaim(log, overdue, RECLAIMED_AT_ONCE)
+        broken = self._broken.setdefault(log.folder, set())
+        await reclaiming.reclaim(log, overdue, RECLAIMED_AT_ONCE, broken)
         await reclaiming.forget(log, deleted)
 
     # -- deleted topics ------------------------------------------------------------------------
@@ -176,37 +180,49 @@ class Housekeeping:
         seen: dict[str, survey.Snapshot] = {}  # one look at each shared log is enough for all
         for entry in await self._metadata.find(metadata_keys.REMOVALS):
             removal = metadata_keys.decode(metadata_keys.Removal, entry.value)
-            now_s = self._clock.elapsed_s()
-            if self._clock.now_ms() < removal.after_ms or now_s < self._due_s.get(entry.key, 0.0):
+            now_s, now_ms = self._clock.elapsed_s(), self._clock.now_ms()
+            is_due = now_s >= self._due_s.get(entry.key, 0.0)
+            if not is_due or now_ms < max(removal.after_ms, self._held_ms.get(entry.key, 0)):
                 continue
             if entry.key not in self._forgotten:
                 await self._forget_offsets(removal)
                 self._forgotten.add(entry.key)
-            found = sum(
-                await survey.gathered(
-                    self._remove_log(removal, keys.log_folder(removal.folder, number))
-                    for number in range(removal.logs)
-                )
-            )
+            found, is_held = await self._delete_logs(removal)
             if self._fleet.is_shared and removal.logs:  # every look is a request to be paid for
                 self._due_s[entry.key] = now_s + max(self._grace_s, self._age_ms(removal) / 1000)
             if found:
                 logger.info("topic_objects_deleted", folder=removal.folder, objects=found)
-            elif await self._is_over(removal, seen):
+            if is_held:
+                self._held_ms[entry.key] = self._clock.now_ms() + _HELD_LOOK_MS
+            elif not found and await self._is_over(removal, seen):
                 # A commit that was under way when the topic ended may have come late.
                 await self._forget_offsets(removal)
                 await self._metadata.commit([Remove(entry.key)])
                 self._forgotten.discard(entry.key)
+                self._held_ms.pop(entry.key, None)
                 self._due_s.pop(entry.key, None)
                 self._looked_s.pop(removal.folder, None)
 
-    async def _remove_log(self, removal: metadata_keys.Removal, folder: str) -> int:
-        """Delete what may go of one log; gives how many objects there were."""
-        if self._fleet.is_shared:
+    async def _delete_logs(self, removal: metadata_keys.Removal) -> tuple[int, bool]:
+        """Delete the logs of one place; gives how many objects, and whether some are held back."""
+        rows = await survey.gathered(
+            self._delete_log(removal, keys.log_folder(removal.folder, number))
+            for number in range(removal.logs)
+        )
+        return sum(row or 0 for row in rows), None in rows
+
+    async def _delete_log(self, removal: metadata_keys.Removal, folder: str) -> int | None:
+        """Delete what may go of one log; gives how many objects there were, None if it is held.
+
+        Snapshots of a topic that was deleted end with it; those of one that has moved are kept.
+        """
+        listed = await self._store.find(folder)
+        names = [row.key for row in listed]
+        if not removal.name and sweeping.is_pinned(names, await self._store.now_ms()):
+            return None
+        if self._fleet.is_shared:  # else we have closed it, and nobody else has it
             is_new = not self._is_remembered_enough(removal)
             listed = await ending.remains(self._store, folder, self._grace_s, is_new=is_new)
-        else:
-            listed = await self._store.find(folder)  # we have closed it, and nobody else has it
         doomed = [row.key for row in listed]
         for at in range(0, len(doomed), _DELETE_AT_ONCE):
             await self._store.delete(doomed[at : at + _DELETE_AT_ONCE])

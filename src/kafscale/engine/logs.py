@@ -7,11 +7,13 @@ import asyncio
 import dataclasses
 import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Final
 
 import structlog
 
 from kafscale.engine.membership import Membership
 from kafscale.engine.topic import Topic
+from kafscale.engine.turns import Turns
 from kafscale.log import catching_up, moving, places
 from kafscale.log.flush import Waiting
 from kafscale.log.lane import Lane
@@ -29,6 +31,8 @@ from kafscale.records.batch import BatchHeader
 
 logger = structlog.get_logger()
 
+AT_ONCE: Final = 64  # logs being opened: a bucket is far away, and each is a few requests in a row
+
 
 class Logs:
     """The logs this broker writes, by the folders they lie in."""
@@ -44,6 +48,7 @@ class Logs:
         self.handed_over = 0
         self._open: dict[str, Log] = {}
         self._opening: dict[str, asyncio.Task[Log]] = {}
+        self._turns = Turns(AT_ONCE)
         self._topic_of: dict[str, Topic] = {}  # of logs that are one topic's own
         self._failed: dict[str, KafscaleError] = {}
         self._looking: set[str] = set()  # folders of logs that are being looked at once more
@@ -87,8 +92,11 @@ class Logs:
         log.is_used = True
         return log, _lane(log, number, topic, partition)
 
-    async def open_log(self, folder: str, topic: Topic | None) -> Log:
-        """The log that lies there, opened if need be. `topic`: whose own it is."""
+    async def open_log(self, folder: str, topic: Topic | None, *, urgent: bool = True) -> Log:
+        """The log that lies there, opened if need be. `topic`: whose own it is.
+
+        `urgent`: a client waits for it, and it comes before those that nobody has asked for.
+        """
         log = self._open.get(folder)
         if log is None or not self._fleet.holds():
             await self._fleet.require_log(folder)
@@ -96,24 +104,27 @@ class Logs:
         if log is None:
             task = self._opening.get(folder)
             if task is None:
-                task = asyncio.get_running_loop().create_task(self._do_open(folder, topic))
+                work = self._do_open(folder, topic, urgent=urgent)
+                task = asyncio.get_running_loop().create_task(work)
                 # Whoever asked may be gone when it fails; `why_closed` tells the others.
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 self._opening[folder] = task
+            elif urgent:
+                self._turns.hurry(folder)
             log = await asyncio.shield(task)
         return log
 
-    async def _do_open(self, folder: str, topic: Topic | None) -> Log:
+    async def _do_open(self, folder: str, topic: Topic | None, *, urgent: bool) -> Log:
         log, generation = self._make(topic, folder), self._fleet.generation
-        log.on_turned_away = self._turned_away
         try:
             self._require_alive(topic)
-            await log.open()
-            while generation != self._fleet.generation:
-                # Others may have had it since we looked: what they have shown must not go back.
-                await log.abandon()
-                log, generation = self._make(topic, folder), self._fleet.generation
+            async with self._turns.taken(folder, urgent=urgent):
                 await log.open()
+                while generation != self._fleet.generation:
+                    # Others may have had it since we looked: what they have shown must not go back.
+                    await log.abandon()
+                    log, generation = self._make(topic, folder), self._fleet.generation
+                    await log.open()
             self._require_alive(topic)  # it may have been deleted meanwhile
             if not self._fleet.may_open(folder):
                 raise NotTheOwner("the log has become another broker's")
@@ -125,6 +136,7 @@ class Logs:
             self._opening.pop(folder, None)
         self._failed.pop(folder, None)
         self._open[folder] = log
+        log.on_turned_away = self._turned_away
         if topic is not None:
             self._topic_of[folder] = topic
             _adjust(log, topic)  # its settings may have changed meanwhile
@@ -256,6 +268,7 @@ class Logs:
             task.cancel()
         logs = list(self._open.values())
         self._open.clear()
+        self._topic_of.clear()
         await _close_all(logs, deadline_s)
         await self._tasks.aclose()
 

@@ -1,7 +1,8 @@
 """Opening what is ours before anybody asks for it.
 
 Here: so many logs at a time, in the background, whenever there may be more: first requests are
-fast after a take-over, and retention reaches logs nobody uses.
+fast after a take-over, and retention reaches logs nobody uses. What a client asks for meanwhile
+comes before all of them.
 Next door: opening one (logs.py), which ones are ours (membership.py).
 """
 
@@ -12,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from kafscale.engine.logs import Logs
+from kafscale.engine.logs import AT_ONCE, Logs
 from kafscale.engine.membership import Membership
 from kafscale.engine.topic import Topic
 from kafscale.engine.topics import Topics
@@ -20,7 +21,6 @@ from kafscale.model.errors import KafscaleError, NotTheOwner, StoreError, Unknow
 
 logger = structlog.get_logger()
 
-_AT_ONCE: Final = 64  # a take-over: others wait for it, and a bucket is far away
 _CALM_S: Final = 10.0  # a start of a lone broker: clients come first
 _AGAIN_S: Final = 30.0  # after a store that could not be read
 
@@ -54,8 +54,11 @@ class OwnedLogs:
     async def open_all(self) -> bool:
         """Open what is not open; tells whether all of it could be."""
         waiting = self._closed()
-        workers = _AT_ONCE if self._fleet.is_shared else 1
+        workers = AT_ONCE if self._fleet.is_shared else 1
+        before = self._logs.count()
         results = await asyncio.gather(*(self._open_some(waiting) for _ in range(workers)))
+        if self._logs.count() > before:
+            logger.info("logs_opened", count=self._logs.count() - before)
         return all(results)
 
     def _closed(self) -> Iterator[tuple[str, Topic | None]]:
@@ -67,7 +70,7 @@ class OwnedLogs:
         well = True
         for folder, topic in waiting:
             try:
-                await self._logs.open_log(folder, topic)
+                await self._logs.open_log(folder, topic, urgent=False)
             except (NotTheOwner, UnknownTopic):
                 pass  # it has gone to somebody else, or for ever
             except KafscaleError as problem:

@@ -206,6 +206,14 @@ class Probe:
         ):
             add(name, "Those without series because there are too many", _single(look))
 
+    def sample_moves(self, counts: Source, ages: Source) -> None:
+        """Ask for the topics on their way to another place, and how long that takes, by phase."""
+        for name, explanation, source in (
+            ("kafscale_moves", "Topics on their way to another place", counts),
+            ("kafscale_move_phase_seconds", "Time a topic has been in a phase of its move", ages),
+        ):
+            self.registry.sampled(name, explanation, source, ("phase",))
+
     def sample_untracked_lag(self, look: Callable[[], float]) -> None:
         """Ask how many commits found no room among the lag series."""
         self.registry.sampled(
@@ -321,6 +329,12 @@ class Probe:
             ("topic",),
             limit,
         )
+        self.broken_objects: Counter = add.counter(
+            "kafscale_broken_objects_total", "Objects that housekeeping found broken"
+        ).labels()
+        self.move_failures: Counter = add.counter(
+            "kafscale_move_failures_total", "Steps of moves that failed and are tried again"
+        ).labels()
         self.flush_bytes: Family[Counter] = add.counter(
             "kafscale_flush_bytes_total", "Bytes written by flushes", ("topic",), limit
         )

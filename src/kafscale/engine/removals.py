@@ -23,10 +23,14 @@ def of_topic(gone: TopicDescriptor, now_ms: int) -> list[Put]:
 
 
 def of_old_home(old: TopicDescriptor, new: TopicDescriptor, now_ms: int) -> list[Put]:
-    """Of a topic that has moved; nothing of one that has not."""
-    if old.folder == new.folder:
-        return []
-    return [_note(old, now_ms, after_ms=now_ms + LEFT_ALONE_MS)]
+    """Of a topic that has moved, or moves elsewhere now; nothing of one that does neither."""
+    held = {new.folder, new.after_move().folder}
+    notes = []
+    if old.folder not in held:
+        notes.append(_note(old, now_ms, after_ms=now_ms + LEFT_ALONE_MS))
+    if old.moving is not None and old.moving.folder not in held:
+        notes.append(_note(old.after_move(), now_ms))  # nobody has ever read there
+    return notes
 
 
 def _note(

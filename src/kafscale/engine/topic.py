@@ -3,9 +3,10 @@
 Next door: a topic's life (topics.py), what layouts mean (log/places.py).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from kafscale.engine.topic_rules import place_of_topic
 from kafscale.log import places
 from kafscale.log.lane import LaneRules
 from kafscale.log.places import Place
@@ -48,6 +49,12 @@ class Topic:
             strangers_go_on=descriptor.incarnation > 1,
             wake_on_append=self.settings.fetch_buffered,
         )
+
+    def own_configs(self, defaults: Mapping[str, str]) -> dict[str, str]:
+        """Its own settings; also, where it lies is one if that is not what the defaults say."""
+        place = place_of_topic(self.descriptor)
+        unsaid = {name: value for name, value in place.items() if value != defaults[name]}
+        return unsaid | self.descriptor.configs
 
     def place(self, partition: int) -> Place:
         """Log and lane of a partition."""

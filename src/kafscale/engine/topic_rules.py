@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafscale.model.errors import InvalidPartitionCount, InvalidTopicConfig
-from kafscale.model.topics import Layout, TopicDefaults, validate_configs
+from kafscale.model.topics import Layout, TopicDefaults, TopicDescriptor, validate_configs
 from kafscale.virtual.rules import LayoutRules
 
 
@@ -63,19 +63,45 @@ class TopicRules:
             configs.setdefault("offset.range", str(self.layouts.layout_of(name).offset_range))
         return logs
 
-    def laid_out(self, partitions: int, configs: Mapping[str, str]) -> tuple[Layout, int]:
-        """The layout, and the number of own logs, that a topic's complete settings ask for."""
-        if configs.get("storage.placement") == "shared":
-            if "physical.partitions" in configs:
+    def laid_out(
+        self, topic: TopicDescriptor, configs: Mapping[str, str], *, anew: bool
+    ) -> tuple[Layout, int]:
+        """The layout, and the number of own logs, that other settings of a topic ask for.
+
+        What they do not say is as for a new topic, if `anew`, else as it is.
+        """
+        partitions = topic.partitions
+        layout, now = _wanted_now(topic)
+        own = int(configs.get("physical.partitions", "-1"))
+        if anew:
+            is_shared = self._is_shared(topic.name, configs)
+            logs = self._logs_of(topic.name, partitions, configs) or -1
+        else:
+            said = configs.get("storage.placement")
+            is_shared = said == "shared" if said else layout == "shared" and own == -1
+            is_kept = layout == "virtual" and "physical.partitions" not in configs
+            logs = now if is_kept else own
+        if is_shared:
+            if own != -1:
                 raise InvalidTopicConfig("physical.partitions: a topic in shared logs has none")
+            self.check_count(partitions, is_virtual=True)
             return "shared", 0
-        logs = int(configs.get("physical.partitions", "-1"))
         if logs == -1:
             self.check_count(partitions, is_virtual=False)
             return "ordinary", partitions
         if logs > min(partitions, self.max_partitions):
             raise InvalidTopicConfig(f"physical.partitions: {logs} are too many")
         return "virtual", logs
+
+    def default_place(self, topic: TopicDescriptor) -> dict[str, str]:
+        """What the settings of its place would be if the topic had none of its own."""
+        rest = {name: row for name, row in topic.configs.items() if name != "storage.placement"}
+        is_shared = self._is_shared(topic.name, rest)
+        planned = self.layouts.layout_of(topic.name).physical_partitions
+        return {
+            "storage.placement": "shared" if is_shared else "dedicated",
+            "physical.partitions": str(-1 if planned is None else min(planned, topic.partitions)),
+        }
 
     def _is_shared(self, name: str, configs: Mapping[str, str | None]) -> bool:
         """What the topic says itself, else whether it is to be virtual, else the default."""
@@ -94,3 +120,18 @@ class TopicRules:
             return asked
         planned = self.layouts.layout_of(name).physical_partitions
         return None if planned is None else min(planned, max(partitions, 1))
+
+
+def place_of_topic(topic: TopicDescriptor) -> dict[str, str]:
+    """The settings of its place as they are, said or not; of a topic that moves, as wanted."""
+    layout, logs = _wanted_now(topic)
+    return {
+        "storage.placement": "shared" if layout == "shared" else "dedicated",
+        "physical.partitions": str(logs if layout == "virtual" else -1),
+    }
+
+
+def _wanted_now(topic: TopicDescriptor) -> tuple[Layout, int]:
+    there = topic.after_move()
+    then = topic.moving.then if topic.moving is not None else None
+    return then or (there.layout, there.logs)

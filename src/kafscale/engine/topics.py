@@ -152,9 +152,10 @@ class Topics:
         """-1 means: as many as the configuration says."""
         return self._rules.partition_count(name, asked)
 
-    def default_configs(self) -> dict[str, str]:
-        """Every setting a topic has, with what it is for topics that say nothing."""
-        return self._rules.defaults.configs()
+    def default_configs(self, topic: Topic | None = None) -> dict[str, str]:
+        """Every setting a topic has, with what it is for topics, or for this one, without it."""
+        defaults = self._rules.defaults.configs()
+        return defaults if topic is None else defaults | self._rules.default_place(topic.descriptor)
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> Topic:
         """Make a topic that did not exist, or take up an unfinished creation in the bucket."""
@@ -184,9 +185,11 @@ class Topics:
         """A folder for logs of that topic, in which nobody has ever written."""
         return keys.topic_folder(self._rules.namespace, name, token)
 
-    def laid_out(self, partitions: int, configs: Mapping[str, str]) -> tuple[Layout, int]:
-        """The layout, and the number of own logs, that a topic's complete settings ask for."""
-        return self._rules.laid_out(partitions, configs)
+    def laid_out(
+        self, topic: TopicDescriptor, configs: Mapping[str, str], *, anew: bool
+    ) -> tuple[Layout, int]:
+        """The layout, and the number of own logs, that other settings of a topic ask for."""
+        return self._rules.laid_out(topic, configs, anew=anew)
 
     async def allot(self, count: int) -> LaneRange:
         """Lanes of shared logs that nobody has ever had."""

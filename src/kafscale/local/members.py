@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kafscale.broker.config_sources import VARIABLES
 from kafscale.local import programs
@@ -154,6 +154,11 @@ class Members:
             "-master.telemetry=false",
             "-master.electionTimeout=1s",
             "-master.heartbeatInterval=200ms",
+            # Alone and without a past it leads at once. Else it takes its time: a volume server
+            # that comes a moment too early tries again after five seconds, and a master that finds
+            # itself leading again gives out no space for fifteen. Its volumes tell it what it has.
+            "-master.peers=none",
+            "-master.resumeState=false",
             "-master.volumeSizeLimitMB=1024",
             "-volume.max=0",  # as many as the disk has room for
             "-volume.preStopSeconds=0",
@@ -169,7 +174,9 @@ class Members:
             environment=_clean_environment(),
             folder=folder,
             log=self.folder.log("s3"),
-            answers=partial(_s3_answers, ports["s3.port"], ports["filer.port"]),
+            answers=partial(
+                _s3_answers, ports["s3.port"], ports["filer.port"], ports["master.port"]
+            ),
             lives=partial(_says_anything, ports["s3.port"], "/"),
             stop_signal=signal.SIGKILL,
             stop_within_s=5.0,
@@ -229,18 +236,30 @@ def _broker_answers(metrics_port: int) -> bool:
 
 
 def _etcd_answers(port: int) -> bool:
-    status, body = _ask(port, "GET", "/health")
-    return status == 200 and json.loads(body).get("health") == "true"
+    return _said(port, "/health").get("health") == "true"
 
 
-def _s3_answers(port: int, filer_port: int) -> bool:
-    # The filer takes folders without a signature; a folder below /buckets is a bucket. The file
-    # is written only when a volume is there to hold it. 403: the gateway wants a signature.
+def _s3_answers(port: int, filer_port: int, master_port: int) -> bool:
+    # A file that is sent before there is a volume for it hangs, and goes on hanging when there is.
+    if not (_said(master_port, "/dir/status").get("Topology") or {}).get("DataCenters"):
+        return False
+    # The filer takes folders without a signature; a folder below /buckets is a bucket. 403: the
+    # gateway wants a signature.
     return (
         _ask(filer_port, "POST", f"/buckets/{BUCKET}/")[0] in (200, 201, 409)
         and _ask(filer_port, "PUT", "/ready", b"x")[0] == 201
         and _ask(port, "GET", "/")[0] == 403
     )
+
+
+def _said(port: int, path: str) -> dict[str, Any]:
+    """A page of JSON; nothing where nobody answers, or not with that."""
+    status, body = _ask(port, "GET", path)
+    try:
+        found = json.loads(body) if status == 200 else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _says_anything(port: int, path: str) -> bool:

@@ -73,7 +73,7 @@ class Descriptors:
         """Make a topic, or give back the one that has the name already.
 
         `end` closes the logs of a topic that had the name before: what somebody still wrote there
-        would be lost to those who know only the name (rule 24). A name used before, and a topic
+        would be lost to those who know only the name (rule 25). A name used before, and a topic
         that is filled before it can be seen, get a folder of their own: nothing anybody else
         wrote, or writes late, can ever lie there.
         """

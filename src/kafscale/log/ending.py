@@ -1,6 +1,6 @@
 """Ending what a deleted topic has written to, before its name may be used again.
 
-Here: rule 24 of the log protocol. A broker that has not heard of the deletion still takes the log
+Here: rule 25 of the log protocol. A broker that has not heard of the deletion still takes the log
 for its own, and a client that knows only the name would be told that its record is stored. So the
 logs themselves are closed, by whoever wants the name, whatever their owners know or believe: logs
 of the topic's own by last manifests and an object at the tail, lanes of shared logs by seals.
@@ -31,8 +31,6 @@ from kafscale.records.control import control_batch
 
 logger = structlog.get_logger()
 
-END: Final = b"the log ends here\n"
-assert len(END) < segment.SMALLEST  # no segment is as short
 REMEMBERED_S: Final = 86_400.0  # how late a broker may hear that a topic is gone
 _AUTHOR: Final = "end"
 _PATIENCE_S: Final = 2.0  # for owners of shared logs, who seal without losing a race
@@ -106,7 +104,7 @@ async def _take_the_tail(store: ObjectStore, folder: str) -> bool:
     except ObjectMissing:
         return False
     if at is not None and not await commits.put_same(
-        store, keys.segment(folder, at), [END], "end of a log"
+        store, keys.segment(folder, at), [segment.THE_END], "end of a log"
     ):
         return False
     return await _newest_before_the_end(store, folder) == generation

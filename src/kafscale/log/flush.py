@@ -5,10 +5,11 @@ Next door: the log that sets the timer and writes the segment (log.py).
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafscale.log import segment
 from kafscale.log.lane import Chunk, Lane
@@ -16,6 +17,8 @@ from kafscale.log.segment import Built, ContentId, LaneBatches, Span
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import KafscaleError
 from kafscale.records.batch import BatchHeader
+
+_SLACK: Final = 0.1
 
 # None when the flush was committed, else why it was not.
 Outcome = KafscaleError | None
@@ -41,6 +44,7 @@ class Flush:
     size: int = 0
     records: int = 0
     batches: list[Waiting] = field(default_factory=list)
+    is_urgent: bool = False
 
     def add(self, waiting: Waiting) -> None:
         """Let a further batch wait."""
@@ -156,6 +160,7 @@ class WaitingRoom:
         self._longest_s = longest_s
         self._flushes: deque[Flush] = deque()
         self._last_s: float | None = None  # when a flush was let out; None: the first gathers, too
+        self._is_held = False
 
     def __iter__(self) -> Iterator[Flush]:
         """All that wait, the oldest first."""
@@ -171,23 +176,38 @@ class WaitingRoom:
         return flush
 
     def due_in_s(self, now_s: float) -> float | None:
-        """How long the oldest flush may still wait; None if there is none."""
-        if not self._flushes:
+        """How long the oldest flush may still wait; None if there is none that may go."""
+        if not self._flushes or self._is_held:
             return None
         oldest = self._flushes[0]
         full = (
             len(self._flushes) > 1
+            or oldest.is_urgent
             or oldest.size >= self._full_bytes
             or 0 < self._full_records <= oldest.records
         )
         began_s = oldest.since_s if self._last_s is None else self._last_s
         return 0.0 if full else max(0.0, began_s + self._longest_s - now_s)
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What is added inside goes as one, as far as there is room, and is due right after."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+            if self._flushes:
+                self._flushes[-1].is_urgent = True
+
     def take(self, now_s: float) -> Flush | None:
         """Let the oldest flush out."""
         if not self._flushes:
             return None
-        self._last_s = now_s
+        due_s = now_s if self._last_s is None else self._last_s + self._longest_s
+        # A timer that fires a little late must not make every interval a little longer.
+        is_in_step = 0 <= now_s - due_s <= self._longest_s * _SLACK
+        self._last_s = due_s if is_in_step else now_s
         return self._flushes.popleft()
 
     def clear(self) -> None:

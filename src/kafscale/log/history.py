@@ -32,15 +32,15 @@ def roll_up_is_due(log: Log) -> bool:
     )
 
 
-async def roll_up(log: Log, *, merge: bool = True) -> None:
+async def roll_up(log: Log, *, merge: bool = True, always: bool = False) -> None:
     """Make the committed tail part of the past (rule 12).
 
     Runs of small flushes are merged into one object; large ones are named as they are, and
-    without `merge` all of them are.
+    without `merge` all of them are. `always`: without a tail, too, for what lanes are known by.
     """
     async with log.busy_with_history:
         covered = list(log.tail)
-        if log.state is not State.OPEN or not covered:
+        if log.state is not State.OPEN or not (covered or always):
             return
         # Taken at once, before anything can move: all that is committed, nothing that waits.
         end, end_id = log.end, log.tail_id

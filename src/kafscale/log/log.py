@@ -7,8 +7,9 @@ roll-up, retention and sweeping (history.py), reading what has left memory (read
 """
 
 import asyncio
+import contextlib
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 
 import structlog
 
@@ -99,9 +100,8 @@ class Log(View):
         self.state = State.OPEN
 
     async def _look(self) -> opening.Opened:
-        return await opening.open_log(
-            self.store, self.folder, self.clock, self.settings.index_from_bytes
-        )
+        index_from, fresh_s = self.settings.index_from_bytes, self.settings.grace_s / 2
+        return await opening.open_log(self.store, self.folder, self.clock, index_from, fresh_s)
 
     def close_to_new(self) -> None:
         """Take nothing more; let whoever waits for records look elsewhere."""
@@ -121,25 +121,22 @@ class Log(View):
 
     async def abandon(self, *, for_ever: bool = False) -> None:
         """Let go at once: what waits is refused, nothing more is written."""
-        if self.state is not State.STOPPED:
-            self.state = State.CLOSED
+        self.state = self.state if self.state is State.STOPPED else State.CLOSED
         self._cancel_timer()
         lost = self._refuse_all(NotTheOwner("the log is closed here"))
-        if for_ever:
-            self.on_turned_away(lost)
+        self.on_turned_away(lost if for_ever else [])
         self.release()
         self._wake_all()
         await self._tasks.aclose()
 
     def _stop(self, problem: LogStopped | LogEnded, lost: Sequence[Waiting] = ()) -> None:
-        """Never go on by guessing, nor beyond the end (rule 24): refuse everything from here on."""
+        """Never go on by guessing, nor beyond the end (rule 25): refuse everything from here on."""
         if self.state in (State.STOPPED, State.CLOSED):
             return
         self.has_ended = isinstance(problem, LogEnded)
         self.state = State.CLOSED if self.has_ended else State.STOPPED
         self.stopped_because = str(problem)
-        event = "log_ended" if self.has_ended else "log_stopped"
-        logger.error(event, folder=self.folder, reason=str(problem))
+        logger.error("log_stopped", folder=self.folder, reason=str(problem))
         self.on_turned_away([*lost, *self._refuse_all(problem)])
         self._wake_all()
 
@@ -165,10 +162,7 @@ class Log(View):
     def append(
         self, lane_number: int, header: BatchHeader, data: memoryview, *, acknowledged: bool
     ) -> Appended:
-        """Give a validated batch its offsets and let it wait for the next commit.
-
-        `data` is stamped in place and kept. `acknowledged`: nobody will wait for the commit.
-        """
+        """Give a batch its offsets; it is stamped and kept. `acknowledged`: nobody will wait."""
         self.require_taking()
         return self._append(self.lane(lane_number), header, data, acknowledged=acknowledged)
 
@@ -178,6 +172,15 @@ class Log(View):
         self.observer.buffered(len(waiting.data))
         self._flush_when_due()
         return joined.done
+
+    @contextlib.contextmanager
+    def one_flush(self) -> Iterator[None]:
+        """Let all that is appended inside go together, and at once: somebody waits for it."""
+        try:
+            with self._room.together():
+                yield
+        finally:
+            self._flush_when_due()
 
     def _append(
         self, lane: Lane, header: BatchHeader, data: memoryview, *, acknowledged: bool
@@ -215,9 +218,8 @@ class Log(View):
 
     def _flush_when_due(self) -> None:
         """Start a flush now, or set the timer for the oldest batch that waits."""
-        if self._in_flight is not None:
-            return  # its end will look again
-        delay_s = self._room.due_in_s(self.clock.elapsed_s())
+        # The end of one in flight looks again.
+        delay_s = None if self._in_flight else self._room.due_in_s(self.clock.elapsed_s())
         if delay_s == 0:
             self._start_flushing()
         elif delay_s is not None and self._timer is None:
@@ -237,7 +239,7 @@ class Log(View):
             self._tasks.spawn(self._write(self._in_flight), f"flush {self.folder}")
 
     def read_waiting(self, lane: Lane, offset: int, max_bytes: int) -> list[memoryview]:
-        """Copies of batches not yet committed, for readers who know that they can still vanish."""
+        """Batches not yet committed, as copies, for readers who asked for them: they may vanish."""
         return flush.read_waiting(self._unfinished(), lane, offset, max_bytes)
 
     def waiting_bytes(self) -> dict[int, int]:
@@ -274,7 +276,7 @@ class Log(View):
         self._flush_when_due()
 
     async def _tail_is_proven(self, issued: Moment) -> bool:
-        """Rules 3 and 4: an old proof is renewed, dated by its request, before anything moves."""
+        """Rules 3 and 4: judged after the PUT, and again after a check that renews an old proof."""
         fresh_s = self.settings.grace_s / 2
         if age_s(self.clock, self._proof) <= fresh_s:
             self._proof = issued
@@ -379,8 +381,7 @@ class Log(View):
         if newest <= self.manifest.generation or self.state is not State.OPEN:
             return False
         async with self.busy_with_history:
-            ended = newest >= keys.ENDING
-            await (self.reopen("the log has ended") if ended else self.recover_view())
+            await (self.reopen("the end") if newest >= keys.ENDING else self.recover_view())
         return True
 
     async def recover_view(self) -> None:

@@ -6,10 +6,11 @@ Next door: who moves what and when (engine/moves.py), ordinary appending (log.py
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from kafscale.log import survey
+from kafscale.log.allowance import Allowance
 from kafscale.log.flush import Outcome, Waiting
 from kafscale.log.lane import Lane, LaneRules
 from kafscale.log.log import Log
@@ -23,7 +24,23 @@ from kafscale.records.batch import BatchHeader
 from kafscale.records.control import control_batch, empty_batch
 
 _LONGEST_GAP: Final = 1 << 31  # of one batch
+_ENDS: Final = 16  # objects at the end of a log
+_ENDS_BYTES: Final = 16 << 20  # of all logs
+_MANY_LANES: Final = 4
 _STEP: Final = 4 << 20  # bytes that are read, or wait for their commit, at a time
+
+
+async def seal_all(log: Log, lanes: Collection[int]) -> dict[int, int]:
+    """Let lanes take nothing more, by one flush for all of them; gives their ends.
+
+    An end is told when its seal is committed, by whomever (rule 15).
+    """
+    with log.one_flush():
+        sealed = [seal(log, lane) for lane in lanes]
+    for one in sealed:
+        if one.committed is not None:
+            await committed(one.committed)
+    return {lane: log.lane(lane).high for lane in lanes}
 
 
 def seal(log: Log, lane: int) -> Appended:
@@ -81,21 +98,80 @@ class Source(NamedTuple):
     producers: list[Snapshot]  # as of the manifest: key compaction may have taken their batches
 
 
-def sources(seen: survey.Snapshot) -> dict[int, Source]:
-    """All lanes of a log."""
+def sources(seen: survey.Snapshot, wanted: Collection[int]) -> dict[int, Source]:
+    """These lanes of a log, as far as there is anything of them."""
     stretches: dict[int, list[Stretch]] = {}
     producers = {lane: mark.producers for lane, mark in seen.manifest.lanes.items()}
     for piece in seen.pieces:
         for span in piece.spans:
-            stretches.setdefault(span.lane, []).append(Stretch(piece.key, span))
+            if span.lane in wanted:
+                stretches.setdefault(span.lane, []).append(Stretch(piece.key, span))
     return {
         lane: Source(start, end, stretches.get(lane, ()), producers.get(lane, []))
         for lane, (start, end) in seen.lanes().items()
+        if lane in wanted
     }
 
 
-async def copy(store: ObjectStore, source: Source, log: Log, number: int, most_bytes: int) -> int:
-    """Bring a lane up to where its source is, or so many bytes nearer; gives how many."""
+class Reading(Protocol):
+    """Where batches are read from."""
+
+    async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        """Some bytes of an object."""
+        ...
+
+
+class WithEnds:
+    """A store, and the newest objects of logs, read as a whole: many lanes have something there."""
+
+    def __init__(self, store: ObjectStore, ends: Mapping[str, memoryview]) -> None:
+        """Have these at hand."""
+        self._store = store
+        self._ends = ends
+
+    async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        """From memory, or from the store."""
+        body = self._ends.get(key)
+        if body is None:
+            return await self._store.read(key, start, length)
+        return body[start : None if length is None else start + length]
+
+
+async def with_ends(
+    store: ObjectStore, logs: Iterable[tuple[survey.Snapshot, Collection[int]]]
+) -> WithEnds:
+    """One read for all of the lanes that are wanted, instead of one for each of them."""
+    room, keys = _ENDS_BYTES, []
+    for seen, wanted in logs:
+        for piece in seen.tail[-_ENDS:]:
+            lanes = sum(span.lane in wanted for span in piece.spans)
+            if lanes >= _MANY_LANES and piece.size <= room:
+                room -= piece.size
+                keys.append(piece.key)
+    bodies = await survey.gathered(store.read(key) for key in keys)
+    return WithEnds(store, dict(zip(keys, bodies, strict=True)))
+
+
+class Copied(NamedTuple):
+    """What was brought of a lane, the last of it perhaps waiting for its commit yet."""
+
+    size: int
+    waiting: asyncio.Future[Outcome] | None
+
+
+async def copy(
+    store: Reading,
+    source: Source,
+    log: Log,
+    number: int,
+    most_bytes: int,
+    allowance: Allowance,
+) -> Copied:
+    """Bring a lane up to where its source is, or so many bytes nearer.
+
+    What is in memory and not committed is taken from the allowance. It is given back by commits,
+    which wait for nothing, so that nobody who holds some of it ever keeps others from going on.
+    """
     copied = waiting = 0
     done: asyncio.Future[Outcome] | None = None
     lane = log.lane(number)
@@ -105,30 +181,54 @@ async def copy(store: ObjectStore, source: Source, log: Log, number: int, most_b
             break
         if stretch.span.last < max(lane.end, source.start):
             continue
-        async for header, data in _batches(store, stretch):
-            if lane.end != at:
-                # Opened again meanwhile: what waited is gone, and must not be taken for a gap.
-                raise NotTheOwner(f"lane {number} of {log.folder} is at {lane.end}, not at {at}")
-            if header.last_offset < max(lane.end, source.start):
-                continue
-            if header.producer_id == SEALER:
-                header, data = _unsealed(header)
-            done = adopt(log, number, header, data)
-            at = lane.end
-            copied += len(data)
-            waiting += len(data)
-            if waiting >= _STEP:
+        async for held, batches in _reads(store, stretch, allowance):
+            last: asyncio.Future[Outcome] | None = None
+            try:
+                for header, data in batches:
+                    if lane.end != at:
+                        # Opened again meanwhile: what waited is gone, and must not be taken for
+                        # a gap.
+                        raise NotTheOwner(
+                            f"lane {number} of {log.folder} is at {lane.end}, not at {at}"
+                        )
+                    if header.last_offset < max(lane.end, source.start):
+                        continue
+                    if header.producer_id == SEALER:
+                        header, data = _unsealed(header)
+                    last = adopt(log, number, header, data)
+                    at = lane.end
+                    waiting += len(data)
+                    copied += len(data)
+            finally:
+                _give_back(allowance, held, last)
+            done = last or done
+            if done is not None and waiting >= _STEP:
                 await committed(done)
                 done, waiting = None, 0
     if copied < most_bytes and lane.end == at < source.end:
         # What expired since, the seal perhaps: its offsets are taken all the same.
-        last = source.end - 1
-        made = memoryview(empty_batch(last, last, log.clock.now_ms(), log.epoch))
+        last_offset = source.end - 1
+        made = memoryview(empty_batch(last_offset, last_offset, log.clock.now_ms(), log.epoch))
         done = adopt(log, number, batch.read_header(made), made)
-    if done is not None:
-        await committed(done)
+    # Before the last commit: no roll-up may take that for past without knowing the producers.
     lane.producers.learn(source.producers)
-    return copied
+    return Copied(copied, done)
+
+
+def is_told(log: Log, number: int) -> bool:
+    """Whether the newest manifest knows the lane, and its producers as the lane knows them."""
+    lane, mark = log.lane(number), log.manifest.lanes.get(number)
+    if mark is None:
+        return not lane.high
+    told = {row.producer_id: row.marks[-1] for row in mark.producers}
+    return told == {row.producer_id: row.marks[-1] for row in lane.producers.snapshot(lane.high)}
+
+
+def _give_back(allowance: Allowance, held: int, waits_for: asyncio.Future[Outcome] | None) -> None:
+    if waits_for is None:
+        allowance.give_back(held)
+    else:
+        waits_for.add_done_callback(lambda _: allowance.give_back(held))
 
 
 def _unsealed(seal: BatchHeader) -> tuple[BatchHeader, memoryview]:
@@ -138,27 +238,41 @@ def _unsealed(seal: BatchHeader) -> tuple[BatchHeader, memoryview]:
     return batch.read_header(made), made
 
 
-async def _batches(
-    store: ObjectStore, stretch: Stretch
-) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
+async def _reads(
+    store: Reading, stretch: Stretch, allowance: Allowance
+) -> AsyncIterator[tuple[int, list[tuple[BatchHeader, memoryview]]]]:
+    """A stretch's batches, a few at a time, with the bytes to be given back for them."""
     at, end = stretch.span.start, stretch.span.start + stretch.span.length
     step = _STEP
     while at < end:
-        data = await store.read(stretch.key, at, min(step, end - at))
-        used = 0
-        while len(data) - used >= batch.HEADER_SIZE:
-            header = batch.read_header(data, used)
-            if used + header.size > len(data):
-                step = max(_STEP, header.size)
-                break
-            one = memoryview(bytearray(data[used : used + header.size]))
-            if not batch.check_crc(one):
-                raise CorruptObject(f"{stretch.key}: the batch at {header.base_offset} is broken")
-            yield header, one
-            used += header.size
-        if not used and (len(data) >= end - at or len(data) < batch.HEADER_SIZE):
-            raise CorruptObject(f"{stretch.key}: ends within a batch")
+        held = await allowance.take(min(step, end - at))
+        try:
+            data = await store.read(stretch.key, at, min(step, end - at))
+            batches, step = _whole(stretch.key, data)
+            used = sum(header.size for header, _ in batches)
+            if not used and (len(data) >= end - at or len(data) < batch.HEADER_SIZE):
+                raise CorruptObject(f"{stretch.key}: ends within a batch")
+        except BaseException:
+            allowance.give_back(held)
+            raise
+        yield held, batches  # which is the reader's to give back from here on
         at += used
+
+
+def _whole(key: str, data: memoryview) -> tuple[list[tuple[BatchHeader, memoryview]], int]:
+    """Copies of the whole batches that some bytes begin with, and how much to read for the next."""
+    found: list[tuple[BatchHeader, memoryview]] = []
+    used = 0
+    while len(data) - used >= batch.HEADER_SIZE:
+        header = batch.read_header(data, used)
+        if used + header.size > len(data):
+            return found, max(_STEP, header.size)
+        one = memoryview(bytearray(data[used : used + header.size]))
+        if not batch.check_crc(one):
+            raise CorruptObject(f"{key}: the batch at {header.base_offset} is broken")
+        found.append((header, one))
+        used += header.size
+    return found, _STEP
 
 
 async def committed(done: asyncio.Future[Outcome]) -> None:

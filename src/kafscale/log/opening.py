@@ -1,8 +1,9 @@
-"""Opening a log: newest manifest and the tail, then a second look.
+"""Opening a log: newest manifest and the tail, and a second look where the first has become old.
 
 Here: rule 1 of the log protocol, the same for brokers, jobs and tools. The cost depends on
-the tail, which roll-up keeps short, never on the length of history: two LISTs, a third where one
+the tail, which roll-up keeps short, never on the length of history: one LIST, a second where one
 page does not reach from the manifests to the end, the manifest, and what the tail consists of.
+Whoever does not know the grace period, or took long, pays one LIST more.
 """
 
 import asyncio
@@ -11,8 +12,8 @@ from typing import NamedTuple
 from kafscale.log import commits, keys, segment
 from kafscale.log.manifest import Entry, Manifest, flush_entry
 from kafscale.log.segment import ContentId, Segment
-from kafscale.model.clock import Clock, Moment, moment
-from kafscale.model.errors import CorruptObject, LogStopped, ObjectMissing
+from kafscale.model.clock import Clock, Moment, age_s, moment
+from kafscale.model.errors import CorruptObject, LogEnded, LogStopped, ObjectMissing
 from kafscale.objects.store import PAGE, ObjectStore, StoredObject
 
 _READS_AT_ONCE = 32
@@ -31,26 +32,35 @@ class Opened(NamedTuple):
 
     manifest: Manifest
     tail: list[TailSegment]
-    proof: Moment  # when the proving LIST was issued
+    proof: Moment  # when the LIST was issued that found this manifest the newest
 
 
 class _Moved(Exception):
     """Something changed while we looked: start over."""
 
 
-async def open_log(store: ObjectStore, folder: str, clock: Clock, index_from_bytes: int) -> Opened:
-    """Read the log's truth. Raises LogStopped when its objects contradict each other."""
+async def open_log(
+    store: ObjectStore, folder: str, clock: Clock, index_from_bytes: int, fresh_s: float = 0.0
+) -> Opened:
+    """Read the log's truth. Raises LogStopped when its objects contradict each other.
+
+    `fresh_s`: for so long after a look nothing of what it found is deleted; half of the grace
+    period, where it is known.
+    """
     while True:
         try:
-            return await _attempt(store, folder, clock, index_from_bytes)
+            return await _attempt(store, folder, clock, index_from_bytes, fresh_s)
         except (_Moved, ObjectMissing):
             await asyncio.sleep(0)
         except CorruptObject as problem:
             raise LogStopped(f"{folder}: {problem}") from problem
 
 
-async def _attempt(store: ObjectStore, folder: str, clock: Clock, index_from_bytes: int) -> Opened:
-    # Manifests come first, then segments: a page holds all of most logs, as of one moment.
+async def _attempt(
+    store: ObjectStore, folder: str, clock: Clock, index_from_bytes: int, fresh_s: float
+) -> Opened:
+    looked = moment(clock)
+    # Manifests come first, then segments: a page holds all of most logs.
     listed = await store.find(folder, after=keys.manifest(folder, 0), limit=PAGE)
     is_all = len(listed) < PAGE
     generation = max((keys.parse_generation(row.key) or 0 for row in listed), default=0)
@@ -65,10 +75,12 @@ async def _attempt(store: ObjectStore, folder: str, clock: Clock, index_from_byt
         )
     found = await _read_all(store, _flushes(listed, past.end))
     tail = walk(folder, past, found, index_from_bytes)
-    proof = moment(clock)
+    if age_s(clock, looked) < fresh_s:
+        return Opened(past, tail, looked)
+    looked = moment(clock)
     if await commits.newest_generation(store, folder, generation) != generation:
         raise _Moved
-    return Opened(past, tail, proof)
+    return Opened(past, tail, looked)
 
 
 def _flushes(listed: list[StoredObject], end: int) -> dict[int, StoredObject]:
@@ -84,17 +96,17 @@ def _flushes(listed: list[StoredObject], end: int) -> dict[int, StoredObject]:
 
 
 async def _read_all(store: ObjectStore, flushes: dict[int, StoredObject]) -> dict[int, memoryview]:
-    gate = asyncio.Semaphore(_READS_AT_ONCE)
+    waiting, found = iter(flushes.items()), {}
 
-    async def one(row: StoredObject) -> memoryview:
-        # To a bucket a range is one hop less than an object of unknown size. One byte more than
-        # was listed tells whether it is that object: a name that was deleted can come back.
-        async with gate:
+    async def some() -> None:
+        for base, row in waiting:
+            # To a bucket a range is one hop less than an object of unknown size. One byte more than
+            # was listed tells whether it is that object: a name that was deleted can come back.
             data = await store.read(row.key, 0, row.size + 1)
-            return data if len(data) == row.size else await store.read(row.key)
+            found[base] = data if len(data) == row.size else await store.read(row.key)
 
-    bodies = await asyncio.gather(*map(one, flushes.values()))
-    return dict(zip(flushes, bodies, strict=True))
+    await asyncio.gather(*(some() for _ in range(min(len(flushes), _READS_AT_ONCE))))
+    return found
 
 
 def walk(
@@ -108,6 +120,10 @@ def walk(
     next_offsets = {number: mark.next for number, mark in past.lanes.items() if mark.next}
     while (data := found.get(at)) is not None:
         key = keys.segment(folder, at)
+        if (
+            bytes(data[: segment.SMALLEST]) == segment.THE_END
+        ):  # rule 25; its manifest came while we looked
+            raise LogEnded(f"{folder}: the topic has been deleted")
         try:
             content = segment.parse(data)
         except CorruptObject as problem:

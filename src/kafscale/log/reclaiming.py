@@ -23,12 +23,16 @@ logger = structlog.get_logger()
 HALF: Final = 2
 
 
-async def reclaim(log: Log, ended: Collection[int], most_bytes: int) -> int:
+async def reclaim(
+    log: Log, ended: Collection[int], most_bytes: int, broken: set[str] | None = None
+) -> int:
     """Rewrite objects that are half dead, or hold anything of lanes that have `ended`.
 
     Reads at most `most_bytes`, one object at least; the others have their turn another time.
-    Gives how many objects were rewritten.
+    Gives how many objects were rewritten. An object that is broken stays as it is, is told of once
+    and added to `broken`; those are not read again.
     """
+    broken = set() if broken is None else broken
     async with log.busy_with_history:
         if log.state is not State.OPEN:
             return 0
@@ -36,10 +40,15 @@ async def reclaim(log: Log, ended: Collection[int], most_bytes: int) -> int:
         for entry in log.manifest.segments:
             if wanted and most_bytes < entry.size:
                 break
-            if is_worth_it(entry, log.manifest.lanes, ended):
+            if entry.name not in broken and is_worth_it(entry, log.manifest.lanes, ended):
                 most_bytes -= entry.size
                 try:
                     wanted.append(Replacement((entry,), (await _without_the_dead(log, entry),)))
+                except CorruptObject as problem:
+                    # What is alive in it may be readable yet: nothing is made of it by guessing.
+                    broken.add(entry.name)
+                    log.observer.found_broken(entry.name)
+                    logger.error("object_broken", folder=log.folder, reason=str(problem))
                 except ObjectMissing as problem:
                     logger.warning("reclaiming_given_up", folder=log.folder, reason=str(problem))
                     await log.recover_view()

@@ -38,6 +38,7 @@ class Observer:
     flushed: Callable[[int, int, int, float], None] = lambda _base, _size, _records, _seconds: None
     rolled_up: Callable[[int], None] = lambda _objects: None
     buffered: Callable[[int], None] = lambda _delta: None
+    found_broken: Callable[[str], None] = lambda _name: None
 
 
 class State(enum.Enum):

@@ -4,7 +4,7 @@ Here: one look at the bucket and what follows from it. Next door: the owner's sw
 and the pipeline's, which both delete by this plan and by nothing else.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from kafscale.log import commits, keys, manifest
@@ -128,6 +128,12 @@ def plan_sweep(
         if generation <= aged.generation and name not in held
     }
     return Sweep(delete, gone, orphans, unfinished)
+
+
+def is_pinned(listing: Iterable[str], now_ms: int) -> bool:
+    """Whether a snapshot that has not expired is among these names of a log's objects."""
+    pins = (keys.parse_pin(key) for key in listing)
+    return any(pin.expires_ms > now_ms for pin in pins if pin is not None)
 
 
 def condemning(

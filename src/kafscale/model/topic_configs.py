@@ -128,7 +128,7 @@ def magic_of(format_version: str) -> int | None:
 
 
 FIXED_AT_CREATION: Final = ("offset.range",)
-# What a topic is made of: changing it moves every record. Not to name it is not to change it.
+# What a topic is made of: changing it moves every record.
 WHERE_IT_LIES: Final = ("physical.partitions", "storage.placement")
 
 _REPLICA_LIST: Final = "nothing, * or partition:broker pairs such as 0:1,1:2"

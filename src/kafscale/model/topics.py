@@ -45,6 +45,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     logs: int
     shared: list[LaneRange] = []
     sealing: bool = False  # nearly there: the old place takes no more records
+    then: tuple[Layout, int] | None = None  # layout and own logs wanted by now: it goes on there
 
 
 class TopicDescriptor(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,9 +34,8 @@ async def _creates(store: ObjectStore, key: str, number: int) -> bool:
     body = b"%d" % number
     try:
         await store.put_new(key, [body])
-    except ObjectExists:
-        return False
-    except StoreUnavailable:
-        # Unknown outcomes happen; the object itself tells whose it is.
+    except (ObjectExists, StoreUnavailable):
+        # Unknown outcomes happen, and a repeated attempt may meet the first one's object. The
+        # object itself tells whose it is.
         return bytes(await store.read(key)) == body
     return True

@@ -2,8 +2,10 @@
 
 import argparse
 import socket
+from concurrent.futures import Future
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from kafscale.cli import kafka
 from kafscale.cli.errors import CommandError, UsageError
@@ -53,3 +55,12 @@ def test_a_setting_that_the_client_library_does_not_know_is_a_mistake_of_the_cal
         args = argparse.Namespace(bootstrap=address, properties=["no.such=1"])
         with pytest.raises(UsageError, match=r'-X: No such configuration property: "no\.such"'):
             kafka.admin_client(args)
+
+
+def test_of_several_answers_every_refusal_is_told() -> None:
+    answers: dict[str, Future[None]] = {name: Future() for name in ("a", "b", "c", "d")}
+    for name, code in (("a", 3), ("c", 36), ("d", 17)):
+        answers[name].set_exception(KafkaException(KafkaError(code)))
+    answers["b"].set_result(None)
+    with pytest.raises(CommandError, match=r"^a: Unknown topic or partition; d: Invalid topic$"):
+        kafka.wait_for_all(answers, {KafkaError.TOPIC_ALREADY_EXISTS})

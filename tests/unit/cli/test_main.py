@@ -92,6 +92,10 @@ def test_ctrl_c_is_silent_and_130(
         (["consume", "t", "--count", "0"], "--count: expected 1 or more, found 0"),
         (["consume", "t", "--format", "%x"], "--format: expected %t"),
         (["topics", "create", "t", "-p", "0"], "--partitions: expected 1 to 2147483647, found 0"),
+        (
+            ["sql", "select 1", "--store", "s3://b", "--rows", "-5"],
+            "--rows: expected 0 or more, found -5",
+        ),
         (["topics", "create", "t", "-c", "=1"], "--topic-config: expected KEY=VALUE"),
         (["topics", "list", "-b", "nowhere"], "--bootstrap: expected HOST:PORT, found 'nowhere'"),
     ],

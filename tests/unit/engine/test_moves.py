@@ -7,13 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafscale.engine import moves, removals
+from kafscale.engine import move_work, moves, removals
 from kafscale.engine.census import Census
-from kafscale.engine.moves import Moves
+from kafscale.engine.move_reports import MoveReports
+from kafscale.engine.move_work import MoveWork
 from kafscale.engine.offsets import Wish
 from kafscale.engine.reads import Part
 from kafscale.engine.topic import Topic
 from kafscale.log import history, moving
+from kafscale.log import keys as log_keys
 from kafscale.log.lane import TailMemory
 from kafscale.log.log import Log, LogSettings, State
 from kafscale.log.moving import committed
@@ -37,11 +39,16 @@ LAYOUTS = {
 
 
 async def arrived(shop: Shop, name: str = "t") -> None:
-    """Do all steps of a move."""
+    """Do all steps of a move, until the metadata store knows it, too."""
     topic = shop.engine.topics.get(name)
     async with asyncio.timeout(20):
-        while topic.descriptor.moving is not None:
+        while topic.descriptor.moving is not None or await is_moving_there(shop, name):
             await asyncio.sleep(0.01)
+
+
+async def is_moving_there(shop: Shop, name: str) -> bool:
+    found = await shop.metadata.get(keys.topic_config(name))
+    return found is not None and keys.decode(keys.Topic, found.value).moving is not None
 
 
 async def move(shop: Shop, layout: str, name: str = "t") -> None:
@@ -242,8 +249,6 @@ async def test_what_cannot_be_done_on_the_way_is_refused(filled: Shop) -> None:
     await admin.change_configs("t", adding("storage.placement", "shared"))
     with pytest.raises(TopicMoving):
         await admin.create_partitions("t", 9)
-    with pytest.raises(TopicMoving):
-        await admin.change_configs("t", adding("storage.placement", "dedicated"))
     await admin.change_configs("t", adding("retention.ms", "77"))
     await admin.change_configs("t", adding("storage.placement", "shared"))
     filled.plan.clear()
@@ -267,6 +272,35 @@ async def test_the_old_place_is_left_alone_for_a_while_and_then_removed(filled: 
     assert all(lane.start == lane.high for lane in log.lanes.values())
     await filled.reopen()
     assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"]
+
+
+@pytest.mark.parametrize("ends", ["expires", "released"])
+async def test_a_snapshot_of_the_old_place_holds_it_until_it_ends(filled: Shop, ends: str) -> None:
+    expires_ms = filled.clock.now_ms() + 2 * removals.LEFT_ALONE_MS
+    pin = log_keys.pin("default/t/1", log_keys.Pin(0, 3, expires_ms), 7)
+    await filled.objects.put_new(pin, [b""])
+    before = await filled.keys("default/t/1")
+    await move(filled, "shared")
+    filled.clock.advance_ms(removals.LEFT_ALONE_MS)
+    await filled.engine.housekeeping.tidy()
+    assert set(before) <= set(await filled.keys("default/t/1")), "all that it had"
+    assert await filled.keys("default/t/0") == [], "nobody holds that"
+    if ends == "released":
+        await filled.objects.delete([pin])
+    for _ in range(3):
+        filled.clock.advance_ms(removals.LEFT_ALONE_MS + 1)
+        await filled.engine.housekeeping.tidy()
+    assert await filled.keys("default/t/1") == []
+    assert await filled.metadata.find(keys.REMOVALS) == []
+
+
+async def test_a_snapshot_of_a_deleted_topic_ends_with_it(filled: Shop) -> None:
+    expires_ms = filled.clock.now_ms() + 10 * removals.LEFT_ALONE_MS
+    pin = log_keys.pin("default/t/1", log_keys.Pin(0, 3, expires_ms), 7)
+    await filled.objects.put_new(pin, [b""])
+    await filled.engine.delete_topic("t")
+    await filled.engine.housekeeping.tidy()
+    assert await filled.keys("default/t/1") == []
 
 
 async def test_committed_offsets_stay(filled: Shop) -> None:
@@ -381,7 +415,7 @@ async def test_a_start_that_could_not_be_raised_is_no_arrival(
     lost: list[dict[int, int]] = []
     deleted = asyncio.Event()
 
-    async def copied(*args: Any) -> int:
+    async def copied(*args: Any) -> moving.Copied:
         found = await copy(*args)
         if not deleted.is_set():  # the new lane has the records already
             deleted.set()
@@ -433,13 +467,13 @@ async def test_a_shared_log_survives_a_lane_that_begins_late(
     await filled.append("neighbour", b"n")
     topic = filled.engine.topics.get("t")
     await filled.engine.admin.delete_records(topic, 0, 3)  # as retention does: nothing is left
-    monkeypatch.setattr(moves, "NEAR_BYTES", -1)  # much is written elsewhere: it takes a while
+    monkeypatch.setattr(move_work, "NEAR_BYTES", -1)  # much is written elsewhere: it takes a while
     await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
     await asyncio.sleep(0.3)
     (log,) = [log for one, log in filled.engine.logs.each() if one is None]
     await history.roll_up(log)
     assert await filled.append("t", b"first after all") == 3
-    monkeypatch.setattr(moves, "NEAR_BYTES", 4 << 20)
+    monkeypatch.setattr(move_work, "NEAR_BYTES", 4 << 20)
     await arrived(filled)
     await filled.reopen()
     assert await all_values(filled, 0, "neighbour") == [b"n"]
@@ -448,14 +482,14 @@ async def test_a_shared_log_survives_a_lane_that_begins_late(
 async def test_a_seal_that_expires_does_not_keep_a_topic_on_its_way(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seal = moves.Moves._seal_ours
+    seal = MoveWork.seal_ours
 
-    async def and_expire(self: moves.Moves, *args: Any) -> None:
+    async def and_expire(self: MoveWork, *args: Any) -> None:
         await seal(self, *args)
         shop.clock.advance_ms(5_000)
         await shop.engine.housekeeping.tidy()
 
-    monkeypatch.setattr(moves.Moves, "_seal_ours", and_expire)
+    monkeypatch.setattr(MoveWork, "seal_ours", and_expire)
     await shop.engine.create_topic("t", 1, {"retention.ms": "1000"})
     await shop.append("t", b"x")
     await move(shop, "shared")
@@ -464,7 +498,7 @@ async def test_a_seal_that_expires_does_not_keep_a_topic_on_its_way(
 async def test_one_partition_has_one_series_while_it_moves(
     filled: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moves, "NEAR_BYTES", -1)
+    monkeypatch.setattr(move_work, "NEAR_BYTES", -1)
     await filled.engine.admin.change_configs("t", adding("physical.partitions", "2"))
     engine = filled.engine
     async with asyncio.timeout(20):
@@ -491,10 +525,52 @@ async def test_a_topic_that_arrives_meanwhile_is_not_sealed_in_its_new_home(
     sealing = msgspec.structs.replace(leaving, sealing=True)
     topic.become(msgspec.structs.replace(old, moving=sealing), TopicDefaults())
 
-    async def none_left(self: Moves, topic: Topic, move: Move) -> dict[str, MoveReport]:
+    async def none_left(self: MoveReports, topic: Topic, move: Move) -> dict[str, MoveReport]:
         topic.become(there, TopicDefaults())
         return {}
 
-    monkeypatch.setattr(Moves, "_reports", none_left)
+    monkeypatch.setattr(MoveReports, "find", none_left)
     await shop.engine.moves.step(topic)
     assert await shop.append("t", b"1") > 0
+
+
+async def test_what_fails_in_one_log_does_not_hold_up_the_others(filled: Shop) -> None:
+    rule = Rule(Fault.FAIL_BEFORE, "put_new", "default/t@*/2/segment*")
+    filled.plan.add(rule)
+    await filled.engine.admin.change_configs("t", adding("physical.partitions", "3"))
+    topic = filled.engine.topics.get("t")
+    move = topic.descriptor.moving
+    assert move is not None
+    reports = MoveReports(filled.metadata)
+    async with asyncio.timeout(20):
+        while len(said := await reports.find(topic, move)) < 2:
+            await asyncio.sleep(0.01)
+    assert {folder.rpartition("/")[2] for folder in said} == {"0", "1"}
+    filled.plan.clear()
+    await arrived(filled)
+    assert await all_values(filled, 2) == [b"2-0", b"2-1", b"2-2"]
+
+
+async def test_what_is_near_is_copied_again_while_others_are_not(
+    filled: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(move_work, "AGAIN_S", 0.0)
+    seen: list[int] = []
+    decide = moves.Moves._decide
+
+    async def later(self: moves.Moves, *args: Any) -> None:
+        seen.append(1)
+        if len(seen) > 2 and (await filled.append("t", b"late")) and len(seen) > 4:
+            monkeypatch.setattr(moves.Moves, "_decide", decide)
+
+    monkeypatch.setattr(moves.Moves, "_decide", later)
+    await filled.engine.admin.change_configs("t", adding("physical.partitions", "3"))
+    move = filled.engine.topics.get("t").descriptor.moving
+    assert move is not None
+    async with asyncio.timeout(20):
+        while (log := filled.engine.logs._open.get(f"{move.folder}/0")) is None or (
+            log.lane(0).high < 4
+        ):
+            await asyncio.sleep(0.01)
+    await arrived(filled)
+    assert await all_values(filled) == [b"0-0", b"0-1", b"0-2", b"late", b"late", b"late"]

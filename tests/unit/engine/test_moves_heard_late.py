@@ -36,7 +36,7 @@ async def test_a_broker_that_hears_late_seals_nothing_in_the_new_place(
         topic.become(new, defaults)
         return {}
 
-    monkeypatch.setattr(moves, "_reports", nothing_more)
+    monkeypatch.setattr(moves._reports, "find", nothing_more)
     topic.become(msgspec.structs.replace(old, moving=on_its_way), defaults)
     await moves.step(topic)
     assert topic.descriptor == new

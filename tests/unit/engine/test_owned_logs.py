@@ -1,6 +1,11 @@
 """Logs are opened before anybody asks, and cost little until somebody does."""
 
+import asyncio
+
+import pytest
+
 from kafscale.engine.owned_logs import OwnedLogs
+from kafscale.engine.turns import Turns
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.shop import Shop
 from tests.unit.gateways.kafka.caller import NOW_MS
@@ -17,6 +22,25 @@ async def test_all_logs_are_opened(shop: Shop) -> None:
     await shop.engine.create_topic("u", 2, {})
     assert await opener(shop).open_all()
     assert shop.engine.logs.count() == 7
+
+
+async def test_what_a_client_asks_for_is_opened_before_the_rest(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shop.engine.create_topic("t", 5, {})
+    logs = shop.engine.logs
+    monkeypatch.setattr(logs, "_turns", Turns(1))
+    monkeypatch.setattr(type(shop.engine.fleet), "is_shared", True)  # many at once
+    stall = shop.plan.add(Rule(Fault.STALL_BEFORE, "find", "*/t/0", times=1))
+    passing = asyncio.ensure_future(opener(shop).open_all())
+    await stall.reached.wait()
+    asked = asyncio.ensure_future(logs.open(shop.engine.topics.get("t"), 3))
+    await asyncio.sleep(0)
+    before = len(shop.store.calls)
+    stall.release()
+    await asyncio.gather(passing, asked)
+    order = [key[-1] for verb, key in shop.store.calls[before:] if verb == "find"]
+    assert order == ["3", "1", "2", "4"]
 
 
 async def test_what_the_store_does_not_give_is_tried_again(shop: Shop) -> None:

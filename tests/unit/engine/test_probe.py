@@ -35,6 +35,10 @@ NAMES = {
     "kafscale_flushes_total": {"topic"},
     "kafscale_flush_bytes_total": {"topic"},
     "kafscale_rollups_total": set[str](),
+    "kafscale_broken_objects_total": set[str](),
+    "kafscale_moves": {"phase"},
+    "kafscale_move_phase_seconds": {"phase"},
+    "kafscale_move_failures_total": set[str](),
     "kafscale_tail_size_bytes": set(),
     "process_resident_memory_bytes": set(),
     "process_cpu_seconds_total": set(),
@@ -67,6 +71,7 @@ def full_probe() -> Probe:
         started_s=lambda: 6,
     )
     probe.sample_groups(lambda: [(("Stable",), 1)], lambda: 2)
+    probe.sample_moves(lambda: [(("copying",), 1)], lambda: [(("copying",), 2)])
     probe.sample_untracked_lag(lambda: 0)
     probe.sample_consumer_lag(lambda: [(("g", "t", "0"), 7)])
     return probe

@@ -140,6 +140,28 @@ async def test_what_is_half_dead_is_rewritten_without_the_dead(shop: Shop) -> No
     assert values_of(await shop.read("small")) == [b"s" * 40]
 
 
+async def test_a_broken_object_does_not_keep_its_log_from_being_swept(shop: Shop) -> None:
+    for name, size in (("large", 4000), ("small", 40)):
+        await shop.engine.create_topic(name, 1, SHARED)
+        await shop.append(name, name[:1].encode() * size)
+    (log,) = [log for _, log in shop.engine.logs.each()]
+    await history.roll_up(log)
+    (entry,) = log.manifest.segments
+    key = f"{log.folder}/{entry.name}"
+    body = bytearray(await shop.objects.read(key))
+    body[entry.spans()[0].start + 70] ^= 1
+    await shop.objects.delete([key])
+    await shop.objects.put_new(key, [body])
+    await shop.engine.delete_topic("large")
+    for _ in range(3):
+        shop.clock.advance_ms(700_000)
+        await shop.engine.housekeeping.tidy()
+    left = [name for name in await names_below(shop, log.folder) if name.endswith(".kfs")]
+    assert left == [key], "the flushes that were rolled up are gone"
+    shown = shop.engine.probe.registry.render().decode()
+    assert "\nkafscale_broken_objects_total 1\n" in shown
+
+
 async def test_a_little_of_a_deleted_topic_is_gone_when_its_time_is_up(shop: Shop) -> None:
     for name, size in (("large", 4000), ("small", 40)):
         await shop.engine.create_topic(name, 1, SHARED | {"retention.ms": "-1"})

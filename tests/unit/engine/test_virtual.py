@@ -48,7 +48,7 @@ async def test_what_a_topic_is_made_of_stays(shop: Shop) -> None:
     admin = shop.engine.admin
     with pytest.raises(InvalidTopicConfig, match=r"offset\.range"):
         await admin.change_configs("t", adding("offset.range", "2000000"))
-    await admin.change_configs("t", lambda _: {"retention.ms": "5"})
+    await admin.change_configs("t", adding("retention.ms", "5"))
     assert topic.descriptor.configs["physical.partitions"] == "2"
     assert topic.settings.retention_ms == 5
     ordinary = await shop.engine.create_topic("u", 4, {})

@@ -97,3 +97,39 @@ def test_members_of_etcd_know_each_other(members: Members) -> None:
     }
     (cluster,) = clusters
     assert cluster.count("etcd-") == MAX_ETCD
+
+
+VOLUMES = b'{"Topology": {"DataCenters": [{"Id": "DefaultDataCenter"}]}}'
+
+
+@pytest.mark.parametrize(
+    ("status", "page", "sent"),
+    [
+        (0, b"", False),  # refused, or reset
+        (200, b'{"Topology": {"DataCenters": null}}', False),
+        (200, b"{", False),  # cut short
+        (200, VOLUMES, True),
+    ],
+)
+def test_nothing_is_sent_to_an_s3_server_that_has_no_volumes_yet(
+    members: Members, monkeypatch: pytest.MonkeyPatch, status: int, page: bytes, sent: bool
+) -> None:
+    asked: list[str] = []
+
+    def ask(_port: int, method: str, path: str, _body: bytes | None = None) -> tuple[int, bytes]:
+        asked.append(f"{method} {path}")
+        return {"/dir/status": (status, page), "/": (403, b"")}.get(path, (201, b""))
+
+    monkeypatch.setattr("kafscale.local.members._ask", ask)
+    assert members.s3().answers() is sent
+    assert ("PUT /ready" in asked) is sent
+
+
+@pytest.mark.parametrize(
+    ("page", "well"), [(b'{"health":"true"}', True), (b'{"health":"false"}', False), (b"", False)]
+)
+def test_an_etcd_that_says_nothing_sensible_is_asked_again(
+    members: Members, monkeypatch: pytest.MonkeyPatch, page: bytes, well: bool
+) -> None:
+    monkeypatch.setattr("kafscale.local.members._ask", lambda *_: (200, page))
+    assert next(members.etcd()).answers() is well

@@ -1,8 +1,8 @@
-"""Logs that are ended beside their owners, who believe that they may write (rule 24)."""
+"""Logs that are ended beside their owners, who believe that they may write (rule 25)."""
 
 import pytest
 
-from kafscale.log import ending, history, keys, moving
+from kafscale.log import ending, history, keys, moving, segment
 from kafscale.log.log import State
 from kafscale.model.errors import LogEnded, NotTheOwner
 from kafscale.model.topics import LaneRange, Move, TopicDescriptor
@@ -226,3 +226,9 @@ async def test_a_topic_that_was_moving_ends_in_both_places(bench: Bench) -> None
             await bench.open(f"default/t@1/{number}")
     log = await bench.open(SHARED)
     assert log.lane(0).producers.is_sealed
+
+
+async def test_who_meets_the_end_before_its_manifest_is_told_so(bench: Bench) -> None:
+    await bench.inner.put_new(keys.segment(FOLDER, 0), [segment.THE_END])
+    with pytest.raises(LogEnded):
+        await bench.open()

@@ -114,3 +114,24 @@ async def test_what_comes_after_a_pause_is_due_at_once_but_once_per_interval() -
     assert made.take(11.0) is not None
     made.add(waiting(Lane(0), 0, b"a"), 20.0)
     assert made.due_in_s(20.0) == 0.0
+
+
+async def test_timers_that_fire_late_do_not_add_up() -> None:
+    made = room()
+    made.add(waiting(Lane(0), 0, b"a"), 10.0)
+    made.take(10.5)
+    for turn in range(1, 5):
+        due_s = 10.5 + turn * 0.5
+        made.add(waiting(Lane(0), turn, b"a"), due_s - 0.2)
+        assert made.due_in_s(due_s - 0.2) == pytest.approx(0.2)
+        made.take(due_s + 0.01)
+
+
+async def test_what_comes_long_after_the_interval_begins_a_new_one() -> None:
+    made = room()
+    made.add(waiting(Lane(0), 0, b"a"), 10.0)
+    made.take(10.5)
+    made.add(waiting(Lane(0), 1, b"a"), 11.2)
+    made.take(11.2)
+    made.add(waiting(Lane(0), 2, b"a"), 11.3)
+    assert made.due_in_s(11.3) == pytest.approx(0.4)

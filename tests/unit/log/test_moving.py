@@ -5,17 +5,31 @@ import asyncio
 import pytest
 
 from kafscale.log import history, moving, survey
+from kafscale.log.allowance import Allowance
 from kafscale.log.lane import LaneRules
 from kafscale.log.log import Log, State
 from kafscale.log.moving import Source
-from kafscale.model.errors import CorruptObject, NotTheOwner
+from kafscale.model.errors import CorruptObject, NotTheOwner, ObjectMissing
+from kafscale.objects.store import ObjectStore
 from kafscale.records.batch import read_header, stamp, walk
 from kafscale.records.record import open_batch
 from tests.unit.log.bench import Bench, append, committed, make_batch
 
 
 async def source_of(bench: Bench, log: Log, lane: int = 0) -> Source:
-    return moving.sources(await survey.snapshot(bench.store, log.folder))[lane]
+    return moving.sources(await survey.snapshot(bench.store, log.folder), {lane})[lane]
+
+
+async def copy(
+    store: ObjectStore, source: Source, log: Log, lane: int, most_bytes: int = 1 << 30
+) -> int:
+    """Copy and wait for the commit; gives how much there was."""
+    allowance = Allowance(1 << 20)
+    copied = await moving.copy(store, source, log, lane, most_bytes, allowance)
+    if copied.waiting is not None:
+        await moving.committed(copied.waiting)
+    assert allowance.taken_bytes == 0
+    return copied.size
 
 
 async def records_of(bench: Bench, log: Log, lane: int, offset: int) -> list[tuple[int, bytes]]:
@@ -76,9 +90,9 @@ async def test_a_copy_has_the_offsets_of_its_source(bench: Bench) -> None:
     for number in range(5):
         await committed(append(old, make_batch(b"%d" % number, b"-"), 0))
     await committed(append(new, make_batch(b"a neighbour"), 2))
-    copied = await moving.copy(bench.store, await source_of(bench, old), new, 7, 1 << 30)
+    copied = await copy(bench.store, await source_of(bench, old), new, 7)
     assert copied == 5 * len(make_batch(b"0", b"-"))
-    assert await moving.copy(bench.store, await source_of(bench, old), new, 7, 1 << 30) == 0
+    assert await copy(bench.store, await source_of(bench, old), new, 7) == 0
     wanted = [(2 * n + at, value) for n in range(5) for at, value in enumerate((b"%d" % n, b"-"))]
     assert await records_of(bench, new, 7, 0) == wanted
     again = await bench.open("ns/new")
@@ -90,7 +104,7 @@ async def test_what_began_late_begins_late(bench: Bench) -> None:
     for number in range(4):
         await committed(append(old, make_batch(b"%d" % number), 0))
     await history.raise_starts(old, {0: 2})
-    await moving.copy(bench.store, await source_of(bench, old), new, 1, 1 << 30)
+    await copy(bench.store, await source_of(bench, old), new, 1)
     for log in (new, await bench.open("ns/new")):
         assert (log.lane(1).start, log.lane(1).high) == (2, 4)
     assert await records_of(bench, new, 1, 2) == [(2, b"2"), (3, b"3")]
@@ -138,7 +152,7 @@ async def test_a_seal_that_is_copied_seals_nothing(bench: Bench) -> None:
     old, new = await bench.open("ns/old"), await bench.open("ns/new")
     await committed(append(old, make_batch(b"a"), 0))
     await sealed(old)
-    await moving.copy(bench.store, await source_of(bench, old), new, 0, 1 << 30)
+    await copy(bench.store, await source_of(bench, old), new, 0)
     assert new.lane(0).high == 2
     await committed(append(new, make_batch(b"b"), 0))
     assert await records_of(bench, new, 0, 0) == [(0, b"a"), (2, b"b")]
@@ -160,7 +174,7 @@ async def test_batches_larger_than_a_step_are_copied_whole(bench: Bench) -> None
     for value in (b"small", large, b"small"):
         await committed(append(old, make_batch(value), 0))
     await history.roll_up(old)
-    await moving.copy(bench.store, await source_of(bench, old), new, 0, 1 << 30)
+    await copy(bench.store, await source_of(bench, old), new, 0)
     found = await records_of(bench, new, 0, 0)
     assert found == [(0, b"small"), (1, large), (2, b"small")]
 
@@ -171,7 +185,7 @@ async def test_a_pass_ends_when_it_has_copied_enough(bench: Bench) -> None:
         await committed(append(old, make_batch(b"%d" % number), 0))
     passes = 0
     while new.lane(0).high < 6:
-        await moving.copy(bench.store, await source_of(bench, old), new, 0, 1)
+        await copy(bench.store, await source_of(bench, old), new, 0, 1)
         passes += 1
     assert passes == 6
 
@@ -186,7 +200,7 @@ async def test_broken_bytes_are_not_copied(bench: Bench) -> None:
     await bench.store.delete([key])
     await bench.store.put_new(key, [body])
     with pytest.raises(CorruptObject, match="broken"):
-        await moving.copy(bench.store, source, new, 0, 1 << 30)
+        await copy(bench.store, source, new, 0)
     assert new.lane(0).high == 0
 
 
@@ -244,7 +258,7 @@ async def test_producers_go_on_though_key_compaction_took_their_last_batch(bench
     await history.roll_up(old, merge=False)
     source = await source_of(bench, old)
     left = [row for row in source.stretches if row.span.first != 1]
-    await moving.copy(bench.store, source._replace(stretches=left), new, 0, 1 << 30)
+    await copy(bench.store, source._replace(stretches=left), new, 0)
     new.lane(0).rules = LaneRules(strangers_go_on=True)
     assert await committed(append(new, make_batch(b"c", producer=7, sequence=2), 0)) == 3
 
@@ -274,8 +288,8 @@ async def test_a_log_opened_again_while_copying_loses_no_record(bench: Bench) ->
     await committed(append(other, make_batch(b"a neighbour"), 9))  # a broker that slept, or a job
     source = await source_of(bench, old)
     with pytest.raises(NotTheOwner):
-        await moving.copy(SlowSecondRead(bench, new), source, new, 0, 1 << 30)  # type: ignore[arg-type]
-    await moving.copy(bench.store, source, new, 0, 1 << 30)
+        await copy(SlowSecondRead(bench, new), source, new, 0)  # type: ignore[arg-type]
+    await copy(bench.store, source, new, 0)
     assert await records_of(bench, new, 0, 0) == [(0, b"0"), (1, b"1"), (2, b"2")]
     assert new.lane(0).start == 0
 
@@ -286,6 +300,106 @@ async def test_what_expired_on_the_way_still_has_its_offsets(bench: Bench) -> No
     await sealed(old)
     await history.raise_starts(old, {0: 2})
     source = await source_of(bench, old)
-    await moving.copy(bench.store, source, new, 5, 1 << 30)
+    await copy(bench.store, source, new, 5)
     assert new.lane(5).high == 2
     assert (await bench.open("ns/new")).lane(5).high == 2
+
+
+async def test_lanes_are_sealed_by_one_flush(bench: Bench) -> None:
+    log = await bench.open()
+    before = len(await bench.store.find(log.folder))
+    assert await moving.seal_all(log, range(50)) == dict.fromkeys(range(50), 1)
+    assert len(await bench.store.find(log.folder)) == before + 1
+
+
+async def test_seals_do_not_wait_for_the_time_of_a_flush(bench: Bench) -> None:
+    log = await bench.open(flush_interval_s=3600.0)
+    async with asyncio.timeout(20):
+        await moving.seal_all(log, range(3))
+
+
+async def test_what_is_sealed_already_has_its_end(bench: Bench) -> None:
+    log = await bench.open()
+    await sealed(log)
+    assert await moving.seal_all(log, [0, 1]) == {0: 1, 1: 1}
+
+
+async def test_lanes_share_what_they_may_hold_and_all_come_to_their_end(bench: Bench) -> None:
+    old, new = await bench.open("ns/old"), await bench.open("ns/new", flush_interval_s=0.01)
+    for lane in range(6):
+        for _ in range(4):
+            await committed(append(old, make_batch(b"x" * 1000), lane))
+    seen = await survey.snapshot(bench.store, old.folder)
+    allowance = Allowance(2500)  # two batches, and not three
+
+    async def one(lane: int, source: Source) -> None:
+        copied = await moving.copy(bench.store, source, new, lane, 1 << 30, allowance)
+        assert copied.waiting is not None
+        await moving.committed(copied.waiting)
+
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(one(*row) for row in moving.sources(seen, range(6)).items()))
+    assert [new.lane(lane).high for lane in range(6)] == [4] * 6
+    assert allowance.taken_bytes == 0
+
+
+async def test_a_copy_that_fails_holds_nothing(bench: Bench) -> None:
+    old, new = await bench.open("ns/old"), await bench.open("ns/new")
+    await committed(append(old, make_batch(b"a"), 0))
+    source = await source_of(bench, old)
+    await bench.store.delete([source.stretches[0].key])
+    allowance = Allowance(1 << 20)
+    with pytest.raises(ObjectMissing):
+        await moving.copy(bench.store, source, new, 0, 1 << 30, allowance)
+    assert allowance.taken_bytes == 0
+
+
+async def test_only_the_lanes_that_are_wanted_are_looked_for(bench: Bench) -> None:
+    old = await bench.open("ns/old")
+    for lane in range(3):
+        await committed(append(old, make_batch(b"x"), lane))
+    seen = await survey.snapshot(bench.store, old.folder)
+    assert set(moving.sources(seen, {1, 7})) == {1}
+
+
+async def test_producers_that_no_batch_tells_of_get_into_a_manifest(bench: Bench) -> None:
+    """The one who had learnt of them is gone, and a roll-up came before the next one."""
+    old, new = await bench.open("ns/old"), await bench.open("ns/new")
+    await committed(append(old, make_batch(b"a", producer=7, sequence=0), 0))
+    await committed(append(old, make_batch(b"b"), 0))
+    await history.roll_up(old, merge=False)
+    source = await source_of(bench, old)
+    left = source._replace(stretches=[row for row in source.stretches if row.span.first == 1])
+    await copy(bench.store, left._replace(producers=[]), new, 0)
+    await history.roll_up(new)
+    assert await copy(bench.store, left, new, 0) == 0
+    assert not moving.is_told(new, 0)
+    await history.roll_up(new)
+    assert not moving.is_told(new, 0), "there was no tail"
+    await history.roll_up(new, always=True)
+    assert moving.is_told(new, 0)
+    again = await bench.open("ns/new")
+    assert [row.producer_id for row in again.lane(0).producers.snapshot(2)] == [7]
+
+
+async def test_what_many_lanes_have_in_one_object_is_read_once(bench: Bench) -> None:
+    old, new = await bench.open("ns/old"), await bench.open("ns/new")
+    ends = await moving.seal_all(old, range(20))
+    seen = await survey.snapshot(bench.store, old.folder)
+    bench.store.calls.clear()
+    store = await moving.with_ends(bench.store, [(seen, range(20))])
+    for lane, source in moving.sources(seen, range(20)).items():
+        copied = await moving.copy(store, source, new, lane, 1 << 30, Allowance(1 << 20))
+        assert copied.waiting is not None
+        await moving.committed(copied.waiting)
+    assert len([key for verb, key in bench.store.calls if verb == "read"]) == 1
+    assert {lane: new.lane(lane).high for lane in range(20)} == ends
+
+
+async def test_what_few_lanes_have_in_an_object_is_read_by_itself(bench: Bench) -> None:
+    old = await bench.open("ns/old")
+    await moving.seal_all(old, range(20))
+    seen = await survey.snapshot(bench.store, old.folder)
+    bench.store.calls.clear()
+    await moving.with_ends(bench.store, [(seen, range(3))])
+    assert bench.store.calls == []

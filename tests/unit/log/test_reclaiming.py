@@ -76,3 +76,21 @@ async def test_a_lost_answer_is_found_to_be_ours(bench: Bench) -> None:
     bench.plan.add(Rule(Fault.FAIL_AFTER, "put_new", "*manifest*", times=1))
     assert await reclaim(log, (), 1 << 30) == 1
     assert await alive(bench, log) == 1
+
+
+async def test_a_broken_object_is_left_alone_and_told_of_once(bench: Bench) -> None:
+    log = await half_dead(bench, objects=3)
+    entry = log.manifest.segments[1]
+    key = f"{log.folder}/{entry.name}"
+    body = bytearray(await bench.store.read(key))
+    body[entry.spans()[0].start + 70] ^= 1
+    await bench.store.delete([key])
+    await bench.store.put_new(key, [body])
+    told: list[str] = []
+    log.observer.found_broken = told.append
+    broken: set[str] = set()
+    assert await reclaim(log, (), 1 << 30, broken) == 2, "the others are rewritten"
+    assert await reclaim(log, (), 1 << 30, broken) == 0
+    assert told == [entry.name]
+    assert broken == {entry.name}
+    assert entry in log.manifest.segments

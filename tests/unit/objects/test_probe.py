@@ -46,6 +46,18 @@ async def test_an_answer_lost_on_the_way_is_not_held_against_the_store() -> None
     assert lost.happened == 1
 
 
+class Repeating(MemoryObjectStore):
+    """Loses answers and tries again by itself, as the adapter for S3 does: it meets itself."""
+
+    async def put_new(self, key: str, body: Sequence[Buffer]) -> None:
+        await super().put_new(key, body)
+        await super().put_new(key, body)
+
+
+async def test_an_attempt_that_meets_its_own_object_is_not_held_against_the_store() -> None:
+    await probe_create_if_absent(Repeating(), "ns/probe", "t")
+
+
 async def test_a_store_out_of_reach_is_not_called_bad() -> None:
     plan = Plan()
     plan.add(Rule(Fault.FAIL_BEFORE, verb="*"))

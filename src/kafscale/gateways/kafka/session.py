@@ -2,7 +2,8 @@
 
 Here: the queue of frames not begun, the queue of answers not sent. Requests begin in the order
 they came, so that a producer's batches keep their order; what waits (a commit, a long poll)
-does not hold up those behind it, only their answers.
+does not hold up those behind it, only their answers. Where a log must be opened first, those
+behind wait for it, and have their own logs opened meanwhile.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ logger = structlog.get_logger()
 
 _MOST_UNDER_WAY: Final = 1000
 _MOST_READS_UNDER_WAY: Final = 4  # their answers are large; clients send one at a time
+_MOST_PREPARING: Final = 64
 _MOST_READY_BYTES: Final = 4 << 20  # of answers that an earlier one holds up
 _QUEUED_BYTES: Final = 512  # what a request takes beside its bytes: a million tiny ones are much
 
@@ -42,6 +44,17 @@ class _Slot:
         self.answer: list[Buffer] | None = None  # None: not yet
 
 
+class _Preparing:
+    """A request that cannot begin yet, or that came behind such a one."""
+
+    __slots__ = ("call", "is_ready", "slot")
+
+    def __init__(self, slot: _Slot, call: Call, *, is_ready: bool) -> None:
+        self.slot = slot
+        self.call = call
+        self.is_ready = is_ready
+
+
 class KafkaSession:
     """Implements gateways.connection.Session."""
 
@@ -54,7 +67,7 @@ class KafkaSession:
         self._slots: deque[_Slot] = deque()
         self._reads_under_way = 0
         self._ready_bytes = 0
-        self._is_preparing = False
+        self._preparing: deque[_Preparing] = deque()
         self._is_beginning = False
         self._is_open = True
         self.writes = False
@@ -92,9 +105,10 @@ class KafkaSession:
             return  # an answer given at once came back here: the loop below goes on anyway
         self._is_beginning = True
         try:
+            self._answer_prepared()
             while (
                 self._frames
-                and not self._is_preparing
+                and len(self._preparing) < _MOST_PREPARING
                 and not self._connection.is_write_blocked
                 and len(self._slots) < _MOST_UNDER_WAY
                 and self._reads_under_way < _MOST_READS_UNDER_WAY
@@ -129,32 +143,38 @@ class KafkaSession:
         self._queue(slot)
         self.writes = self.writes or router.writes(request)
         preparation = router.prepare(request, call)
-        if preparation is None:
+        if preparation is None and not self._preparing:
             self._answer(slot, call)
-        else:
-            self._is_preparing = True
-            self._tasks.spawn(self._prepare(preparation, slot, call), "prepare")
+            return
+        one = _Preparing(slot, call, is_ready=preparation is None)
+        self._preparing.append(one)
+        if preparation is not None:
+            self._tasks.spawn(self._prepare(preparation, one), "prepare")
 
     def _queue(self, slot: _Slot) -> None:
         self._slots.append(slot)
         self._reads_under_way += slot.is_read
 
-    async def _prepare(
-        self, preparation: Coroutine[Any, Any, None], slot: _Slot, call: Call
-    ) -> None:
-        """Hold up the requests behind this one until it can begin."""
+    async def _prepare(self, preparation: Coroutine[Any, Any, None], one: _Preparing) -> None:
+        """Hold up the requests behind this one until it can begin; they prepare themselves, too."""
         try:
             await preparation
         except KafscaleError as problem:
             # The handler meets the same trouble again and answers it in its own words.
             logger.debug("preparation_failed", reason=str(problem))
         except Exception:
-            self._fail(slot)
+            while self._preparing.pop() is not one:
+                pass  # those behind it are as if they had not been begun
+            self._fail(one.slot)
             return
-        finally:
-            self._is_preparing = False
-        self._answer(slot, call)
+        one.is_ready = True
         self._begin_requests()
+
+    def _answer_prepared(self) -> None:
+        while self._preparing and self._preparing[0].is_ready:
+            one = self._preparing.popleft()
+            if self._is_open or not one.slot.is_read:
+                self._answer(one.slot, one.call)
 
     def _answer(self, slot: _Slot, call: Call) -> None:
         try:

@@ -187,8 +187,7 @@ async def _remove(store: ObjectStore, home: TopicDescriptor, grace_s: float) -> 
     now_ms = await store.now_ms()
     for folder in places.own_folders(home):
         listed = await store.find(folder)
-        pins = [pin for row in listed if (pin := keys.parse_pin(row.key))]
-        if not home.deleted and any(pin.expires_ms > now_ms for pin in pins):
+        if not home.deleted and sweeping.is_pinned((row.key for row in listed), now_ms):
             continue
         doomed = await ending.remains(store, folder, grace_s, is_new=False)
         await _delete(store, [row.key for row in doomed])

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from kafscale.testing.in_process import InProcessBroker
@@ -99,3 +101,29 @@ async def test_settings_and_resources_given_twice_are_refused(caller: Caller) ->
     ]
     results = (await caller.ask(AlterConfigsRequest(asked), 2)).responses
     assert [row.error_code for row in results] == [42, 42, 42, 0]
+
+
+async def test_a_topic_whose_place_is_not_named_goes_where_others_are(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await caller.create("t", configs={"storage.placement": "shared"})
+    topic = broker.engine.topics.get("t")
+    assert (await alter(caller, {"retention.ms": "6"})).error_code == 0
+    async with asyncio.timeout(20):
+        while topic.descriptor.layout != "ordinary":
+            await asyncio.sleep(0.01)
+    assert topic.descriptor.configs == {"retention.ms": "6"}
+
+
+async def test_the_number_of_logs_stays_unless_it_is_named(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await caller.create("t", 2, configs={"physical.partitions": "1"})
+    topic = broker.engine.topics.get("t")
+    assert (await alter(caller, {"retention.ms": "6"})).error_code == 0
+    assert (topic.descriptor.moving, topic.descriptor.logs) == (None, 1)
+    assert (await alter(caller, {"storage.placement": "shared"})).error_code == 0
+    async with asyncio.timeout(20):
+        while topic.descriptor.layout != "shared":
+            await asyncio.sleep(0.01)
+    assert "physical.partitions" not in topic.descriptor.configs

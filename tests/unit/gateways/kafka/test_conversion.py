@@ -188,7 +188,7 @@ async def test_large_sets_are_converted_beside_the_event_loop_and_keep_their_ord
         caller.send(produce_request("t", records), version)
     firsts = [(await caller.answer()).responses[0].partition_responses[0] for _ in sent]
     assert [row.base_offset for row in firsts] == [0, 500, 501, 502, 503]
-    assert threads == [False, True, False]
+    assert sorted(threads) == [False, False, True]
 
 
 async def test_many_small_sets_in_a_request_are_converted_beside_the_event_loop_too(

@@ -1,5 +1,9 @@
+import asyncio
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from kafscale.broker.config_sections import TopicsSection
@@ -78,6 +82,39 @@ async def test_what_the_brokers_configuration_says_is_told_as_that() -> None:
             FROM_BROKER,
         )
         assert found["auto.create.topics.enable"].config_source == FROM_DEFAULT
+
+
+async def test_where_a_topic_lies_is_told_with_who_said_so() -> None:
+    storage = msgspec.structs.replace(FOR_TESTS.storage, placement="shared")
+    async with (
+        InProcessBroker(config=changed(FOR_TESTS, storage=storage)) as broker,
+        Caller(broker.port) as caller,
+    ):
+        topics = broker.engine.topics
+
+        async def told(name: str) -> list[tuple[str, int]]:
+            row = (await rows(caller, "t"))[name]
+            return [(one.value, one.source) for one in row.synonyms]
+
+        def without(old: Mapping[str, str]) -> Mapping[str, str | None]:
+            return {key: value for key, value in old.items() if key != "storage.placement"}
+
+        await caller.create("t", configs={"storage.placement": "dedicated"})
+        by_default = [("shared", FROM_BROKER), ("dedicated", FROM_DEFAULT)]
+        assert await told("storage.placement") == [("dedicated", FROM_TOPIC), *by_default]
+        await broker.engine.admin.change_configs("t", without)
+        async with asyncio.timeout(20):
+            while not topics.get("t").is_shared:
+                await asyncio.sleep(0.01)
+        assert await told("storage.placement") == by_default
+        assert await told("physical.partitions") == [("-1", FROM_DEFAULT)]
+        # The file says otherwise after a restart: the topic lies where it is.
+        back = msgspec.structs.replace(topics._rules.defaults, placement="dedicated")
+        topics._rules = dataclasses.replace(topics._rules, defaults=back)
+        assert await told("storage.placement") == [
+            ("shared", FROM_TOPIC),
+            ("dedicated", FROM_DEFAULT),
+        ]
 
 
 async def test_only_the_settings_asked_for_are_told(caller: Caller) -> None:

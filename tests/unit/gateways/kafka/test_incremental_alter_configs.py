@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from kafscale.testing.in_process import InProcessBroker
@@ -106,3 +108,21 @@ async def test_topics_nobody_knows_brokers_and_repetitions_are_refused(caller: C
     assert broker.error_code == ErrorCode.INVALID_REQUEST
     assert "read-only" in str(broker.error_message)
     assert (await alter(caller, row, row)).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    "configs", [{"storage.placement": "shared"}, {"physical.partitions": "1"}], ids=str
+)
+async def test_to_delete_where_a_topic_lies_is_to_move_it_where_others_are(
+    broker: InProcessBroker, caller: Caller, configs: dict[str, str | None]
+) -> None:
+    await caller.create("t", configs=configs)
+    topic = broker.engine.topics.get("t")
+    rows = [(name, DELETE, None) for name in configs]
+    assert (await alter(caller, *rows, validate_only=True)).error_code == 0
+    assert topic.descriptor.moving is None
+    assert (await alter(caller, *rows)).error_code == 0
+    async with asyncio.timeout(20):
+        while topic.descriptor.layout != "ordinary":
+            await asyncio.sleep(0.01)
+    assert not topic.descriptor.configs.keys() & configs.keys()

@@ -103,6 +103,24 @@ async def test_a_producers_batches_keep_their_order_while_its_log_is_opened() ->
         assert values_of(await caller.fetch("slow")) == [b"0", b"1", b"2"]
 
 
+async def test_logs_of_requests_behind_one_that_waits_are_opened_meanwhile() -> None:
+    plan = Plan()
+    store = FaultyObjectStore(MemoryObjectStore(), plan)
+    async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
+        await caller.create("t", 3)
+        stalls = [plan.add(Rule(Fault.STALL_BEFORE, "find", f"*/t/{at}")) for at in range(3)]
+        for at in (0, 1, 2, 0):
+            caller.send(produce_request("t", make_batch(b"x"), partition=at), 9)
+        async with asyncio.timeout(20):
+            for stall in stalls:
+                await stall.reached.wait()  # all at once, although none has been let go
+        for stall in reversed(stalls):
+            stall.release()
+        rows = [(await caller.answer()).responses[0].partition_responses[0] for _ in range(4)]
+        found = [(row.index, row.error_code, row.base_offset) for row in rows]
+        assert found == [(0, 0, 0), (1, 0, 0), (2, 0, 0), (0, 0, 1)]
+
+
 async def test_thousands_of_requests_behind_a_slow_one_need_no_deep_stack() -> None:
     plan = Plan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)

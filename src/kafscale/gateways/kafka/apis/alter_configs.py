@@ -1,6 +1,7 @@
 """AlterConfigs: API 33, versions 0-2.
 
-The settings given replace all that the topic had; those not given go back to their defaults.
+The settings given replace all that the topic had; those not given go back to their defaults. The
+number of its logs stays: tools that do not know of it would multiply what a topic costs.
 """
 
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from kafscale.wire.kafka.messages.alter_configs import (
 
 API_KEY: Final = AlterConfigsRequest.api_key
 VERSIONS: Final = AlterConfigsRequest.versions
+_KEPT: Final = ("physical.partitions",)
 
 
 def answer(call: Call) -> Answer:
@@ -50,7 +52,7 @@ async def _alter(call: Call, one: AlterConfigsResource) -> None:
         raise InvalidRequest(f"no value for {', '.join(missing)}")
     wanted = {row.name: row.value for row in one.configs}
 
-    def change(_: Mapping[str, str]) -> Mapping[str, str | None]:
-        return wanted
+    def change(old: Mapping[str, str]) -> Mapping[str, str | None]:
+        return {name: old[name] for name in _KEPT if name in old} | wanted
 
     await resources.alter(call, one.resource_name, change)

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from kafscale.engine.topic import Topic
 from kafscale.gateways.kafka import resources
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.model.broker_configs import BROKER_NAME_OF, BrokerConfig
@@ -61,9 +60,10 @@ def _describe(call: Call, one: DescribeConfigsResource) -> list[DescribeConfigsR
     rows: Iterable[DescribeConfigsResourceResult]
     match one.resource_type:
         case resources.TOPIC:
-            defaults = call.engine.topics.default_configs()
             topic = call.engine.topics.get(one.resource_name)
-            rows = [_of_topic(topic, config, defaults) for config in TOPIC_CONFIGS.values()]
+            defaults = call.engine.topics.default_configs(topic)
+            own = topic.own_configs(defaults)
+            rows = [_of_topic(own, config, defaults) for config in TOPIC_CONFIGS.values()]
         case resources.BROKER if one.resource_name == "":
             rows = []  # what all brokers share and could be changed while they run: nothing
         case resources.BROKER:
@@ -86,13 +86,13 @@ def _describe(call: Call, one: DescribeConfigsResource) -> list[DescribeConfigsR
 
 
 def _of_topic(
-    topic: Topic, config: TopicConfig, defaults: dict[str, str]
+    own: dict[str, str], config: TopicConfig, defaults: dict[str, str]
 ) -> DescribeConfigsResourceResult:
     """A setting with every level that has a value for it, the one that counts first."""
     name = config.name
     levels = []
-    if name in topic.descriptor.configs:
-        levels.append((name, topic.descriptor.configs[name], _FROM_TOPIC))
+    if name in own:
+        levels.append((name, own[name], _FROM_TOPIC))
     broker_name = BROKER_NAME_OF.get(name, name)
     if defaults[name] != config.default:
         levels.append((broker_name, defaults[name], _FROM_BROKER))
