@@ -223,8 +223,7 @@ class Topics:
     async def adopt(self, name: str) -> Topic | None:
         """Take up a topic that came into the bucket without a broker; None if there is none.
 
-        The note that goes before it makes sure of the one thing that could go wrong: a topic
-        deleted by another broker between our look and our entry must not come back.
+        By the note before it, one that is deleted between our look and our entry stays away.
         """
         version, newest = await self._descriptors.newest(name)
         if newest is None or newest.deleted or name in self._by_name:
@@ -297,9 +296,8 @@ class Topics:
     async def change(self, name: str, change: Change) -> Topic:
         """Give a topic another descriptor: in the bucket, here, then in the metadata store.
 
-        `change` makes the new descriptor of the newest one there is, or raises. A note in the
-        metadata store goes before it all: a start after a crash looks into the bucket again for
-        the topics that have one, and for no others.
+        `change` makes the new descriptor of the newest one there is, or raises. A note goes before
+        it all: a start after a crash looks into the bucket again for topics that have one.
         """
         async with self._changing:
             topic = self.get(name)
@@ -379,8 +377,7 @@ class Topics:
     async def _forget(self, gone: TopicDescriptor) -> int:
         """Take a topic out of the metadata store and note that its objects must go.
 
-        Gives the version by which it is gone, 0 if it was gone before: others may have deleted
-        it, and made a new one of that name, while we were waiting for the bucket.
+        Gives the version by which it is gone, 0 if others had deleted it, and perhaps made anew.
         """
         key = metadata_keys.topic_config(gone.name)
         notes = removals.of_topic(gone, self._clock.now_ms())
