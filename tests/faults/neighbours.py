@@ -1,12 +1,13 @@
-"""Topics that come and go in the shared logs while others are judged there.
+"""Topics that come and go, many of them in the shared logs, while others are judged there.
 
 In this room: an administrator who creates a topic, has it written, read, widened and cut, deletes
 it and uses its name again. Each life of a name must hold what was written in it and nothing else.
 Next door: the topics that stay (places.py).
 
 A deletion that was not answered may still happen when its topic is a new one: its name is not used
-again. After an answer it is. A broker that has not heard of a deletion yet goes on with the old
-topic, and what it takes goes with that: so nothing is written before all brokers know the new one.
+again. After an answer it is, at once, and it is written to at once: brokers that have not heard of
+the deletion, or of the new topic, must not take anything for the old one (decision 28). Only more
+partitions are waited for: a client that is told of fewer gives up a record for the others.
 """
 
 import random
@@ -35,6 +36,7 @@ from tests.faults.places import SHARED
 from tests.faults.workers import QUIET, Worker
 
 PARTITIONS = 2
+LAYOUTS = (SHARED, SHARED, {}, {"physical.partitions": "1"})
 RECORDS = 10  # of each partition, at a time
 PATIENCE_S = 120.0
 STAYS_S = (0.0, 4.0)
@@ -74,7 +76,6 @@ class Neighbour(Worker):
     ) -> None:
         super().__init__(name, bootstrap, history)
         self._ports = ports
-        self._last_id = b""
         self._dice = random.Random(f"{seed} {name}")
         self._names = 0
         self.lives = 0
@@ -88,14 +89,14 @@ class Neighbour(Worker):
 
     def _live(self, topic: str) -> bool:
         """One life; gives whether the name may be used again."""
+        configs = dict(self._dice.choice(LAYOUTS))
         self._until_done(
             f"creating {topic}",
             lambda: self._admin.create_topics(
-                [NewTopic(topic, num_partitions=PARTITIONS, config=dict(SHARED))]
+                [NewTopic(topic, num_partitions=PARTITIONS, config=configs)]
             )[topic],
             THERE,
         )
-        known_by = self._be_known(topic, PARTITIONS)
         written = _Life(self, topic, self.lives, PARTITIONS)
         written.write()
         self._stay()
@@ -114,19 +115,18 @@ class Neighbour(Worker):
         if self._dice.random() < 0.5:
             self._cut(topic)
         self.lives += 1
-        self._last_id = known_by
         return self._until_done(
             f"deleting {topic}", lambda: self._admin.delete_topics([topic])[topic], GONE
         )
 
-    def _be_known(self, topic: str, partitions: int) -> bytes:
-        """Until all brokers know this life of the topic, and all its partitions; by which id."""
+    def _be_known(self, topic: str, partitions: int) -> None:
+        """Until all brokers know the same topic, and all its partitions."""
         until_s = time.monotonic() + PATIENCE_S
         while True:
             told = {_known_at(port, topic) for port in self._ports}
             first = next(iter(told))
-            if len(told) == 1 and first and first[0] != self._last_id and first[1] == partitions:
-                return first[0]
+            if len(told) == 1 and first and first[1] == partitions:
+                return
             if time.monotonic() > until_s:
                 raise NotDone(f"not all brokers know of {topic}: {told}")
             time.sleep(0.1)

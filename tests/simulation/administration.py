@@ -9,8 +9,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from kafscale.records.record import Record, build_batch
-from kafscale.testing.simulated.clock import wall_ms
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages import (
     create_topics,
@@ -21,15 +19,17 @@ from kafscale.wire.kafka.messages import (
 from tests.faults.history import Found, History, Trouble
 from tests.simulation.cluster import Cluster, Unanswered
 from tests.simulation.places import SHARED, Place, Plan
-from tests.simulation.producers import produce_request
+from tests.simulation.producers import Producer
 from tests.simulation.readers import read_place
 
 _PAUSE_S = 0.3
 _STAYS_S = 3.0
+_RECORDS = 8
 _TOPIC = 2
-SOON: Final = {**SHARED, "retention.ms": "1000"}
+SOON: Final = {"retention.ms": "1000"}
 OWN: Final = {"storage.placement": "dedicated", "physical.partitions": "-1"}
 LAYOUTS: Final = (OWN, {**OWN, "physical.partitions": "1"}, SHARED)
+_OF_A_LIFE: Final = (SHARED, {}, {"physical.partitions": "1"})
 
 
 async def create(cluster: Cluster, plan: Plan) -> None:
@@ -125,7 +125,11 @@ def _alteration(
 
 
 class Neighbour:
-    """A topic in the shared logs that is created, written, read, deleted, and created again."""
+    """A topic that is created, written, read, deleted, and created again under the same name.
+
+    In some lives it lies beside others in the shared logs. Nobody waits until all brokers have
+    heard of anything: what is acknowledged after a topic was made is in that topic.
+    """
 
     def __init__(self, cluster: Cluster, history: History, *, strict: bool) -> None:
         """`strict`: brokers know of each other, and so of what one of them did."""
@@ -139,10 +143,11 @@ class Neighbour:
         """Life after life; every second one expires all the time."""
         while True:
             expires = self._lives % 2 == 1
-            topic = f"neighbour-{self._names}"
-            await create(self._cluster, Plan(topic, 1, SOON if expires else SHARED))
-            place = Place(-1, topic, 0)
-            written = [await self._write(place, number) for number in range(3)]
+            topic = f"{self._cluster.name}-{self._names}"
+            configs = self._cluster.dice.choice(_OF_A_LIFE) | (SOON if expires else {})
+            await create(self._cluster, Plan(topic, 1, configs))
+            place = Place(self._lives, topic, 0)
+            written = await self._write(place)
             await self._stay()
             if not expires and self._strict:
                 self._judge(topic, written, await read_place(self._cluster, place))
@@ -152,23 +157,17 @@ class Neighbour:
                 self._names += 1
 
     async def _stay(self) -> None:
-        await asyncio.sleep(self._cluster.dice.random() * _STAYS_S)
+        stays_s = self._cluster.dice.choice((_STAYS_S, _STAYS_S / 10))
+        await asyncio.sleep(self._cluster.dice.random() * stays_s)
 
-    async def _write(self, place: Place, number: int) -> str:
-        """A record, until it is acknowledged; it may be there more than once."""
-        value = f"{place.topic} {self._lives} {number}"
-        now_ms = wall_ms(asyncio.get_running_loop().time())
-        data = build_batch([Record(0, now_ms, None, value.encode())], base_offset=0)
-        while True:
-            try:
-                connection = await self._cluster.leader(place)
-                told = await connection.ask(produce_request(place, data))
-                if told.responses[0].partition_responses[0].error_code == 0:
-                    return value
-            except Unanswered:
-                self._cluster.hang_up()
-            self._cluster.forget(place)
-            await asyncio.sleep(_PAUSE_S)
+    async def _write(self, place: Place) -> list[str]:
+        """Some records, until all are acknowledged; numbered ones are there once."""
+        noted = History(1)
+        numbered = self._cluster.dice.random() < 0.5
+        producer = Producer(self._cluster, noted, idempotent=numbered, strict=self._strict)
+        await producer.run([place], _RECORDS, 0.1)
+        self._history.troubles += noted.troubles
+        return [one.value for one in noted.sends]
 
     def _judge(self, topic: str, written: list[str], found: list[Found]) -> None:
         values = {row.value: row.offset for row in found}

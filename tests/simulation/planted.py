@@ -19,7 +19,7 @@ from kafscale.engine.topic import Resident, Topic
 from kafscale.engine.topics import Topics
 from kafscale.groups.events import Done
 from kafscale.groups.machine import Group
-from kafscale.log import commits, moving, opening, places, reclaiming
+from kafscale.log import commits, ending, moving, opening, places, reclaiming
 from kafscale.log.log import Log
 from kafscale.log.producers import ProducerTable
 from kafscale.log.settings import Appended
@@ -197,3 +197,24 @@ def move_that_is_called_off_too_late() -> AbstractContextManager[Any]:
         return honest(topic, asked, place)
 
     return patch.object(administration, "_sent_to", sent_to)
+
+
+# Topics that come again.
+
+
+def name_that_is_given_away_while_its_old_logs_are_open() -> AbstractContextManager[Any]:
+    """A broker that has not heard of the deletion goes on with the old topic."""
+
+    async def end_nothing(*_: Any) -> None:
+        pass
+
+    return patch.object(ending, "end_topic", end_nothing)
+
+
+def end_that_is_said_but_not_at_the_tail() -> AbstractContextManager[Any]:
+    """Whoever opens the log is told; whoever has it open is not."""
+
+    async def leave_it(*_: Any) -> bool:
+        return True
+
+    return patch.object(ending, "_take_the_tail", leave_it)

@@ -180,8 +180,9 @@ class _Run:
             mover = Mover(self._cluster("mover"), plans(scenario.kinds), history)
             following.append(self.clients.start(mover.run()))
         if scenario.has_neighbours:
-            neighbour = Neighbour(self._cluster("neighbour"), history, strict=scenario.one_truth)
-            following.append(self.clients.start(neighbour.run()))
+            for name in ("neighbour", "another"):
+                coming = Neighbour(self._cluster(name), history, strict=scenario.one_truth)
+                following.append(self.clients.start(coming.run()))
         for number in range(scenario.members):
             cluster = self._cluster(f"member-{number}")
             member = Member(cluster, self.places, history)
@@ -245,6 +246,10 @@ class _Run:
                 line.is_cut = True
                 await asyncio.sleep(blow.for_s)
                 line.is_cut = False
+            case "deaf":
+                metadata.is_deaf = True
+                await asyncio.sleep(blow.for_s)
+                metadata.is_deaf = False
 
     async def _come_back(self, broker: SimulatedBroker, after_s: float) -> None:
         await asyncio.sleep(after_s)

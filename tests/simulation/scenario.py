@@ -24,7 +24,7 @@ from kafscale.testing.simulated.network import NetworkFaults
 from kafscale.testing.simulated.remote import RemoteFaults
 from tests.simulation.places import KINDS
 
-# What the nemesis can do, to a broker where it says so.
+# What the nemesis can do, to a broker where it says so; see also `_deaf`.
 BLOWS = (
     "crash",
     "pause",
@@ -86,7 +86,19 @@ class Scenario:
 
 def draw(seed: int) -> Scenario:
     """The scenario of a seed: three of five have a theme."""
-    return _of_kinds(_themed(seed), random.Random(f"{seed}/kinds"))
+    made = _of_kinds(_themed(seed), random.Random(f"{seed}/kinds"))
+    return _deaf(made, random.Random(f"{seed}/deaf"))
+
+
+def _deaf(made: Scenario, dice: random.Random) -> Scenario:
+    """Where topics come and go in a fleet, brokers that are late to hear of it."""
+    if not (made.has_neighbours and made.one_truth and made.brokers > 1):
+        return made
+    deaf = tuple(
+        Blow(dice.random() * 20, "deaf", dice.randrange(made.brokers), dice.random() * 8)
+        for _ in range(dice.choice((0, 2, 4, 8)))
+    )
+    return dataclasses.replace(made, blows=made.blows + deaf)
 
 
 def _themed(seed: int) -> Scenario:

@@ -14,7 +14,9 @@ MOVING = range(2, 402, 5)
 GROUPS = range(3, 153, 5)  # see scenario.draw
 SLEEPY = range(4, 154, 5)
 SHARING = [seed for seed in range(12, 80) if draw(seed).has_neighbours and not draw(seed).is_moving]
+DEAF = [seed for seed in range(130, 400) if any(blow.kind == "deaf" for blow in draw(seed).blows)]
 TO_AND_FRO = [seed for seed in range(17, 180) if draw(seed).is_moving]
+CALLED_OFF = [seed for seed in range(400, 800) if draw(seed).is_moving]
 
 
 @pytest.mark.parametrize(
@@ -31,10 +33,10 @@ TO_AND_FRO = [seed for seed in range(17, 180) if draw(seed).is_moving]
         (planted.broker_that_takes_over_at_once, MOVING, "watermark back, two owners"),
         (planted.log_that_forgets_producers, SLEEPY, "duplicate, reordered"),
         (planted.metadata_without_guards, SLEEPY, "commit undone, lost"),
-        (planted.store_that_overwrites, SLEEPY, "overwritten, lost"),
+        (planted.store_that_overwrites, SLEEPY, "overwritten, lost, stuck"),
         (planted.writer_that_takes_any_segment_for_its_own, SLEEPY, "lost"),
         (planted.writer_that_never_proves_its_tail, SLEEPY, "lost"),
-        (planted.lanes_that_are_dealt_out_again, SHARING, "lost, stranger"),
+        (planted.lanes_that_are_dealt_out_again, SHARING, "lost, stranger, stuck"),
         (planted.deletion_of_all_that_lies_where_the_topic_lay, SHARING, "lost"),
         (planted.retention_of_one_topic_for_all_its_neighbours, SHARING, "lost"),
         (planted.reclaiming_that_takes_the_living_for_dead, SHARING, "lost, stuck"),
@@ -45,7 +47,9 @@ TO_AND_FRO = [seed for seed in range(17, 180) if draw(seed).is_moving]
             TO_AND_FRO,
             "lost, watermark back",
         ),
-        (planted.move_that_is_called_off_too_late, TO_AND_FRO, "stuck"),
+        (planted.move_that_is_called_off_too_late, CALLED_OFF, "stuck"),
+        (planted.name_that_is_given_away_while_its_old_logs_are_open, DEAF, "trouble"),
+        (planted.end_that_is_said_but_not_at_the_tail, DEAF, "trouble"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -17,12 +17,13 @@ from kafscale.model.errors import (
     BatchTooLarge,
     InvalidRequest,
     InvalidTimestamp,
-    KafscaleError,
+    LogEnded,
     NotTheOwner,
     NotWritten,
     OffsetRangeExhausted,
     OutOfOrderSequence,
     UnknownProducer,
+    UnknownTopic,
 )
 from kafscale.records import batch, record
 from kafscale.records.batch import BatchHeader
@@ -33,6 +34,9 @@ from kafscale.records.validation import NO_LIMIT, Limits, validate
 _MOST_EXPANSION: Final = 10
 _OPENED_AT_LEAST: Final = 1 << 20
 _MOST_REFUSED: Final = 10_000
+_SENT_AGAIN_S: Final = 120.0  # clients' delivery.timeout.ms
+_SEQUENCES: Final = 1 << 31
+_MAGIC: Final = 2
 # A producer is called forgotten when it has been unknown for so long: one whose first batch was
 # refused sends it again before that, and must not begin anew while it may have been written.
 FORGOTTEN_S: Final = 2.0
@@ -45,6 +49,24 @@ class Stored(NamedTuple):
     append_time_ms: int  # -1: the producer's own timestamps stand
     log_start: int
     appended: Appended
+
+
+class _Refused(NamedTuple):
+    """A batch that its producer will send again, and when it was refused."""
+
+    header: BatchHeader
+    noted_s: float
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether its producer has given up by now."""
+        return now_s - self.noted_s > _SENT_AGAIN_S
+
+    def comes_after(self, other: BatchHeader) -> bool:
+        """Whether another batch of this producer is an earlier one, or of a newer epoch."""
+        if other.producer_epoch != self.header.producer_epoch:
+            return other.producer_epoch > self.header.producer_epoch
+        ahead = (self.header.base_sequence - other.base_sequence) % _SEQUENCES
+        return 0 < ahead < _SEQUENCES // 2
 
 
 class Appends:
@@ -66,8 +88,10 @@ class Appends:
         self._largest_opened = largest_opened_bytes
         self._walk_records = walk_records
         self._limits: dict[tuple[bytes, bool], Limits] = {}
-        # By partition and producer: the first batch that was refused and will come again.
-        self._refused: dict[tuple[bytes, int], dict[int, BatchHeader]] = {}
+        # By partition and producer: the first batch that was refused where its topic moves away, or
+        # was not there (again) yet, so that the new place cannot know what should come first.
+        self._refused: dict[tuple[str, int], dict[int, _Refused]] = {}
+        logs.on_turned_away = self._note
         self._unknown_s: dict[tuple[bytes, int, int], float] = {}  # since when, by producer
         self.on_used_up: Callable[[str], None] = lambda topic: None  # a partition has no offsets
 
@@ -85,13 +109,28 @@ class Appends:
 
         `is_checked`: a batch made by ourselves within `limits_of` the topic.
         """
+        try:
+            return self._append(topic, partition, records, acknowledged, allow_zstd, is_checked)
+        except (NotTheOwner, NotWritten, UnknownTopic) as problem:
+            if topic.lane_rules.strangers_go_on or isinstance(problem, LogEnded | UnknownTopic):
+                self.note_refused(topic.name, partition, records)
+            raise
+
+    def _append(
+        self,
+        topic: Topic,
+        partition: int,
+        records: memoryview | None,
+        acknowledged: bool,
+        allow_zstd: bool,
+        is_checked: bool,
+    ) -> Stored:
         place = self._logs.find(topic, partition)
         if place is None:
-            raise self._noted(topic, partition, records, self._logs.why_closed(topic, partition))
+            raise self._logs.why_closed(topic, partition)
         log, lane = place
         if self._health.is_unavailable():
-            sick = NotWritten("the object store does not answer; nothing was written")
-            raise self._noted(topic, partition, records, sick)
+            raise NotWritten("the object store does not answer; nothing was written")
         now_ms = self._clock.now_ms()
         limits = self.limits_of(topic, allow_zstd)
         if is_checked and records is not None:
@@ -111,13 +150,13 @@ class Appends:
         elif header.log_append_time:
             raise InvalidTimestamp("only the broker may say that a time is the append time")
         records = _own_memory(records)
-        if self._refused and not lane.producers.is_sealed:
+        if self._refused and not lane.producers.is_sealed and not log.has_ended:
             self._expect_refused(topic, partition, lane, now_ms)
         try:
             appended = log.append(lane.number, header, records, acknowledged=acknowledged)
         except NotTheOwner:
-            if lane.producers.is_sealed and header.producer_id >= 0:
-                self._note_refused(topic, partition, header)
+            if lane.producers.is_sealed:
+                self._note(topic.name, partition, header)
             raise
         except (OutOfOrderSequence, UnknownProducer) as problem:
             if isinstance(problem, UnknownProducer):
@@ -138,40 +177,39 @@ class Appends:
         since_s = self._unknown_s.setdefault((topic.topic_id, partition, producer_id), now_s)
         return now_s - since_s >= FORGOTTEN_S
 
-    def _noted(
-        self,
-        topic: Topic,
-        partition: int,
-        records: memoryview | None,
-        problem: KafscaleError,
-    ) -> KafscaleError:
-        """Refuse a batch unseen: what was sent behind it must not come before it.
+    def note_refused(self, name: str, partition: int, records: memoryview | None) -> None:
+        """A batch was refused, by a topic that strangers may go on in, or that there is not yet.
 
-        It does where strangers go on: a producer that is not known yet is taken at its word.
+        It will come again, and must not come behind what its producer has already sent after it.
         """
-        if (
-            isinstance(problem, NotWritten)
-            and topic.lane_rules.strangers_go_on
-            and records is not None
-            and len(records) >= batch.HEADER_SIZE
-        ):
+        if records is not None and len(records) >= batch.HEADER_SIZE:
             header = batch.read_header(records)
-            if header.magic == 2 and header.producer_id >= 0:
-                self._note_refused(topic, partition, header)
-        return problem
+            if header.magic == _MAGIC:
+                self._note(name, partition, header)
 
-    def _note_refused(self, topic: Topic, partition: int, header: BatchHeader) -> None:
-        if len(self._refused) < _MOST_REFUSED:  # many will go on at another broker
-            refused = self._refused.setdefault((topic.topic_id, partition), {})
-            refused.setdefault(header.producer_id, header)
+    def _note(self, name: str, partition: int, header: BatchHeader) -> None:
+        if header.producer_id < 0:
+            return
+        now_s = self._clock.elapsed_s()
+        refused = self._refused.setdefault((name, partition), {})
+        if len(self._refused) > _MOST_REFUSED:  # many will go on at another broker
+            del self._refused[next(iter(self._refused))]
+        if len(refused) > _MOST_REFUSED:
+            del refused[next(iter(refused))]
+        first = refused.get(header.producer_id)
+        if first is None or first.is_over(now_s) or first.comes_after(header):
+            refused[header.producer_id] = _Refused(header, now_s)
 
     def _expect_refused(self, topic: Topic, partition: int, lane: Lane, now_ms: int) -> None:
         """Let producers go on in the new place with the batch that the old one refused first.
 
         What they sent behind it is on its way already, and must not come before it.
         """
-        for row in self._refused.pop((topic.topic_id, partition), {}).values():
-            lane.producers.expect(row.producer_id, row.producer_epoch, row.base_sequence, now_ms)
+        now_s = self._clock.elapsed_s()
+        for row, noted_s in self._refused.pop((topic.name, partition), {}).values():
+            if not _Refused(row, noted_s).is_over(now_s):
+                sequence = row.base_sequence
+                lane.producers.expect(row.producer_id, row.producer_epoch, sequence, now_ms)
 
     def limits_of(self, topic: Topic, allow_zstd: bool = True) -> Limits:
         """What the topic's settings allow."""

@@ -30,7 +30,7 @@ from kafscale.engine.producer_ids import ProducerIds
 from kafscale.engine.reads import Reads, check_epoch
 from kafscale.engine.topic import Topic
 from kafscale.engine.topics import Topics
-from kafscale.log import catching_up
+from kafscale.log import catching_up, ending
 from kafscale.log.log import Log
 from kafscale.log.reader import Reader
 from kafscale.log.tasks import Tasks
@@ -113,6 +113,7 @@ class Engine:
         probe.sample_checkpoint_age(checkpoints.age_s)
         topics.on_changed = self._topic_changed
         topics.on_gone = self._topic_gone
+        topics.has_others = fleet.is_shared
         self._creating: dict[str, asyncio.Task[Topic]] = {}
 
     async def start(self) -> None:
@@ -180,9 +181,20 @@ class Engine:
 
     async def _forget_topic(self, topic: Topic) -> None:
         await self.logs.close_topic(topic)
+        if self.fleet.is_shared and ending.has_lanes(topic.descriptor):
+            self._tasks.spawn(self._seal_lanes(topic), f"seals of {topic.name}")
         self.appends.forget(topic)
         self.probe.forget_topic(topic.name)
         self._tasks.spawn(self._remove_leftovers(), f"removal of {topic.name}")
+
+    async def _seal_lanes(self, topic: Topic) -> None:
+        """If the bucket says, too, that it is gone: what the metadata store lost is recovered."""
+        try:
+            if not await self.topics.is_in_bucket(topic):
+                self.logs.seal(topic)
+        except KafscaleError as problem:
+            # Whoever wants the name ends them.
+            logger.warning("lanes_not_sealed", topic=topic.name, error=str(problem))
 
     # -- topics ------------------------------------------------------------------------------
 
@@ -190,6 +202,7 @@ class Engine:
         self, name: str, partitions: int, configs: Mapping[str, str | None]
     ) -> Topic:
         """Make a topic; many who ask for the same name at once cause one attempt."""
+        await self._catch_up_on(name)
         self.topics.check(name, partitions, configs)
         if name in self._creating:
             # That it exists is said when it does: the other attempt may fail yet.
@@ -201,6 +214,11 @@ class Engine:
         self._creating[name] = task
         task.add_done_callback(lambda _: self._creating.pop(name, None))
         return await asyncio.shield(task)
+
+    async def _catch_up_on(self, name: str) -> None:
+        """Other brokers may have deleted a topic, and made it again, and we hear late of it."""
+        if self.fleet.is_shared:
+            await self.topics.look_at(name)
 
     async def find_or_create(self, name: str) -> Topic:
         """The topic, made with default settings if it does not exist."""
@@ -223,6 +241,7 @@ class Engine:
         await asyncio.shield(task)
 
     async def _delete_topic(self, name: str) -> None:
+        await self._catch_up_on(name)
         await self._forget_topic(await self.topics.delete(name))
 
     # -- groups ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from kafscale.engine.membership import Membership
 from kafscale.engine.offsets import Offsets
 from kafscale.engine.topic import Topic
 from kafscale.engine.topics import Topics
-from kafscale.log import history, places, reclaiming, survey, sweeping
+from kafscale.log import ending, history, keys, places, reclaiming, survey, sweeping
 from kafscale.log.log import Log
 from kafscale.metadata import keys as metadata_keys
 from kafscale.metadata.store import MetadataStore, Remove
@@ -62,6 +62,7 @@ class Housekeeping:
         self._tidied_s: dict[str, float] = {}
         self._removals: list[metadata_keys.Removal] = []  # as of the last pass
         self._looked_s: dict[str, float] = {}  # when shared logs were last searched for the dead
+        self._due_s: dict[str, float] = {}  # when a removal is next looked at
         self._broken: dict[str, set[str]] = {}  # objects of shared logs that cannot be rewritten
         self._held_ms: dict[str, int] = {}  # removals that a snapshot holds back: look again then
         self._forgotten: set[str] = set()  # removals whose committed offsets have been removed
@@ -133,7 +134,8 @@ class Housekeeping:
                 row.lane for row in places.lanes_of(removal.shared) if row.folder == log.folder
             }
             ended |= lanes
-            deleted |= lanes if removal.name else set()
+            is_late = not self._fleet.is_shared or self._is_remembered_enough(removal)
+            deleted |= lanes if removal.name and is_late else set()
             if now_ms - removal.deleted_ms >= OVERDUE_MS:
                 overdue |= lanes
         starts = {}
@@ -178,12 +180,16 @@ class Housekeeping:
         seen: dict[str, survey.Snapshot] = {}  # one look at each shared log is enough for all
         for entry in await self._metadata.find(metadata_keys.REMOVALS):
             removal = metadata_keys.decode(metadata_keys.Removal, entry.value)
-            if self._clock.now_ms() < max(removal.after_ms, self._held_ms.get(entry.key, 0)):
+            now_s, now_ms = self._clock.elapsed_s(), self._clock.now_ms()
+            is_due = now_s >= self._due_s.get(entry.key, 0.0)
+            if not is_due or now_ms < max(removal.after_ms, self._held_ms.get(entry.key, 0)):
                 continue
             if entry.key not in self._forgotten:
                 await self._forget_offsets(removal)
                 self._forgotten.add(entry.key)
             found, is_held = await self._delete_logs(removal)
+            if self._fleet.is_shared and removal.logs:  # every look is a request to be paid for
+                self._due_s[entry.key] = now_s + max(self._grace_s, self._age_ms(removal) / 1000)
             if found:
                 logger.info("topic_objects_deleted", folder=removal.folder, objects=found)
             if is_held:
@@ -194,24 +200,41 @@ class Housekeeping:
                 await self._metadata.commit([Remove(entry.key)])
                 self._forgotten.discard(entry.key)
                 self._held_ms.pop(entry.key, None)
+                self._due_s.pop(entry.key, None)
                 self._looked_s.pop(removal.folder, None)
 
     async def _delete_logs(self, removal: metadata_keys.Removal) -> tuple[int, bool]:
-        """Delete the logs of one place; gives how many objects, and whether some are held back.
+        """Delete the logs of one place; gives how many objects, and whether some are held back."""
+        rows = await survey.gathered(
+            self._delete_log(removal, keys.log_folder(removal.folder, number))
+            for number in range(removal.logs)
+        )
+        return sum(row or 0 for row in rows), None in rows
+
+    async def _delete_log(self, removal: metadata_keys.Removal, folder: str) -> int | None:
+        """Delete what may go of one log; gives how many objects there were, None if it is held.
 
         Snapshots of a topic that was deleted end with it; those of one that has moved are kept.
         """
-        found, is_held = 0, False
-        now_ms = await self._store.now_ms()
-        for number in range(removal.logs):
-            listed = [row.key for row in await self._store.find(f"{removal.folder}/{number}")]
-            if not removal.name and sweeping.is_pinned(listed, now_ms):
-                is_held = True
-                continue
-            found += len(listed)
-            for at in range(0, len(listed), _DELETE_AT_ONCE):
-                await self._store.delete(listed[at : at + _DELETE_AT_ONCE])
-        return found, is_held
+        listed = await self._store.find(folder)
+        names = [row.key for row in listed]
+        if not removal.name and sweeping.is_pinned(names, await self._store.now_ms()):
+            return None
+        if self._fleet.is_shared:  # else we have closed it, and nobody else has it
+            is_new = not self._is_remembered_enough(removal)
+            listed = await ending.remains(self._store, folder, self._grace_s, is_new=is_new)
+        doomed = [row.key for row in listed]
+        for at in range(0, len(doomed), _DELETE_AT_ONCE):
+            await self._store.delete(doomed[at : at + _DELETE_AT_ONCE])
+        return len(doomed)
+
+    def _age_ms(self, removal: metadata_keys.Removal) -> int:
+        return self._clock.now_ms() - max(removal.deleted_ms, removal.after_ms)
+
+    def _is_remembered_enough(self, removal: metadata_keys.Removal, more_s: float = 0.0) -> bool:
+        """Whether even a broker that has heard nothing for very long must know by now."""
+        enough_s = max(ending.REMEMBERED_S, self._grace_s * 2) + more_s
+        return self._age_ms(removal) >= enough_s * 1000
 
     async def _forget_offsets(self, removal: metadata_keys.Removal) -> None:
         if removal.name:  # else the topic has moved, and its groups with it
@@ -221,8 +244,9 @@ class Housekeeping:
         self, removal: metadata_keys.Removal, seen: dict[str, survey.Snapshot]
     ) -> bool:
         """Whether nothing of a deleted topic can be left, or come late."""
-        since_ms = max(removal.deleted_ms, removal.after_ms)
-        if self._clock.now_ms() - since_ms <= self._grace_s * 1000:
+        if self._age_ms(removal) <= self._grace_s * 1000:
+            return False
+        if self._fleet.is_shared and not self._is_remembered_enough(removal, self._grace_s):
             return False
         lanes: dict[str, set[int]] = {}
         for folder, lane in places.lanes_of(removal.shared):

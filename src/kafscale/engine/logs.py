@@ -14,7 +14,8 @@ import structlog
 from kafscale.engine.membership import Membership
 from kafscale.engine.topic import Topic
 from kafscale.engine.turns import Turns
-from kafscale.log import catching_up, places
+from kafscale.log import catching_up, moving, places
+from kafscale.log.flush import Waiting
 from kafscale.log.lane import Lane
 from kafscale.log.log import Log, State
 from kafscale.log.tasks import Tasks
@@ -28,6 +29,7 @@ from kafscale.model.errors import (
     UnknownTopic,
 )
 from kafscale.model.topics import TopicDescriptor
+from kafscale.records.batch import BatchHeader
 
 logger = structlog.get_logger()
 
@@ -52,6 +54,8 @@ class Logs:
         self._topic_of: dict[str, Topic] = {}  # of logs that are one topic's own
         self._failed: dict[str, KafscaleError] = {}
         self._looking: set[str] = set()  # folders of logs that are being looked at once more
+        # Hears of batches that waited in vain, in a place that takes nothing any more.
+        self.on_turned_away: Callable[[str, int, BatchHeader], None] = lambda *_: None
         self._ended: set[bytes] = set()  # ids of deleted topics; ids are never used again
         # Places that `find` has found, by topic, with the descriptor they were found by.
         self._found: dict[bytes, tuple[TopicDescriptor, dict[int, tuple[Log, Lane]]]] = {}
@@ -66,7 +70,7 @@ class Logs:
         if log is None or not self._fleet.holds() or topic.topic_id in self._ended:
             return None
         log.is_used = True
-        place = log, _lane(log, number, topic)
+        place = log, _lane(log, number, topic, partition)
         found = self._found.get(topic.topic_id)
         if found is None or found[0] is not topic.descriptor:
             found = self._found[topic.topic_id] = (topic.descriptor, {})
@@ -92,6 +96,8 @@ class Logs:
 
     def why_closed(self, topic: Topic, partition: int) -> KafscaleError:
         """What a writer should be told when `find` gives nothing."""
+        if topic.topic_id in self._ended:
+            return UnknownTopic(f"topic {topic.name!r} has been deleted")
         failed = self._failed.get(topic.folder(partition))
         if isinstance(failed, StoreError):
             return NotWritten(f"the log cannot be opened now: {failed}")
@@ -103,7 +109,7 @@ class Logs:
         folder, number = topic.place(partition)
         log = await self.open_log(folder, None if topic.is_shared else topic)
         log.is_used = True
-        return log, _lane(log, number, topic)
+        return log, _lane(log, number, topic, partition)
 
     async def open_log(self, folder: str, topic: Topic | None, *, urgent: bool = True) -> Log:
         """The log that lies there, opened if need be. `topic`: whose own it is.
@@ -149,11 +155,17 @@ class Logs:
             self._opening.pop(folder, None)
         self._failed.pop(folder, None)
         self._open[folder] = log
+        log.on_turned_away = self._turned_away
         if topic is not None:
             self._topic_of[folder] = topic
             _adjust(log, topic)  # its settings may have changed meanwhile
         logger.debug("log_opened", folder=folder, end=log.end, tail=len(log.tail))
         return log
+
+    def _turned_away(self, lost: list[Waiting]) -> None:
+        for row in lost:
+            if row.lane.whose is not None:
+                self.on_turned_away(*row.lane.whose, row.header)
 
     def _require_alive(self, topic: Topic | None) -> None:
         """Somebody may still hold on to a topic that is gone: its log must not come back."""
@@ -241,7 +253,7 @@ class Logs:
         for folder in places.own_folders(topic.descriptor):
             self._failed.pop(folder, None)
         for folder in self._own(topic):
-            await self._take_out(folder).abandon()
+            await self._take_out(folder).abandon(for_ever=True)
         if topic.is_shared:
             self._wake(topic)
 
@@ -256,6 +268,21 @@ class Logs:
                 log = self._take_out(folder)
                 log.close_to_new()
                 self._tasks.spawn(log.abandon(), f"leaving {folder}")
+
+    def seal(self, topic: Topic) -> None:
+        """Let nobody write to a deleted topic's lanes of logs that go on, not even who hears late.
+
+        Whoever wants the name waits for these seals, and sets them itself if they do not come.
+        """
+        gone = topic.descriptor
+        moving_to = gone.moving.shared if gone.moving else []
+        for folder, number in places.lanes_of([*gone.shared, *moving_to]):
+            log = self._open.get(folder)
+            if log is not None:
+                try:
+                    moving.seal(log, number)
+                except KafscaleError as reason:
+                    logger.info("lane_not_sealed", folder=folder, reason=str(reason))
 
     def _wake(self, topic: Topic) -> None:
         """Let whoever waits for a topic's records look again."""
@@ -276,8 +303,9 @@ class Logs:
         await self._tasks.aclose()
 
 
-def _lane(log: Log, number: int, topic: Topic) -> Lane:
+def _lane(log: Log, number: int, topic: Topic, partition: int) -> Lane:
     lane = log.lane(number)
+    lane.whose = topic.name, partition
     lane.rules = topic.lane_rules  # as they are now: settings change while a log is open
     return lane
 

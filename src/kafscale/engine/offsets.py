@@ -3,7 +3,8 @@
 Here: what a group may commit, writing it, reading it, forgetting it with its topic. A committed
 offset names its topic by id as well: it counts no more from the moment the topic is deleted, and
 never for a later topic of the same name. Every write compares the claim of its group, so that a
-broker that has lost a group cannot commit for it.
+broker that has lost a group cannot commit for it; in a fleet also the topics' versions, so that one
+that hears late does not commit for a topic that is gone.
 Next door: claims (claims.py), key names and JSON (metadata/keys.py), when deleted topics are
 removed (housekeeping.py), when offsets expire (expiry.py).
 Never here: members and generations.
@@ -13,6 +14,8 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+import msgspec
 
 from kafscale.engine.claims import Claims
 from kafscale.engine.group_list import each_group
@@ -43,7 +46,10 @@ from kafscale.model.topics import iso_time
 LONGEST_GROUP_ID: Final = 1000
 LARGEST_METADATA_BYTES: Final = 4096
 
+_ATTEMPTS: Final = 4
+
 Place = tuple[str, int]  # topic name, partition
+_Guarded = tuple[Put | Remove, Compare]  # by the claim of its group
 Noted = Callable[[str, str, int, int], None]  # group, topic, partition, offset; -1: none any more
 
 
@@ -157,26 +163,55 @@ class Offsets:
 
     async def _carry_out(self, mine: _Round) -> None:
         writes = list(mine.writes.values())
-        for some in pages([write for write, _ in writes]):
+        # One guard for each group and one for each topic: there may be as many, but not more.
+        guards = len({guard for _, guard in writes}) + len(self._versions(writes))
+        most = MAX_OPERATIONS if guards <= MAX_OPERATIONS else MAX_OPERATIONS // 2
+        for some in pages([write for write, _ in writes], most):
             await self._commit(writes[some], mine.problems)
         mine.is_over = True
 
     async def _commit(
-        self,
-        writes: Sequence[tuple[Put | Remove, Compare]],
-        problems: dict[Compare, KafscaleError],
+        self, writes: Sequence[_Guarded], problems: dict[Compare, KafscaleError]
     ) -> None:
         guards = {guard: None for _, guard in writes}
         try:
-            await self._metadata.commit([write for write, _ in writes], list(guards))
-        except MetadataConflict as problem:
-            if len(guards) == 1:
-                problems |= dict.fromkeys(guards, problem)
-                return
+            for _ in range(_ATTEMPTS):
+                known = self._versions(writes)
+                alive = [Compare(keys.topic_config(name), at) for name, at in known.items()]
+                try:
+                    await self._metadata.commit([row for row, _ in writes], [*guards, *alive])
+                    return
+                except MetadataConflict as problem:
+                    if len(guards) > 1:
+                        break
+                    for name in known:
+                        await self._topics.look_at(name)
+                    if self._versions(writes) == known:
+                        raise MetadataConflict(f"the group is lost: {problem}") from None
+                    writes = [(self._stamped(row), guard) for row, guard in writes]
+            else:
+                raise MetadataUnavailable("the topics change all the time")
             for guard in guards:  # somebody's group is lost: the others' writes go alone
                 await self._commit([row for row in writes if row[1] == guard], problems)
         except KafscaleError as problem:
             problems |= dict.fromkeys(guards, problem)
+
+    def _versions(self, writes: Sequence[_Guarded]) -> dict[str, int]:
+        """The topics that offsets are written for, as we know them: others may know better."""
+        if not self._topics.has_others:
+            return {}
+        places = [keys.place_committed_by(row.key) for row, _ in writes if isinstance(row, Put)]
+        return {place[0]: self._topics.version_of(place[0]) for place in places if place}
+
+    def _stamped(self, write: Put | Remove) -> Put | Remove:
+        """The same for the topic that has the name now, as whoever commits by name must mean."""
+        place = keys.place_committed_by(write.key)
+        topic = self._topics.find(place[0]) if place else None
+        if topic is None or isinstance(write, Remove):
+            return write
+        value = keys.decode(CommittedOffset, write.value)
+        named = msgspec.structs.replace(value, topic_id=topic.descriptor.topic_id)
+        return Put(write.key, keys.encode(named))
 
     async def committed(
         self, group_id: str, wanted: Collection[Place] | None = None

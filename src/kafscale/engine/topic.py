@@ -3,7 +3,7 @@
 Next door: a topic's life (topics.py), what layouts mean (log/places.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from kafscale.engine.topic_rules import place_of_topic
@@ -75,3 +75,26 @@ class Resident(NamedTuple):
 
     topic: Topic
     partition: int
+
+
+class Residents:
+    """Whose the lanes of all shared logs are, looked up again only when topics have changed."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._found: dict[str, dict[int, Resident]] = {}
+        self._revision = -1  # of topics, that they were found in
+
+    def lanes(
+        self, topics: Callable[[], Iterable[Topic]], revision: int
+    ) -> dict[str, dict[int, Resident]]:
+        """By the logs' folders and lanes."""
+        if self._revision != revision:
+            self._found = {}
+            for topic in topics():
+                if topic.is_shared:
+                    for partition, (folder, lane) in places.each_place(topic.descriptor):
+                        lanes = self._found.setdefault(folder, {})
+                        lanes[lane] = Resident(topic, partition)
+            self._revision = revision
+        return self._found

@@ -15,9 +15,9 @@ import structlog
 
 from kafscale.engine import removals
 from kafscale.engine.descriptors import descriptor_of, record_of
-from kafscale.engine.topic import Resident, Topic
+from kafscale.engine.topic import Resident, Residents, Topic
 from kafscale.engine.topic_rules import TopicRules
-from kafscale.log import keys, places
+from kafscale.log import ending, keys, places
 from kafscale.log.descriptors import Descriptors, Wish
 from kafscale.log.shared import SharedLogs
 from kafscale.metadata import keys as metadata_keys
@@ -33,11 +33,7 @@ from kafscale.model.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from kafscale.model.names import (
-    check_topic_name,
-    collides,
-    fresh_topic_id,
-)
+from kafscale.model.names import check_topic_name, collides, fresh_topic_id
 from kafscale.model.topics import LaneRange, Layout, TopicDescriptor, iso_time
 from kafscale.objects.store import ObjectStore
 
@@ -60,8 +56,8 @@ class Topics:
         """Know none yet; `load` reads them."""
         self._descriptors = Descriptors(store, rules.namespace)
         self._shared = SharedLogs(store, rules.namespace)
-        self._residents: dict[str, dict[int, Resident]] = {}
-        self._residents_of = -1  # the revision they were found in
+        self._tools = ending.Tools(store, clock, dice)
+        self._residents = Residents()
         self.metadata = metadata
         self._rules = rules
         self._clock = clock
@@ -72,6 +68,7 @@ class Topics:
         self.revision = 0  # rises with every change: answers built from topics can be cached
         self._seen: dict[str, int] = {}  # the metadata store's version that each name is known by
         self.broker_count: Callable[[], int] = lambda: 1
+        self.has_others = False  # who hear late of what we do
         self.on_changed: Callable[[Topic], None] = lambda topic: None
         self.on_gone: Callable[[Topic], None] = lambda topic: None
 
@@ -117,6 +114,10 @@ class Topics:
             raise UnknownTopicId("no topic has this id")
         return topic
 
+    def version_of(self, name: str) -> int:
+        """Of the metadata store's entry for the topic, as we know it; 0: there is none."""
+        return self._seen[name] if name in self._by_name else 0
+
     def all(self) -> list[Topic]:
         """Every topic, by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
@@ -133,15 +134,7 @@ class Topics:
         return self._lanes().get(folder, {})
 
     def _lanes(self) -> dict[str, dict[int, Resident]]:
-        if self._residents_of != self.revision:
-            self._residents = {}
-            for topic in self.all():
-                if topic.is_shared:
-                    for partition, (folder, lane) in places.each_place(topic.descriptor):
-                        lanes = self._residents.setdefault(folder, {})
-                        lanes[lane] = Resident(topic, partition)
-            self._residents_of = self.revision
-        return self._residents
+        return self._residents.lanes(self.all, self.revision)
 
     # -- creating ----------------------------------------------------------------------------
 
@@ -165,18 +158,16 @@ class Topics:
         return defaults if topic is None else defaults | self._rules.default_place(topic.descriptor)
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> Topic:
-        """Make a topic that did not exist."""
+        """Make a topic that did not exist, or take up an unfinished creation in the bucket."""
         self.check(name, partitions, configs)
         given = {key: value for key, value in configs.items() if value is not None}
         logs = self._rules.lay_out(name, partitions, given)
         shared: tuple[LaneRange, ...] = ()
         if given.get("storage.placement") == "shared":
             shared = (await self.allot(partitions),)
-        fresh_id = fresh_topic_id(self._dice).hex()
-        created_at = iso_time(self._clock.now_ms())
+        fresh_id, created_at = fresh_topic_id(self._dice).hex(), iso_time(self._clock.now_ms())
         wish = Wish(name, fresh_id, partitions, given, created_at, logs=logs, shared=shared)
-        # An unfinished creation found in the bucket is taken up.
-        version, descriptor = await self._descriptors.create(wish)
+        version, descriptor = await self._descriptors.create(wish, self._end)
         seen = await self._register(descriptor, version)
         topic = self.find(name)  # another broker's, heard of meanwhile
         if topic is None or topic.topic_id.hex() != descriptor.topic_id:
@@ -184,6 +175,11 @@ class Topics:
         if (descriptor.partitions, descriptor.configs) != (partitions, given):
             raise TopicExists(f"topic {name!r} exists already in the bucket")
         return topic
+
+    async def _end(self, gone: TopicDescriptor) -> None:
+        """Let no broker take a record for it, however late. Who is alone has closed its logs."""
+        if self.has_others:
+            await ending.end_topic(self._tools, gone)
 
     def new_folder(self, name: str, token: str) -> str:
         """A folder for logs of that topic, in which nobody has ever written."""
@@ -219,11 +215,15 @@ class Topics:
         """Every name that has, or had, a topic of this namespace."""
         return await self._descriptors.names()
 
+    async def is_in_bucket(self, topic: Topic) -> bool:
+        """Whether this very topic lives, by its descriptor."""
+        _, newest = await self._descriptors.newest(topic.name)
+        return newest is not None and _is_alive(newest, topic.descriptor.topic_id)
+
     async def adopt(self, name: str) -> Topic | None:
         """Take up a topic that came into the bucket without a broker; None if there is none.
 
-        The note that goes before it makes sure of the one thing that could go wrong: a topic
-        deleted by another broker between our look and our entry must not come back.
+        By the note before it, one that is deleted between our look and our entry stays away.
         """
         version, newest = await self._descriptors.newest(name)
         if newest is None or newest.deleted or name in self._by_name:
@@ -254,6 +254,16 @@ class Topics:
             self._lose(topic, version)
             self.on_gone(topic)
 
+    async def look_at(self, name: str) -> None:
+        """Ask what has become of a topic, without waiting until it is told."""
+        found = await self.metadata.get(metadata_keys.topic_config(name))
+        topic = self._by_name.get(name)
+        if found is not None:
+            self.hear_of(found)
+        elif topic is not None:
+            self._lose(topic, 0)
+            self.on_gone(topic)
+
     def _take_over(self, descriptor: TopicDescriptor, version: int) -> None:
         topic = self._by_name.get(descriptor.name)
         if topic is not None and topic.descriptor.topic_id == descriptor.topic_id:
@@ -279,17 +289,15 @@ class Topics:
     def check_partitions(self, topic: Topic, count: int) -> None:
         """Raise what is wrong with a wish for more partitions."""
         if count <= topic.partitions:
-            raise InvalidPartitionCount(
-                f"{topic.name} has {topic.partitions} partitions already, and they never get fewer"
-            )
+            there = f"{topic.name} has {topic.partitions} partitions already"
+            raise InvalidPartitionCount(f"{there}, and they never get fewer")
         self._rules.check_count(count, is_virtual=topic.descriptor.layout != "ordinary")
 
     async def change(self, name: str, change: Change) -> Topic:
         """Give a topic another descriptor: in the bucket, here, then in the metadata store.
 
-        `change` makes the new descriptor of the newest one there is, or raises. A note in the
-        metadata store goes before it all: a start after a crash looks into the bucket again for
-        the topics that have one, and for no others.
+        `change` makes the new descriptor of the newest one there is, or raises. A note goes before
+        it all: a start after a crash looks into the bucket again for topics that have one.
         """
         async with self._changing:
             topic = self.get(name)
@@ -369,8 +377,7 @@ class Topics:
     async def _forget(self, gone: TopicDescriptor) -> int:
         """Take a topic out of the metadata store and note that its objects must go.
 
-        Gives the version by which it is gone, 0 if it was gone before: others may have deleted
-        it, and made a new one of that name, while we were waiting for the bucket.
+        Gives the version by which it is gone, 0 if others had deleted it, and perhaps made anew.
         """
         key = metadata_keys.topic_config(gone.name)
         notes = removals.of_topic(gone, self._clock.now_ms())

@@ -15,6 +15,7 @@ from kafscale.log import commits, index, keys, manifest, opening, segment
 from kafscale.log.commits import LostRace
 from kafscale.log.lane import TailMemory
 from kafscale.log.manifest import LaneMark, Manifest
+from kafscale.log.producers import SEALER
 from kafscale.log.recent import Chunk
 from kafscale.log.segment import Built, LaneBatches
 from kafscale.log.view import View
@@ -91,6 +92,11 @@ class Appender:
         live = self._view.lanes.get(lane)
         return live is None or not (live.high or live.start or live.epochs)
 
+    def is_sealed(self, lane: int) -> bool:
+        """Whether a lane has had its last batch."""
+        live = self._view.lanes.get(lane)
+        return live is not None and live.producers.is_sealed
+
     def epoch(self, lane: int = 0) -> int:
         """The newest leader epoch in a lane; it must not go back."""
         live = self._view.lanes.get(lane)
@@ -139,6 +145,7 @@ class Appender:
             key = keys.index_of(f"{self._folder}/{entry.name}")
             await commits.put_same(self._store, key, [hints], "index")
         parts = []
+        now_ms = self._clock.now_ms()
         for lane, span in zip(lanes, built.spans, strict=True):
             if self.is_new(lane.lane):
                 self._view.lane(lane.lane).start = lane.first
@@ -146,6 +153,8 @@ class Appender:
             for one in lane.batches:
                 for _, header in batch.walk(one):
                     live.note_epoch(header.leader_epoch, header.base_offset)
+                    if header.producer_id == SEALER:  # rule 14: roll-up must know of it
+                        live.producers.remember(header, header.base_offset, now_ms, lane.last + 1)
             live.end = lane.last + 1
             parts.append((span, Chunk(lane.first, lane.last, [], [])))
         self._view.extend(entry, built.content_id, parts)

@@ -18,6 +18,7 @@ from kafscale.log.segment import ContentId
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
     KafscaleError,
+    LogEnded,
     ObjectExists,
     ObjectMissing,
     StoreRefused,
@@ -66,9 +67,11 @@ async def newest_generation(store: ObjectStore, folder: str, after: int = 0) -> 
 
 
 async def read_generation(store: ObjectStore, folder: str, generation: int) -> Manifest:
-    """Read one manifest; generation 0 is the one before any."""
+    """Read one manifest; generation 0 is the one before any. Raises LogEnded for the last ones."""
     if generation == 0:
         return before_any()
+    if generation >= keys.ENDING:
+        raise LogEnded(f"{folder}: the topic has been deleted")
     return manifest.decode(await store.read(keys.manifest(folder, generation)))
 
 

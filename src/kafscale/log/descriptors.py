@@ -7,7 +7,7 @@ Next door: the names (keys.py), what a descriptor says (model/topics.py).
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafscale.log import commits, keys
@@ -73,16 +73,22 @@ class Descriptors:
         found = await asyncio.gather(*(one(name) for name in await self.names()))
         return [topic for topic in found if topic is not None and not topic.deleted]
 
-    async def create(self, wish: Wish) -> tuple[int, TopicDescriptor]:
+    async def create(
+        self, wish: Wish, end: Callable[[TopicDescriptor], Awaitable[None]]
+    ) -> tuple[int, TopicDescriptor]:
         """Make a topic, or give back the one that has the name already.
 
-        A name used before, and a topic that is filled before it can be seen, get a folder of
-        their own: nothing anybody else wrote, or writes late, can ever lie there.
+        `end` closes the logs of a topic that had the name before: what somebody still wrote there
+        would be lost to those who know only the name (rule 25). A name used before, and a topic
+        that is filled before it can be seen, get a folder of their own: nothing anybody else
+        wrote, or writes late, can ever lie there.
         """
         while True:
             version, newest = await self.newest(wish.name)
             if newest is not None and not newest.deleted:
                 return version, newest
+            if newest is not None:
+                await end(newest)
             own = wish.own_folder or newest is not None
             made = TopicDescriptor(
                 name=wish.name,

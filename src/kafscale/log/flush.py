@@ -7,13 +7,14 @@ Next door: the log that sets the timer and writes the segment (log.py).
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafscale.log import segment
 from kafscale.log.lane import Lane
-from kafscale.log.segment import Built, ContentId, LaneBatches
+from kafscale.log.recent import Chunk
+from kafscale.log.segment import Built, ContentId, LaneBatches, Span
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import KafscaleError
 from kafscale.records.batch import BatchHeader
@@ -90,6 +91,17 @@ def build(
         token=int.from_bytes(dice.token(4), "big"),
         predecessor=predecessor,
     )
+
+
+def parts(built: Built, by_lane: Sequence[tuple[Lane, list[Waiting]]]) -> list[tuple[Span, Chunk]]:
+    """What each lane gets of a flush that is committed; their epochs are noted."""
+    found = []
+    for span, (lane, rows) in zip(built.spans, by_lane, strict=True):
+        for row in rows if rows[0].epoch != rows[-1].epoch else rows[:1]:
+            lane.note_epoch(row.epoch, row.first)
+        firsts, batches = [row.first for row in rows], [row.data for row in rows]
+        found.append((span, Chunk(span.first, span.last, firsts, batches)))
+    return found
 
 
 def lane_batches(by_lane: list[tuple[Lane, list[Waiting]]]) -> list[LaneBatches]:

@@ -5,6 +5,7 @@
     {namespace}/{topic}/{log}/segment-{base:020d}.index           its sparse index, a hint
     {namespace}/{topic}/{log}/segment-{base:020d}-{generation}-{token}.kfs   rewritten history
     {namespace}/{topic}/{log}/manifest-{generation:020d}          the past, newest counts
+    {namespace}/{topic}/{log}/manifest-0922337203685477580{6,7}              the log has ended
     {namespace}/{topic}/{log}/pin-{generation}-{end}-{expires_ms}-{token}    holds back deletion
     {namespace}/@shared/{log}/…                            logs whose lanes are many topics'
     {namespace}/@shared/allotment-{version:020d}           lanes given out so far, newest counts
@@ -27,6 +28,10 @@ _PIN: Final = re.compile(r"pin-(\d{20})-(\d{20})-(\d{20})-[0-9a-f]{8}")
 _CHECKPOINT: Final = re.compile(r"(\d{20})(-[0-9a-f]{8}-\d+)?")
 
 _LONGEST: Final = 200
+
+# Generations that no manifest of a log that goes on ever has: see ending.py.
+ENDED: Final = (1 << 63) - 1
+ENDING: Final = ENDED - 1
 
 
 class SegmentName(NamedTuple):
@@ -189,6 +194,12 @@ def parse_segment(key: str) -> SegmentName | None:
     return SegmentName(int(found[1]), generation, found[4] == "index")
 
 
+def is_flush(key: str) -> bool:
+    """Whether a key names a member of a chain: a name that whoever writes there may choose."""
+    found = parse_segment(key)
+    return found is not None and found.generation is None and not found.is_index
+
+
 def is_rewritten(key: str) -> bool:
     """Whether a key names rewritten history: a name that nobody else will ever choose."""
     found = parse_segment(key)
@@ -199,6 +210,11 @@ def parse_generation(key: str) -> int | None:
     """Read the number off a manifest, descriptor or allotment name; None for anything else."""
     found = _NAME.fullmatch(key.rpartition("/")[2])
     return int(found[6]) if found and found[6] is not None else None
+
+
+def is_last(key: str) -> bool:
+    """Whether a key says that its log has ended."""
+    return "/manifest-" in key and (parse_generation(key) or 0) >= ENDING
 
 
 def parse_pin(key: str) -> Pin | None:

@@ -73,11 +73,13 @@ class Lane:
         "spans",
         "start",
         "watchers",
+        "whose",
     )
 
     def __init__(self, number: int) -> None:
         """Begin empty."""
         self.number = number
+        self.whose: tuple[str, int] | None = None  # topic and partition, as far as anybody asked
         self.rules = _NO_RULES
         self.watchers = Watchers()
         self.reset()

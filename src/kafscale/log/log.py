@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 
 import structlog
 
-from kafscale.log import commits, flush, hints, keys, manifest, opening, recent
+from kafscale.log import commits, flush, hints, keys, manifest, opening
 from kafscale.log.flush import Flush, Outcome, Waiting, WaitingRoom
 from kafscale.log.lane import Lane, TailMemory
 from kafscale.log.segment import Built
@@ -23,6 +23,7 @@ from kafscale.log.view import View
 from kafscale.model.clock import Clock, Dice, Moment, age_s, moment
 from kafscale.model.errors import (
     KafscaleError,
+    LogEnded,
     LogStopped,
     NotTheOwner,
     OffsetRangeExhausted,
@@ -69,7 +70,8 @@ class Log(View):
         self.is_used = False  # nobody has wanted anything since it was opened
         self.swept: set[str] = set()
         self.busy_with_history = asyncio.Lock()
-        self._closing = False
+        self._closing = self.has_ended = False
+        self.on_turned_away: Callable[[list[Waiting]], None] = lambda lost: None  # for ever
         self.looked_s, self.looking = -math.inf, asyncio.Lock()  # for more than we know
         self._proof = moment(clock)
         self._tasks = Tasks()
@@ -117,23 +119,25 @@ class Log(View):
         finally:
             await self.abandon()
 
-    async def abandon(self) -> None:
+    async def abandon(self, *, for_ever: bool = False) -> None:
         """Let go at once: what waits is refused, nothing more is written."""
-        if self.state is not State.STOPPED:
-            self.state = State.CLOSED
+        self.state = self.state if self.state is State.STOPPED else State.CLOSED
         self._cancel_timer()
-        self._refuse_all(NotTheOwner("the log is closed here"))
+        lost = self._refuse_all(NotTheOwner("the log is closed here"))
+        self.on_turned_away(lost if for_ever else [])
         self.release()
         self._wake_all()
         await self._tasks.aclose()
 
-    def _stop(self, problem: LogStopped) -> None:
-        """Never go on by guessing: refuse everything from here on."""
+    def _stop(self, problem: LogStopped | LogEnded, lost: Sequence[Waiting] = ()) -> None:
+        """Never go on by guessing, nor beyond the end (rule 25): refuse everything from here on."""
         if self.state in (State.STOPPED, State.CLOSED):
             return
-        self.state, self.stopped_because = State.STOPPED, str(problem)
+        self.has_ended = isinstance(problem, LogEnded)
+        self.state = State.CLOSED if self.has_ended else State.STOPPED
+        self.stopped_because = str(problem)
         logger.error("log_stopped", folder=self.folder, reason=str(problem))
-        self._refuse_all(problem)
+        self.on_turned_away([*lost, *self._refuse_all(problem)])
         self._wake_all()
 
     def _wake_all(self) -> None:
@@ -142,8 +146,8 @@ class Log(View):
 
     def require_open(self) -> None:
         """Raise what a caller should see when the log cannot be used now."""
-        if self.state is State.STOPPED:
-            raise LogStopped(self.stopped_because)
+        if self.state is State.STOPPED or self.has_ended:
+            raise (LogEnded if self.has_ended else LogStopped)(self.stopped_because)
         if self.state is not State.OPEN:
             raise NotTheOwner("the log is not open here")
 
@@ -299,12 +303,7 @@ class Log(View):
     ) -> None:
         """The segment is in the bucket and is the tail: let everyone see it."""
         entry = manifest.flush_entry(built, self.settings.index_from_bytes)
-        parts = []
-        for span, (lane, rows) in zip(built.spans, by_lane, strict=True):
-            for row in rows if rows[0].epoch != rows[-1].epoch else rows[:1]:
-                lane.note_epoch(row.epoch, row.first)
-            firsts, batches = [row.first for row in rows], [row.data for row in rows]
-            parts.append((span, recent.Chunk(span.first, span.last, firsts, batches)))
+        parts = flush.parts(built, by_lane)
         self.extend(entry, built.content_id, parts)
         self._in_flight = None
         self.observer.buffered(-one.size)
@@ -343,8 +342,8 @@ class Log(View):
         try:
             opened = await commits.persist(self._look, "re-open")
             self.load(opened)
-        except LogStopped as problem:
-            self._stop(problem)
+        except (LogStopped, LogEnded) as problem:
+            self._stop(problem, lost)
             return
         except Exception as problem:
             self._stop(LogStopped(f"the log could not be opened again: {problem!r}"))
@@ -364,6 +363,8 @@ class Log(View):
                     self._append(row.lane, header, row.data, acknowledged=True)
                 except KafscaleError as problem:
                     logger.warning("early_ack_lost", folder=self.folder, error=str(problem))
+            elif row.lane.producers.is_sealed:
+                self.on_turned_away([row])
             elif header.producer_id >= 0:
                 row.lane.producers.expect(
                     header.producer_id, header.producer_epoch, header.base_sequence, now_ms
@@ -380,7 +381,7 @@ class Log(View):
         if newest <= self.manifest.generation or self.state is not State.OPEN:
             return False
         async with self.busy_with_history:
-            await self.recover_view()
+            await (self.reopen("the end") if newest >= keys.ENDING else self.recover_view())
         return True
 
     async def recover_view(self) -> None:

@@ -13,7 +13,7 @@ from kafscale.log import commits, keys, segment
 from kafscale.log.manifest import Entry, Manifest, flush_entry
 from kafscale.log.segment import ContentId, Segment
 from kafscale.model.clock import Clock, Moment, age_s, moment
-from kafscale.model.errors import CorruptObject, LogStopped, ObjectMissing
+from kafscale.model.errors import CorruptObject, LogEnded, LogStopped, ObjectMissing
 from kafscale.objects.store import PAGE, ObjectStore, StoredObject
 
 _READS_AT_ONCE = 32
@@ -120,6 +120,10 @@ def walk(
     next_offsets = {number: mark.next for number, mark in past.lanes.items() if mark.next}
     while (data := found.get(at)) is not None:
         key = keys.segment(folder, at)
+        if (
+            bytes(data[: segment.SMALLEST]) == segment.THE_END
+        ):  # rule 25; its manifest came while we looked
+            raise LogEnded(f"{folder}: the topic has been deleted")
         try:
             content = segment.parse(data)
         except CorruptObject as problem:

@@ -76,12 +76,12 @@ def check_commit(writes: Sequence[Put | Remove], guards: Sequence[Compare]) -> N
         raise ValueError("one commit writes a key at most once")
 
 
-def pages(writes: Sequence[Put | Remove]) -> Iterator[slice]:
+def pages(writes: Sequence[Put | Remove], most: int = MAX_OPERATIONS) -> Iterator[slice]:
     """Cut many writes, in their order, into as many at a time as one commit takes."""
     begin = size = 0
     for at, write in enumerate(writes):
         more = len(write.key) + (len(write.value) if isinstance(write, Put) else 0)
-        if at > begin and (at - begin == MAX_OPERATIONS or size + more > MAX_BYTES):
+        if at > begin and (at - begin == most or size + more > MAX_BYTES):
             yield slice(begin, at)
             begin, size = at, 0
         size += more

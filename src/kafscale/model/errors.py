@@ -13,7 +13,7 @@ codes in one table each (gateways/kafka/errors.py), and a test counts that none 
       BadSequence           idempotence
         OutOfOrderSequence  DuplicateSequence  StaleProducerEpoch  UnknownProducer
       NotConvertible  ConversionOff
-      TopicMoving  NotTheOwner  OffsetOutOfRange  NotWritten  OutcomeUnknown  LogStopped
+      TopicMoving  NotTheOwner (LogEnded)  OffsetOutOfRange  NotWritten  OutcomeUnknown  LogStopped
       FencedLeaderEpoch  UnknownLeaderEpoch
       TopicError
         UnknownTopic  UnknownTopicId  TopicExists  InvalidTopicName
@@ -131,6 +131,10 @@ class TopicMoving(KafscaleError):
 
 class NotTheOwner(KafscaleError):
     """Another broker writes this log; the client must look up the owner again."""
+
+
+class LogEnded(NotTheOwner):
+    """The log's topic is gone for ever; a topic of that name, if there is one, lies elsewhere."""
 
 
 class OffsetOutOfRange(KafscaleError):

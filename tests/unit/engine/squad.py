@@ -14,6 +14,7 @@ from kafscale.broker.config_sections import BrokerSection, EtcdSection
 from kafscale.engine.engine import Engine
 from kafscale.engine.fleet import Fleet
 from kafscale.engine.reads import Part, Wanted
+from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.lease import Lease
 from kafscale.metadata.store import Entry, MetadataStore, Watch
@@ -34,6 +35,7 @@ class Wire:
     def __init__(self, inner: MetadataStore) -> None:
         self.inner = inner
         self.is_cut = False
+        self.is_deaf = False  # what is watched of topics does not come through
         self.leases: list[Lease] = []
 
     def _check(self) -> None:
@@ -60,7 +62,7 @@ class Wire:
 
     async def watch(self, prefix: str) -> Watch:
         async for news in self.inner.watch(prefix):
-            while self.is_cut:
+            while self.is_cut or (self.is_deaf and prefix == keys.TOPICS):
                 await asyncio.sleep(0.01)
             yield news
 
@@ -124,7 +126,7 @@ class Squad:
     async def __aexit__(self, *_: object) -> None:
         for mate in self.mates:
             mate.plan.clear()
-            mate.wire.is_cut = False
+            mate.wire.is_cut = mate.wire.is_deaf = False
             await mate.broker.stop()
         await self.metadata.aclose()
         self._folder.cleanup()

@@ -1,16 +1,18 @@
 """Topics that somebody put into the bucket without asking a broker."""
 
 import asyncio
+from functools import partial
 
 import msgspec
 import pytest
 
 from kafscale.engine import discovery
-from kafscale.log import keys
+from kafscale.log import ending, keys
 from kafscale.log.descriptors import Descriptors, Wish
 from kafscale.metadata import keys as metadata_keys
 from kafscale.model.errors import StoreRefused
 from kafscale.model.topics import TopicDescriptor
+from kafscale.testing.clock import SeededDice
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.shop import Shop, values_of
 
@@ -24,7 +26,8 @@ async def put_topic(shop: Shop, name: str, partitions: int = 2, topic_id: str = 
         "2026-01-01T00:00:00.000Z",
         own_folder=True,
     )
-    await Descriptors(shop.objects, "default").create(wish)
+    tools = ending.Tools(shop.objects, shop.clock, SeededDice(1))
+    await Descriptors(shop.objects, "default").create(wish, partial(ending.end_topic, tools))
 
 
 async def bury(shop: Shop, name: str) -> None:

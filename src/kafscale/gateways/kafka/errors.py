@@ -30,6 +30,7 @@ CODE_OF: Final[dict[type[errors.KafscaleError], ErrorCode]] = {
     errors.StaleProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     errors.UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
     errors.NotTheOwner: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.LogEnded: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.NotWritten: ErrorCode.NOT_ENOUGH_REPLICAS,
     errors.OutcomeUnknown: ErrorCode.REQUEST_TIMED_OUT,

@@ -8,7 +8,7 @@ Next door: when (retain.py).
 from collections.abc import Sequence
 from typing import Final
 
-from kafscale.log import commits, keys, manifest, places, survey, sweeping
+from kafscale.log import commits, ending, keys, manifest, places, survey, sweeping
 from kafscale.log.commits import LostRace
 from kafscale.log.descriptors import Descriptors
 from kafscale.log.manifest import Manifest
@@ -95,7 +95,7 @@ def remove_deleted(context: Context, grace_s: float) -> dict[str, int]:
     bucket = context.bucket
     removed: dict[str, int] = {}
     for topic in left_behind(context, grace_s):
-        count = bucket.run(lambda store, topic=topic: _remove(store, topic))  # type: ignore[misc]
+        count = bucket.run(lambda store, topic=topic: _remove(store, topic, grace_s))  # type: ignore[misc]
         if count:
             removed[topic.folder] = count
     return removed
@@ -176,7 +176,7 @@ def old_homes(
     return [(homes[folder], since_ms) for folder, since_ms in left.items()]
 
 
-async def _remove(store: ObjectStore, home: TopicDescriptor) -> int:
+async def _remove(store: ObjectStore, home: TopicDescriptor, grace_s: float) -> int:
     """A folder is never used again (rule 11), so nothing of another topic can be met here.
 
     Snapshots of a topic that was deleted end with it; those of one that has moved are kept.
@@ -189,8 +189,9 @@ async def _remove(store: ObjectStore, home: TopicDescriptor) -> int:
         listed = await store.find(folder)
         if not home.deleted and sweeping.is_pinned((row.key for row in listed), now_ms):
             continue
-        await _delete(store, [row.key for row in listed])
-        count += len(listed)
+        doomed = await ending.remains(store, folder, grace_s, is_new=False)
+        await _delete(store, [row.key for row in doomed])
+        count += len(doomed)
     return count
 
 

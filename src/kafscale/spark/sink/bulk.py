@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from kafscale.log import commits, keys, manifest, places
+from kafscale.log import commits, ending, keys, manifest, places
 from kafscale.log.descriptors import Descriptors, Wish
 from kafscale.log.manifest import Entry, LaneMark, Manifest
 from kafscale.log.places import Place
@@ -254,7 +254,13 @@ def _manifest(
 def describe(plan: Plan) -> TopicDescriptor:
     """Make the topic visible, all of which is there."""
     bucket = plan.target.bucket
-    _, made = bucket.run(lambda store: Descriptors(store, bucket.namespace).create(plan.wish))
+
+    async def create(store: ObjectStore) -> TopicDescriptor:
+        tools = ending.Tools(store, bucket.clock, bucket.dice)
+        end = partial(ending.end_topic, tools)
+        return (await Descriptors(store, bucket.namespace).create(plan.wish, end))[1]
+
+    made = bucket.run(create)
     if made.topic_id != plan.wish.topic_id:
         raise TopicExists(f"topic {plan.topic!r} was created by somebody else meanwhile")
     return made

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextvars import Context
 from typing import Final, TypeVar
 
+from kafscale.metadata.keys import TOPICS
 from kafscale.metadata.lease import Lease, LeaseId
 from kafscale.metadata.store import (
     Change,
@@ -139,6 +140,7 @@ class SimulatedMetadataStore(Line):
         self._etcd = etcd
         self._clock = clock
         self._leases: list[Lease] = []
+        self.is_deaf = False  # news of topics do not come through, all else does
 
     async def get(self, key: str) -> Entry | None:
         """Read one key."""
@@ -187,6 +189,8 @@ class SimulatedMetadataStore(Line):
                 while at >= len(etcd.changes):
                     await etcd.news()
                 await self._arrival()
+                while self.is_deaf and prefix == TOPICS:  # noqa: ASYNC110 - as below
+                    await asyncio.sleep(_LOOK_AGAIN_S)
                 change = _touching(etcd.changes[at], prefix)
                 at += 1
                 if change is not None:

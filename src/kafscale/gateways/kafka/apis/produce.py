@@ -156,10 +156,11 @@ def _append(
         return
     if request.transactional_id is not None:
         raise InvalidRequest("transactions are not supported")
-    if topic is None:
-        topic = call.engine.topics.get(name)
     records = data.records
     assert records is None or isinstance(records, memoryview)  # as decoding gives them
+    if topic is None:
+        call.engine.appends.note_refused(name, data.index, records)
+        topic = call.engine.topics.get(name)
     if (tell := call.engine.probe.tell_received) is not None:
         tell(name, data.index, len(records or b""))
     sets = [records]
