@@ -103,6 +103,15 @@ def test_a_clean_story_has_no_problems() -> None:
     assert problems([history], log) == []
 
 
+def test_a_record_acknowledged_without_an_offset_may_be_anywhere_but_must_be_there() -> None:
+    history, log = story()
+    history.acknowledged[Mark("p", 1, 2)] = None
+    assert problems([history], log) == []
+    history.acknowledged[Mark("p", 1, 99)] = None
+    history.sent.add(Mark("p", 1, 99))
+    assert [line.split(":")[0] for line in problems([history], log)] == ["lost"]
+
+
 def test_a_record_never_acknowledged_may_be_missing() -> None:
     history, log = story()
     last = Mark("p", 0, 10)
