@@ -48,8 +48,12 @@ CALLED_OFF = [seed for seed in range(400, 800) if draw(seed).is_moving]
             "lost, watermark back",
         ),
         (planted.move_that_is_called_off_too_late, CALLED_OFF, "stuck"),
-        (planted.name_that_is_given_away_while_its_old_logs_are_open, DEAF, "trouble"),
-        (planted.end_that_is_said_but_not_at_the_tail, DEAF, "trouble"),
+        (
+            planted.name_that_is_given_away_while_its_old_logs_are_open,
+            DEAF,
+            "trouble, watermark back",
+        ),
+        (planted.end_that_is_said_but_not_at_the_tail, DEAF, "trouble, watermark back"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
