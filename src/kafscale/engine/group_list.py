@@ -36,6 +36,7 @@ async def each_group(metadata: MetadataStore) -> AsyncIterator[str]:
                 yield group_id
                 after = keys.group(group_id) + BEYOND
             await asyncio.sleep(0)  # there may be very many
+        after = max(after, rows[-1].key)  # a key that none of us wrote is not met for ever
 
 
 async def stored_groups(metadata: MetadataStore) -> dict[str, Listed]:
@@ -48,7 +49,7 @@ async def stored_groups(metadata: MetadataStore) -> dict[str, Listed]:
         after = rows[-1].key
         last = keys.group_named_by(after)
         if last is not None and last in found:
-            after = keys.group(last) + BEYOND  # of this one enough is known
+            after = max(after, keys.group(last) + BEYOND)  # of this one enough is known
         await asyncio.sleep(0)
     return found
 
