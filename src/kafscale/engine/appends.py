@@ -206,10 +206,10 @@ class Appends:
         What they sent behind it is on its way already, and must not come before it.
         """
         now_s = self._clock.elapsed_s()
-        for row, noted_s in self._refused.pop((topic.name, partition), {}).values():
-            if not _Refused(row, noted_s).is_over(now_s):
-                sequence = row.base_sequence
-                lane.producers.expect(row.producer_id, row.producer_epoch, sequence, now_ms)
+        for one in self._refused.pop((topic.name, partition), {}).values():
+            if not one.is_over(now_s):
+                producer_id, epoch = one.header.producer_id, one.header.producer_epoch
+                lane.producers.expect(producer_id, epoch, one.header.base_sequence, now_ms)
 
     def limits_of(self, topic: Topic, allow_zstd: bool = True) -> Limits:
         """What the topic's settings allow."""

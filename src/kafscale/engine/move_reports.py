@@ -7,16 +7,13 @@ Next door: what is done by them (moves.py), what they say (metadata/keys.py).
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
 
 from kafscale.engine.topic import Topic
 from kafscale.metadata import keys
 from kafscale.metadata.keys import MoveReport
-from kafscale.metadata.store import Compare, MetadataStore, Put, Remove
+from kafscale.metadata.store import Compare, MetadataStore, Put, Remove, pages
 from kafscale.model.errors import MetadataConflict
 from kafscale.model.topics import Move
-
-_AT_ONCE: Final = 100  # writes of one commit
 
 Reports = Mapping[str, MoveReport]  # by folder
 
@@ -50,7 +47,8 @@ class MoveReports:
         self._waiting[key] = Put(key, keys.encode(report))
         async with self._writing:
             while key in self._waiting:
-                rows = list(self._waiting.values())[:_AT_ONCE]
+                waiting = list(self._waiting.values())
+                rows = waiting[next(pages(waiting))]
                 for row in rows:
                     del self._waiting[row.key]
                 await self._metadata.commit(rows)
@@ -58,8 +56,8 @@ class MoveReports:
     async def remove(self, topic: Topic, folders: Iterable[str]) -> None:
         """Nobody needs them any more."""
         rows = [Remove(keys.move_report(topic.name, folder)) for folder in folders]
-        for at in range(0, len(rows), _AT_ONCE):
-            await self._metadata.commit(rows[at : at + _AT_ONCE])
+        for some in pages(rows):
+            await self._metadata.commit(rows[some])
 
     async def remove_old(self, is_on: Callable[[str, str], bool]) -> int:
         """Clear away what nobody will ask for: reports of moves, by topic and id, that are over.
