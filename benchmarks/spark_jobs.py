@@ -3,9 +3,9 @@
 In this room: topics made of ready batches, the jobs on `local[2]`, processor seconds of driver, JVM
 and workers together. The data is in memory; Spark has run each job before.
 
-On a disk (`--folder`) writing costs more CPU than the job itself wherever the kernel has to find
-fresh pages for its cache: seen in a virtual machine that is given its memory page by page, 500 MB
-cost 1.0 s in the kernel's copy alone (79 % of all samples), and 0.13 s in pages used before.
+On a disk (`--folder`) writing may cost more CPU than the job itself: in one virtual machine the
+kernel's copy into its cache took 1.0 s for 500 MB of new files (79 % of all samples of a program
+that did nothing else), and 0.13 s where the same file was written again.
 Next door: brokers under clients (compare.py).
 """
 
