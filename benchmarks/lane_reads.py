@@ -18,11 +18,11 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks import many
-from kafscale.broker.config_sections import CacheSection, StorageSection
-from kafscale.broker.config_values import Size
-from kafscale.log import history
-from kafscale.log.log import Log
+from kafscale.log.upkeep import history
+from kafscale.log.writer.log import Log
 from kafscale.objects.files import FileObjectStore
+from kafscale.settings.sections import CacheSection, StorageSection
+from kafscale.settings.values import Size
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from tests.support import wire
 

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 from benchmarks.workloads import Figure
-from kafscale.log import history
-from kafscale.log.lane import TailMemory
-from kafscale.log.log import Log, LogSettings
+from kafscale.log.upkeep import history
+from kafscale.log.writer.lane import TailMemory
+from kafscale.log.writer.log import Log, LogSettings
 from kafscale.objects.files import FileObjectStore
 from kafscale.records import batch
 from kafscale.records.record import Record, build_batch

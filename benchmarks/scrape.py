@@ -14,11 +14,11 @@ from collections.abc import Callable
 import prometheus_client
 from prometheus_client.exposition import generate_latest
 
-from kafscale.engine.census import MOST_LOGS, MOST_PARTITIONS, Census
-from kafscale.engine.probe import REQUEST_SECONDS, Probe
-from kafscale.engine.topic import Topic
-from kafscale.log.lane import TailMemory
-from kafscale.log.log import Log, LogSettings
+from kafscale.engine.metrics.log_gauges import MOST_LOGS, MOST_PARTITIONS, Census
+from kafscale.engine.metrics.series import REQUEST_SECONDS, Probe
+from kafscale.engine.topics.topic import Topic
+from kafscale.log.writer.lane import TailMemory
+from kafscale.log.writer.log import Log, LogSettings
 from kafscale.model.meters import Registry
 from kafscale.model.topics import TopicDefaults, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore

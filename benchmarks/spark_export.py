@@ -22,8 +22,8 @@ from pathlib import Path
 import psutil
 from pyspark.sql import SparkSession
 
-from kafscale.log import keys, segment
-from kafscale.log.segment import NOTHING_BEFORE, LaneBatches
+from kafscale.log.formats import keys, segment
+from kafscale.log.formats.segment import NOTHING_BEFORE, LaneBatches
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.files import FileObjectStore
 from kafscale.records.compression import Codec

@@ -11,14 +11,13 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from kafscale.log import keys, manifest, segment
-from kafscale.log.lane import TailMemory
-from kafscale.log.log import Log
-from kafscale.log.manifest import Entry, LaneMark, Manifest
-from kafscale.log.reader import Reader
-from kafscale.log.segment import LaneBatches
-from kafscale.log.settings import LogSettings
-from kafscale.log.tasks import Tasks
+from kafscale.log.formats import keys, manifest, segment
+from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
+from kafscale.log.formats.segment import LaneBatches
+from kafscale.log.reader.reader import Reader
+from kafscale.log.writer.lane import TailMemory
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.types import LogSettings
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.files import FileObjectStore
 from kafscale.records import batch
@@ -27,6 +26,7 @@ from kafscale.records.record import Record, build_batch
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.kernels import scan
 from kafscale.system import SystemClock, SystemDice
+from kafscale.tasks import Tasks
 
 NOW_MS = 1_700_000_000_000
 RECORD_BYTES = 200

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bad_input import missiles
-from tests.bad_input.victim import Victim
+from tests.bad_input import payloads
+from tests.bad_input.attacked_broker import Victim
 from tests.support import wire
 
 
@@ -17,13 +17,13 @@ def _broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
         sock = victim.connect()
         for name in ("t", "reads", "shared"):
             configs = {"storage.placement": "shared"} if name == "shared" else {}
-            wish = missiles.create_body(name, configs=configs)
-            body = victim.ask(sock, wire.frame(missiles.CREATE_TOPICS, 1, 1, wish))
-            assert missiles.created(body)[0] == 0
+            wish = payloads.create_body(name, configs=configs)
+            body = victim.ask(sock, wire.frame(payloads.CREATE_TOPICS, 1, 1, wish))
+            assert payloads.created(body)[0] == 0
         # Allocators and codecs have their working memory before anything is measured.
         for number in range(3):
             answer = victim.ask(
-                sock, wire.produce("t", 0, missiles.good(b"x" * 900_000), -1, number)
+                sock, wire.produce("t", 0, payloads.good(b"x" * 900_000), -1, number)
             )
             assert wire.produce_error(answer)[0] == 0
         yield victim

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad_input import missiles
-from tests.bad_input.victim import ANSWER_S, FRAME_S, MOST_GROWTH_BYTES, Victim, is_closed
+from tests.bad_input import payloads
+from tests.bad_input.attacked_broker import ANSWER_S, FRAME_S, MOST_GROWTH_BYTES, Victim, is_closed
 from tests.support import wire
 
 API_VERSIONS = wire.frame(wire.API_VERSIONS, 0, 5, b"")
@@ -109,16 +109,16 @@ def test_f7_a_peer_that_fell_silent_is_let_go(tmp_path: Path) -> None:
 def test_f8_a_reader_that_never_reads_is_paused_and_then_let_go(victim: Victim) -> None:
     filler = victim.connect()
     for number in range(5):
-        answer = victim.ask(filler, wire.produce("t", 0, missiles.good(b"x" * 900_000), -1, number))
+        answer = victim.ask(filler, wire.produce("t", 0, payloads.good(b"x" * 900_000), -1, number))
         assert wire.produce_error(answer)[0] == 0
     first = wire.produce_error(
-        victim.ask(filler, wire.produce("t", 0, missiles.good(b"last"), -1, 9))
+        victim.ask(filler, wire.produce("t", 0, payloads.good(b"last"), -1, 9))
     )[1]
     victim.close_connections()
     with victim.suffers("slow_reader"):
         sock = victim.connect(receive_buffer=4096)
         sock.setblocking(False)
-        body = missiles.fetch_body("t", first - 4, max_bytes=50 << 20, partition_bytes=50 << 20)
+        body = payloads.fetch_body("t", first - 4, max_bytes=50 << 20, partition_bytes=50 << 20)
         request = wire.frame(wire.FETCH, 11, 1, body)
         deadline = time.monotonic() + ANSWER_S
         sent, peak = 0, 0
@@ -163,7 +163,7 @@ def test_f10_fifty_pipelined_requests_are_answered_strictly_in_order(victim: Vic
     with victim.suffers(None):
         sock = victim.connect()
         frames = [
-            wire.produce("t", 0, missiles.good(b"v"), -1, number)
+            wire.produce("t", 0, payloads.good(b"v"), -1, number)
             if number % 3
             else wire.frame(wire.API_VERSIONS, 0, number, b"")
             for number in range(50)
@@ -174,12 +174,12 @@ def test_f10_fifty_pipelined_requests_are_answered_strictly_in_order(victim: Vic
 
 def test_requests_behind_a_bad_frame_are_never_begun(victim: Victim) -> None:
     sock = victim.connect()
-    before = wire.produce_error(victim.ask(sock, wire.produce("t", 0, missiles.good(), -1, 1)))[1]
+    before = wire.produce_error(victim.ask(sock, wire.produce("t", 0, payloads.good(), -1, 1)))[1]
     with victim.suffers("malformed_request"):
         bad = struct.pack(">i", 3) + bytes(3)
-        sock.sendall(bad + wire.produce("t", 0, missiles.good(b"never"), -1, 2) + bad)
+        sock.sendall(bad + wire.produce("t", 0, payloads.good(b"never"), -1, 2) + bad)
         assert is_closed(sock)
     after = wire.produce_error(
-        victim.ask(victim.connect(), wire.produce("t", 0, missiles.good(), -1, 3))
+        victim.ask(victim.connect(), wire.produce("t", 0, payloads.good(), -1, 3))
     )[1]
     assert after == before + 1

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from tests.bad_input.victim import Victim, is_closed
+from tests.bad_input.attacked_broker import Victim, is_closed
 from tests.support.wire import frame, string
 
 OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 11, 12, 13, 14

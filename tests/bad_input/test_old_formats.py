@@ -6,9 +6,9 @@ import struct
 import lz4.frame
 import pytest
 
-from tests.bad_input import missiles
-from tests.bad_input.missiles import NOW_MS
-from tests.bad_input.victim import Victim, is_closed
+from tests.bad_input import payloads
+from tests.bad_input.attacked_broker import Victim, is_closed
+from tests.bad_input.payloads import NOW_MS
 from tests.support import wire
 from tests.support.old_wire import (
     GZIP,
@@ -159,9 +159,9 @@ def test_o12_a_time_that_cannot_be_is_invalid(victim: Victim) -> None:
 
 @BOTH
 def test_o13_a_compacted_topic_refuses_messages_without_keys(victim: Victim, magic: int) -> None:
-    create = missiles.create_body("old-keys", configs={"cleanup.policy": "compact"})
-    made = victim.ask(victim.connect(), wire.frame(missiles.CREATE_TOPICS, 1, 1, create))
-    assert missiles.created(made)[0] in (0, 36)
+    create = payloads.create_body("old-keys", configs={"cleanup.policy": "compact"})
+    made = victim.ask(victim.connect(), wire.frame(payloads.CREATE_TOPICS, 1, 1, create))
+    assert payloads.created(made)[0] in (0, 36)
     with victim.suffers("invalid_record"):
         assert offer(victim, message(magic, None), topic="old-keys") == INVALID_RECORD
 
@@ -170,7 +170,7 @@ def test_o14_a_bad_set_without_acks_closes_the_connection(victim: Victim) -> Non
     with victim.suffers_all("corrupt_batch", "refused_request"):
         sock = victim.connect()
         rows: list[tuple[str, int, bytes | None]] = [("t", 0, message(0)[:-1] + b"w")]
-        raw = missiles.produce_body(rows, acks=0, version=1)
+        raw = payloads.produce_body(rows, acks=0, version=1)
         sock.sendall(wire.frame(wire.PRODUCE, 1, 1, raw))
         assert is_closed(sock)
 

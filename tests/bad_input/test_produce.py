@@ -6,9 +6,9 @@ import struct
 import lz4.frame
 import pytest
 
-from tests.bad_input import missiles
-from tests.bad_input.missiles import NOW_MS, PRODUCE, forged, good, produce_body, record
-from tests.bad_input.victim import Victim, is_closed
+from tests.bad_input import payloads
+from tests.bad_input.attacked_broker import Victim, is_closed
+from tests.bad_input.payloads import NOW_MS, PRODUCE, forged, good, produce_body, record
 from tests.support import wire
 from tests.support.wire import frame, varint
 
@@ -32,9 +32,9 @@ def refuses(
 
 
 def topic_with(victim: Victim, name: str, **configs: str) -> str:
-    body = missiles.create_body(name, configs={k.replace("_", "."): v for k, v in configs.items()})
-    code, message = missiles.created(
-        victim.ask(victim.connect(), frame(missiles.CREATE_TOPICS, 1, 1, body))
+    body = payloads.create_body(name, configs={k.replace("_", "."): v for k, v in configs.items()})
+    code, message = payloads.created(
+        victim.ask(victim.connect(), frame(payloads.CREATE_TOPICS, 1, 1, body))
     )
     assert code in (0, 36), message
     return name

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tests.bad_input import missiles
-from tests.bad_input.missiles import FETCH, LIST_OFFSETS, fetch_body
-from tests.bad_input.victim import Victim
+from tests.bad_input import payloads
+from tests.bad_input.attacked_broker import Victim
+from tests.bad_input.payloads import FETCH, LIST_OFFSETS, fetch_body
 from tests.support import wire
 from tests.support.wire import frame, string
 
@@ -20,7 +20,7 @@ SESSION_UNKNOWN, SESSION_EPOCH, FENCED, NEWER_EPOCH = 70, 71, 74, 75
 def batch_size(_broker: Victim) -> int:
     """Ten batches of one record each in the topic; gives the size of one."""
     sock = _broker.connect()
-    one = missiles.good(b"x" * 1000)
+    one = payloads.good(b"x" * 1000)
     for number in range(10):
         assert wire.produce_error(_broker.ask(sock, wire.produce("reads", 0, one, -1, number))) == (
             0,
@@ -131,15 +131,15 @@ def test_r6_waiting_for_ever_ends_with_new_data(reader: Victim) -> None:
     with reader.suffers(None):
         sock = reader.connect()
         topic = "eternity"
-        body = reader.ask(sock, frame(19, 1, 1, missiles.create_body(topic)))
-        assert missiles.created(body)[0] == 0
+        body = reader.ask(sock, frame(19, 1, 1, payloads.create_body(topic)))
+        assert payloads.created(body)[0] == 0
         most = 2**31 - 1
         sock.sendall(frame(FETCH, 11, 2, fetch_body(topic, 0, max_wait_ms=most, min_bytes=1)))
 
         def write() -> None:
             time.sleep(0.3)
             writer = reader.connect()
-            writer.sendall(wire.produce(topic, 0, missiles.good(b"news"), -1, 1))
+            writer.sendall(wire.produce(topic, 0, payloads.good(b"news"), -1, 1))
             wire.read_answer(writer)
 
         thread = threading.Thread(target=write)

@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from tests.bad_input import missiles
-from tests.bad_input.missiles import API_VERSIONS, FETCH, METADATA, PRODUCE
-from tests.bad_input.victim import Victim, is_closed
+from tests.bad_input import payloads
+from tests.bad_input.attacked_broker import Victim, is_closed
+from tests.bad_input.payloads import API_VERSIONS, FETCH, METADATA, PRODUCE
 from tests.support import wire
 from tests.support.wire import frame, string
 
@@ -222,7 +222,7 @@ def test_b7_ten_thousand_unknown_topics_are_answered_one_by_one(victim: Victim) 
 def test_the_broker_still_writes_and_reads_after_all_of_this(victim: Victim) -> None:
     with victim.suffers(None):
         sock = victim.connect()
-        answer = victim.ask(sock, wire.produce("t", 0, missiles.good(b"fine"), -1, 1))
+        answer = victim.ask(sock, wire.produce("t", 0, payloads.good(b"fine"), -1, 1))
         code, offset = wire.produce_error(answer)
         assert code == 0
         code, high, records = wire.fetched(victim.ask(sock, wire.fetch("t", 0, offset, 2)))

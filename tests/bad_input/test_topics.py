@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from tests.bad_input import missiles
-from tests.bad_input.missiles import CREATE_TOPICS, DELETE_TOPICS, METADATA, create_body
-from tests.bad_input.victim import Victim
+from tests.bad_input import payloads
+from tests.bad_input.attacked_broker import Victim
+from tests.bad_input.payloads import CREATE_TOPICS, DELETE_TOPICS, METADATA, create_body
 from tests.support.wire import frame, string
 
 UNKNOWN_TOPIC, INVALID_NAME, BAD_PARTITIONS, BAD_REPLICATION, BAD_CONFIG = 3, 17, 37, 38, 40
@@ -17,7 +17,7 @@ SHARED = {"storage.placement": "shared"}
 
 
 def create(victim: Victim, body: bytes) -> tuple[int, str]:
-    return missiles.created(victim.ask(victim.connect(), frame(CREATE_TOPICS, 1, 1, body)))
+    return payloads.created(victim.ask(victim.connect(), frame(CREATE_TOPICS, 1, 1, body)))
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreRefused
-from kafscale.objects.probe import probe_create_if_absent
+from kafscale.objects.capability_check import probe_create_if_absent
 from kafscale.objects.store import ObjectStore
 
 

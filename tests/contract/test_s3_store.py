@@ -7,7 +7,7 @@ import aiohttp
 import obstore
 import pytest
 
-from kafscale.log import keys
+from kafscale.log.formats import keys
 from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
 from kafscale.objects.bucket_client import open_client
 from kafscale.objects.s3 import CLASS_FROM, S3ObjectStore

@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from kafscale.broker.config import load
 from kafscale.cli import bucket
-from kafscale.log import segment
+from kafscale.log.formats import segment
 from kafscale.records.batch import walk
+from kafscale.settings.config import load
 from tests.e2e.conftest import AGAINST, watched
 from tests.e2e.test_kill import wait_for_answers
 from tests.support import etcd

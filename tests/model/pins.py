@@ -4,7 +4,7 @@ In this room: the look, the PUT of the pin, the judgement that it stood in time;
 Next door: the deleter that must spare it (deleter.py), the promise (safety.py).
 
 A pin names a generation and an end, not objects: what it holds is judged by names, as in
-src/kafscale/log/keys.py. One snapshot is taken and never given up.
+src/kafscale/log/formats/keys.py. One snapshot is taken and never given up.
 """
 
 from collections.abc import Iterator

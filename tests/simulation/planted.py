@@ -11,19 +11,23 @@ from unittest.mock import patch
 
 import msgspec
 
-from kafscale.engine import administration, fleet
-from kafscale.engine.fleet_view import View
-from kafscale.engine.housekeeping import Housekeeping
-from kafscale.engine.moves import Moves
-from kafscale.engine.topic import Resident, Topic
-from kafscale.engine.topics import Topics
+from kafscale.engine import administration
+from kafscale.engine.cluster import fleet
+from kafscale.engine.cluster.fleet_state import View
+from kafscale.engine.moves.moves import Moves
+from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.topic import Resident, Topic
+from kafscale.engine.upkeep.housekeeping import Housekeeping
 from kafscale.groups.events import Done
 from kafscale.groups.machine import Group
-from kafscale.log import commits, ending, moving, opening, places, reclaiming
-from kafscale.log.log import Log
-from kafscale.log.producers import ProducerTable
-from kafscale.log.settings import Appended
-from kafscale.log.shared import SharedLogs
+from kafscale.log.catalog.lane_allotment import SharedLogs
+from kafscale.log.formats import places
+from kafscale.log.formats.producers import ProducerTable
+from kafscale.log.moves import copying, end_of_topic
+from kafscale.log.protocol import commits, opening
+from kafscale.log.upkeep import reclaim
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.types import Appended
 from kafscale.metadata import keys as metadata_keys
 from kafscale.model.topics import LaneRange, Layout, Move, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
@@ -152,7 +156,7 @@ def retention_of_one_topic_for_all_its_neighbours() -> AbstractContextManager[An
 
 def reclaiming_that_takes_the_living_for_dead() -> AbstractContextManager[Any]:
     """An object is rewritten without a lane that somebody still reads."""
-    return patch.object(reclaiming, "is_alive", lambda span, _: span.lane % 2 == 0)
+    return patch.object(reclaim, "is_alive", lambda span, _: span.lane % 2 == 0)
 
 
 # Topics that move.
@@ -165,13 +169,13 @@ def seal_that_nobody_heeds() -> AbstractContextManager[Any]:
 
 def move_that_forgets_producers() -> AbstractContextManager[Any]:
     """In the new place nobody knows what was sent before."""
-    honest = moving.adopt
+    honest = copying.adopt
 
     def adopt(log: Log, number: int, header: BatchHeader, data: memoryview) -> Any:
         with patch.object(ProducerTable, "remember", lambda *_: None):
             return honest(log, number, header, data)
 
-    return patch.object(moving, "adopt", adopt)
+    return patch.object(copying, "adopt", adopt)
 
 
 def move_that_leaves_the_last_records_behind() -> AbstractContextManager[Any]:
@@ -208,7 +212,7 @@ def name_that_is_given_away_while_its_old_logs_are_open() -> AbstractContextMana
     async def end_nothing(*_: Any) -> None:
         pass
 
-    return patch.object(ending, "end_topic", end_nothing)
+    return patch.object(end_of_topic, "end_topic", end_nothing)
 
 
 def end_that_is_said_but_not_at_the_tail() -> AbstractContextManager[Any]:
@@ -217,4 +221,4 @@ def end_that_is_said_but_not_at_the_tail() -> AbstractContextManager[Any]:
     async def leave_it(*_: Any) -> bool:
         return True
 
-    return patch.object(ending, "_take_the_tail", leave_it)
+    return patch.object(end_of_topic, "_take_the_tail", leave_it)

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kafscale.broker.config import Config
-from kafscale.broker.config_sections import (
+from kafscale.settings.config import Config
+from kafscale.settings.sections import (
     CacheSection,
     ConsumerSection,
     EtcdSection,
     S3Section,
     StorageSection,
 )
-from kafscale.broker.config_values import PositiveSize, Seconds, Size
+from kafscale.settings.values import PositiveSize, Seconds, Size
 from kafscale.testing.simulated.network import NetworkFaults
 from kafscale.testing.simulated.remote import RemoteFaults
 from tests.simulation.places import KINDS

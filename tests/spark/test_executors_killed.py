@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.topics import make_topic
-from kafscale.log import commits
+from kafscale.log.protocol import commits
 from kafscale.spark.bucket import Bucket
 from tests.spark.killing import Jobs
 from tests.spark.test_crashes import contents, whole_load

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from benchmarks.topics import make_topic
-from kafscale.log import commits, survey
+from kafscale.log.protocol import commits, survey
 from kafscale.records import batch, record
 from kafscale.records.record import Record
 from kafscale.spark.bucket import Bucket

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 
-from kafscale.log import keys, places
+from kafscale.log.formats import keys, places
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context

@@ -6,9 +6,9 @@ Next door: brokers that write them in the ordinary way (broker.py).
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kafscale.log import index, keys, manifest, segment
-from kafscale.log.manifest import Entry, LaneMark, Manifest
-from kafscale.log.segment import Built, ContentId, LaneBatches
+from kafscale.log.formats import index, keys, manifest, segment
+from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
+from kafscale.log.formats.segment import Built, ContentId, LaneBatches
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch

@@ -21,10 +21,10 @@ import pytest
 import yaml
 
 from kafscale import __version__
-from kafscale.broker.config import Config, load
-from kafscale.broker.config_values import ConfigError
 from kafscale.local import programs
 from kafscale.local.errors import ProgramMissing
+from kafscale.settings.config import Config, load
+from kafscale.settings.values import ConfigError
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from kafscale import __version__
-from kafscale.broker.config import Config
+from kafscale.settings.config import Config
 
 
 def show(config: Config, host: str, port: int) -> None:

@@ -6,10 +6,10 @@ Never here: anything that goes by a setting.
 
 from pathlib import Path
 
-from kafscale.broker.config import Config
-from kafscale.engine.offsets import LARGEST_METADATA_BYTES
+from kafscale.engine.coordinator.offsets import LARGEST_METADATA_BYTES
 from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.topic_configs import ConfigType
+from kafscale.settings.config import Config
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _LONG, _LIST = ConfigType.LONG, ConfigType.LIST

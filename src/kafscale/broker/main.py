@@ -15,12 +15,12 @@ from typing import Any, Final
 import structlog
 import uvloop
 
-from kafscale.broker import banner, logs
-from kafscale.broker.config import Config
+from kafscale.broker import banner, log_output
 from kafscale.broker.wiring import Broker, build, open_metadata, open_store
-from kafscale.engine.membership import Node
+from kafscale.engine.cluster.membership import Node
 from kafscale.model.errors import KafscaleError
-from kafscale.objects.probe import probe_create_if_absent
+from kafscale.objects.capability_check import probe_create_if_absent
+from kafscale.settings.config import Config
 from kafscale.system import SystemClock, SystemDice
 
 logger = structlog.get_logger()
@@ -35,7 +35,7 @@ class StartFailed(Exception):
 
 def run(config: Config) -> int:
     """Serve until SIGINT or SIGTERM; gives the exit code."""
-    logs.configure(config.logging.level, config.logging.format)
+    log_output.configure(config.logging.level, config.logging.format)
     try:
         uvloop.run(_serve(config))
     except (StartFailed, KafscaleError) as problem:

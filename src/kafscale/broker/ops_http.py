@@ -2,7 +2,7 @@
 
 Here: three answers over HTTP. Import this module only when the page is wanted: aiohttp takes a
 quarter of a second to load.
-Next door: what is counted (engine/probe.py). Never here: anything a client can change.
+Next door: what is counted (engine/metrics/series.py). Never here: anything a client can change.
 """
 
 import json

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kafscale.engine.health import StoreHealth
-from kafscale.engine.membership import Membership
+from kafscale.engine.cluster.membership import Membership
+from kafscale.engine.partitions.store_gate import StoreHealth
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.model.errors import MetadataUnavailable
 

@@ -1,17 +1,17 @@
 """From what the parts of a broker say to series and log lines.
 
-Next door: the series' names (engine/probe.py), who is connected with whom (wiring.py).
+Next door: the series' names (engine/metrics/series.py), who is connected with whom (wiring.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
-from kafscale.engine.census import SHARED
-from kafscale.engine.health import StoreHealth
-from kafscale.engine.probe import Probe
-from kafscale.engine.topic import Topic
-from kafscale.log.log import Observer
+from kafscale.engine.metrics.log_gauges import SHARED
+from kafscale.engine.metrics.series import Probe
+from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.topics.topic import Topic
+from kafscale.log.writer.log import Observer
 from kafscale.model.meters import Source
 from kafscale.objects.health import Health
 

@@ -8,44 +8,42 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafscale.broker import kafka_names, process, rules_of, sampling
-from kafscale.broker.config import Config
-from kafscale.broker.config_sections import EtcdSection
+from kafscale.broker import derived, kafka_names, process, sampling
 from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
-from kafscale.engine import numbers, ownership
-from kafscale.engine.appends import Appends
-from kafscale.engine.census import Census
-from kafscale.engine.checkpoints import Checkpoints
-from kafscale.engine.claims import Claims
+from kafscale.engine.cluster.fleet import Fleet
+from kafscale.engine.cluster.identity import claim_identity
+from kafscale.engine.cluster.membership import Membership
+from kafscale.engine.cluster.single import Lone
+from kafscale.engine.coordinator.claims import Claims
+from kafscale.engine.coordinator.expiry import Expiry
+from kafscale.engine.coordinator.groups import Groups
+from kafscale.engine.coordinator.offsets import Offsets
 from kafscale.engine.engine import Engine
-from kafscale.engine.expiry import Expiry
-from kafscale.engine.fleet import Fleet
-from kafscale.engine.groups import Groups
-from kafscale.engine.health import StoreHealth
-from kafscale.engine.housekeeping import Housekeeping
-from kafscale.engine.lag import Lag
-from kafscale.engine.logs import Logs
-from kafscale.engine.lone import Lone
-from kafscale.engine.membership import Membership
-from kafscale.engine.moves import Moves
-from kafscale.engine.offsets import Offsets
-from kafscale.engine.probe import Probe
-from kafscale.engine.reads import Reads
-from kafscale.engine.recovery import require_whole
-from kafscale.engine.topic import Topic
-from kafscale.engine.topic_rules import TopicRules
-from kafscale.engine.topics import Topics
+from kafscale.engine.metrics.lag import Lag
+from kafscale.engine.metrics.log_gauges import Census
+from kafscale.engine.metrics.series import Probe
+from kafscale.engine.moves.moves import Moves
+from kafscale.engine.partitions.appends import Appends
+from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.reads import Reads
+from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.rules import TopicRules
+from kafscale.engine.topics.topic import Topic
+from kafscale.engine.upkeep import id_marks
+from kafscale.engine.upkeep.checkpoints import Checkpoints
+from kafscale.engine.upkeep.housekeeping import Housekeeping
+from kafscale.engine.upkeep.recovery import require_whole
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.call import Context
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener
-from kafscale.log import keys
-from kafscale.log.lane import TailMemory
-from kafscale.log.log import Log
-from kafscale.log.reader import Reader
-from kafscale.log.tasks import Tasks
+from kafscale.log.formats import keys
+from kafscale.log.reader.reader import Reader
+from kafscale.log.writer.lane import TailMemory
+from kafscale.log.writer.log import Log
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
@@ -54,6 +52,9 @@ from kafscale.model.meters import Registry
 from kafscale.objects.health import HealthWindow
 from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.store import ObjectStore
+from kafscale.settings.config import Config
+from kafscale.settings.sections import EtcdSection
+from kafscale.tasks import Tasks
 
 _LARGEST_OPENED_BYTES = 128 << 20
 
@@ -186,8 +187,8 @@ async def build(
     tasks = Tasks()
     buffered = _Buffered()
     await require_whole(metadata, watched, config.storage.namespace)
-    producer_ids = await numbers.begin(metadata, watched, config.storage.namespace, clock)
-    identity = await ownership.claim(metadata, clock, dice, config.broker.id, config.broker_name)
+    producer_ids = await id_marks.begin(metadata, watched, config.storage.namespace, clock)
+    identity = await claim_identity(metadata, clock, dice, config.broker.id, config.broker_name)
     fleet: Membership = Lone(identity)
     if is_shared or (is_shared is None and config.etcd.endpoints):
         fleet = Fleet(metadata, identity, clock, lease_s=config.etcd.lease_ttl)
@@ -203,7 +204,7 @@ async def build(
             folder,
             epoch=fleet.generation,
             author=f"broker-{identity.broker_id}",
-            settings=rules_of.log_settings(config, topic),
+            settings=derived.log_settings(config, topic),
             memory=memory,
             clock=clock,
             dice=dice,
@@ -233,7 +234,7 @@ async def build(
     probe.is_topic = lambda name: topics.find(name) is not None
     claims = Claims(metadata, identity, clock)
     offsets = Offsets(metadata, topics, claims, clock)
-    groups = Groups(metadata, claims, rules_of.group_rules(config), clock, dice, tasks, fleet)
+    groups = Groups(metadata, claims, derived.group_rules(config), clock, dice, tasks, fleet)
     lag = Lag(metadata, topics, logs)
     lag.is_ours = fleet.may_coordinate
     offsets.on_noted = lag.note
@@ -256,7 +257,7 @@ async def build(
         producer_ids,
         offsets,
         groups,
-        Expiry(metadata, groups, offsets, rules_of.expiry_rules(config), clock, fleet),
+        Expiry(metadata, groups, offsets, derived.expiry_rules(config), clock, fleet),
         lag,
         Housekeeping(
             topics,
@@ -299,7 +300,7 @@ async def build(
     listener = Listener(
         "kafka",
         make_session,
-        rules_of.listener_limits(config),
+        derived.listener_limits(config),
         clock,
         buffered_bytes=lambda: buffered.size,
         refusals=lambda reason: probe.bad_requests.labels(reason).inc(),

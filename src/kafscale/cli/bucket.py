@@ -1,7 +1,7 @@
 """Looking at a topic in the bucket without a broker.
 
 Here: opening the configured store and finding a topic in it, with words for what is missing.
-Next door: what a log consists of (log/survey.py), printing it (segments.py), checking it
+Next door: what a log consists of (log/protocol/survey.py), printing it (segments.py), checking it
 (verify.py). Never here: writing.
 """
 
@@ -9,16 +9,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from kafscale.broker.config import Config
 from kafscale.cli.errors import CommandError
-from kafscale.log import places, survey
-from kafscale.log.descriptors import Descriptors
-from kafscale.log.places import Place
-from kafscale.log.survey import LogView
+from kafscale.log.catalog.descriptors import Descriptors
+from kafscale.log.formats import places
+from kafscale.log.formats.places import Place
+from kafscale.log.protocol import survey
+from kafscale.log.protocol.survey import LogView
 from kafscale.model.errors import InvalidTopicName
 from kafscale.model.names import check_topic_name
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
+from kafscale.settings.config import Config
 
 
 @asynccontextmanager

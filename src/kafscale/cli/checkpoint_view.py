@@ -2,7 +2,7 @@
 
 In this room: rows of the metadata store turned into something to read. A row that a newer version
 wrote, or that is broken, is shown as it is.
-Next door: the command (segments.py), the objects (log/checkpoints.py).
+Next door: the command (segments.py), the objects (log/catalog/checkpoints.py).
 """
 
 from collections.abc import Iterable
@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from kafscale.cli.output import print_columns, print_json
-from kafscale.log import checkpoint, checkpoints
-from kafscale.log import keys as object_keys
-from kafscale.log.checkpoint import Head, Row
+from kafscale.log.catalog import checkpoints
+from kafscale.log.formats import checkpoint
+from kafscale.log.formats import keys as object_keys
+from kafscale.log.formats.checkpoint import Head, Row
 from kafscale.metadata import keys
 from kafscale.model.errors import CorruptObject
 from kafscale.model.topics import iso_time

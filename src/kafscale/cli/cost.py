@@ -10,17 +10,17 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from kafscale.broker.config import load
-from kafscale.broker.config_sections import PricesSection
 from kafscale.cli import exposition, spending
 from kafscale.cli.errors import UsageError
 from kafscale.cli.output import human_bytes, print_columns, print_json
 from kafscale.cli.settings import set_by
 from kafscale.cli.spending import Look, Use
-from kafscale.engine.census import SHARED
-from kafscale.engine.probe import NO_TOPIC, S3_BYTES, S3_REQUESTS, STARTED
-from kafscale.log import keys
+from kafscale.engine.metrics.log_gauges import SHARED
+from kafscale.engine.metrics.series import NO_TOPIC, S3_BYTES, S3_REQUESTS, STARTED
+from kafscale.log.formats import keys
 from kafscale.model.clock import Clock
+from kafscale.settings.config import load
+from kafscale.settings.sections import PricesSection
 from kafscale.system import SystemClock
 
 _USUAL: Final = "http://127.0.0.1:9093/metrics"

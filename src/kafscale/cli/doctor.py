@@ -18,13 +18,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from kafscale.broker.config import Config
-from kafscale.broker.config_sources import CONFIG_VARIABLE
-from kafscale.broker.config_values import ConfigError
 from kafscale.cli.output import human_bytes, print_json
 from kafscale.cli.settings import add_config_arguments, config_of
 from kafscale.model.errors import KafscaleError
-from kafscale.objects.probe import probe_create_if_absent
+from kafscale.objects.capability_check import probe_create_if_absent
+from kafscale.settings.config import Config
+from kafscale.settings.sources import CONFIG_VARIABLE
+from kafscale.settings.values import ConfigError
 from kafscale.system import SystemClock
 
 _ANSWER_WITHIN_S: Final = 3.0
@@ -152,7 +152,7 @@ async def check_metadata(config: Config, running: bool) -> Finding:
             return Finding("ok", "metadata", "in use by the running broker")
         where = f"opens under {folder}"
     from kafscale.broker.wiring import open_metadata, open_store
-    from kafscale.engine.recovery import require_whole
+    from kafscale.engine.upkeep.recovery import require_whole
 
     async def open_and_read() -> None:
         async with AsyncExitStack() as opened:

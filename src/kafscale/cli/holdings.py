@@ -12,15 +12,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kafscale.broker.config import Config, load
-from kafscale.broker.config_values import ConfigError
 from kafscale.cli import bucket
 from kafscale.cli.errors import CommandError
-from kafscale.log import commits, keys, places, segment, survey
+from kafscale.log.formats import keys, places, segment
+from kafscale.log.protocol import commits, survey
 from kafscale.model.errors import KafscaleError
 from kafscale.model.names import topic_id_from_hex, topic_id_text
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
+from kafscale.settings.config import Config, load
+from kafscale.settings.values import ConfigError
 from kafscale.virtual.arithmetic import place_of as place_among
 
 _UNASKED_S: Final = 15.0  # nobody named the bucket: it must not hold up what the broker has said

@@ -101,7 +101,7 @@ def _add_debug(parser: argparse.ArgumentParser) -> None:
 
 
 def _exit_code(bad: Exception) -> int:
-    from kafscale.broker.config_values import ConfigError
+    from kafscale.settings.values import ConfigError
 
     if isinstance(bad, CommandError):
         return bad.exit_code
@@ -109,8 +109,8 @@ def _exit_code(bad: Exception) -> int:
 
 
 def _one_line(bad: Exception) -> str:
-    from kafscale.broker.config_values import ConfigError
     from kafscale.model.errors import KafscaleError
+    from kafscale.settings.values import ConfigError
 
     if isinstance(bad, OSError) and bad.strerror:
         text = f"{bad.filename}: {bad.strerror}" if bad.filename else bad.strerror

@@ -73,13 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do it and give the exit code."""
     module = _module(args.job)
-    from kafscale.broker import logs
+    from kafscale.broker import log_output
     from kafscale.cli.progress import ProgressLine
     from kafscale.spark.bucket import Bucket
     from kafscale.spark.job import Context
     from kafscale.spark.plainly import spark_errors_told
 
-    logs.configure("warn", "text")  # the report alone is for standard output
+    log_output.configure("warn", "text")  # the report alone is for standard output
     with ProgressLine() as line:
         context = Context(
             Bucket(args.store),

@@ -8,10 +8,10 @@ from typing import BinaryIO, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from kafscale.broker.config_values import MAX_INT32
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.kafka import add_client_arguments, client_settings, open_client, refusal
 from kafscale.cli.output import Counter, counting
+from kafscale.settings.values import MAX_INT32
 
 _GIVE_UP_AFTER_MS: Final = 60_000
 _REPORT_EVERY: Final = 1000

@@ -1,6 +1,7 @@
 """`kafscale recover`: rebuild the metadata store from the bucket. The bucket is only read.
 
-Here: options, when to refuse, the report. Next door: the work (engine/evidence.py, recovery.py).
+Here: options, when to refuse, the report. Next door: the work (engine/upkeep/bucket_scan.py,
+recovery.py).
 """
 
 import argparse
@@ -14,19 +15,19 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from kafscale.broker.config import Config
 from kafscale.broker.wiring import open_metadata
 from kafscale.cli import bucket
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.output import counting, print_json
 from kafscale.cli.settings import add_config_arguments, config_of
-from kafscale.engine import evidence, recovery
-from kafscale.engine.evidence import Evidence
-from kafscale.engine.recovery import Plan
+from kafscale.engine.upkeep import bucket_scan, recovery
+from kafscale.engine.upkeep.bucket_scan import Evidence
+from kafscale.engine.upkeep.recovery import Plan
 from kafscale.metadata import keys
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.errors import MetadataConflict
 from kafscale.model.topics import iso_time
+from kafscale.settings.config import Config
 from kafscale.system import SystemClock
 
 _OBJECTS: Final = "objects"  # what a broker calls the folder of objects in its data folder
@@ -68,7 +69,7 @@ async def _recover(args: argparse.Namespace, config: Config) -> int:
             raise CommandError(f"{len(brokers)} brokers run on this metadata store: stop them")
         async with bucket.opened(source) as store:
             with counting("logs read", None, shown=not args.json) as show:
-                found = await evidence.gather(store, source.storage.namespace, clock, show)
+                found = await bucket_scan.gather(store, source.storage.namespace, clock, show)
         wanted = await recovery.plan(metadata, found, config.topic_defaults)
         _refuse_to_mix(wanted, force=args.force or args.dry_run)
         if not args.dry_run and (wanted.writes or wanted.is_resumed):

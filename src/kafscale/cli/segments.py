@@ -8,18 +8,18 @@ from typing import Any
 
 import msgspec
 
-from kafscale.broker.config import Config
 from kafscale.cli import bucket, checkpoint_view, verify
 from kafscale.cli.errors import CommandError
 from kafscale.cli.output import counting, human_bytes, print_columns, print_json
 from kafscale.cli.settings import add_config_arguments, config_of
-from kafscale.log import index, keys, places, segment
-from kafscale.log.survey import LogView, Piece
+from kafscale.log.formats import index, keys, places, segment
+from kafscale.log.protocol.survey import LogView, Piece
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.records.compression import Codec
+from kafscale.settings.config import Config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

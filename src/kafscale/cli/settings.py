@@ -1,6 +1,6 @@
 """Options that stand for the broker's configuration, shared by commands that read it.
 
-Next door: what the settings are (broker/config.py).
+Next door: what the settings are (settings/config.py).
 """
 
 import argparse
@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from kafscale.broker.config import Config, load
-from kafscale.broker.config_sources import FLAGS
 from kafscale.cli.errors import UsageError
+from kafscale.settings.config import Config, load
+from kafscale.settings.sources import FLAGS
 
 _SWITCHES: Final = {"--allow-insecure-bind", "--memory"}
 _METAVARS: Final = {"id": "ID", "host": "HOST", "port": "PORT", "dir": "DIR", "level": "LEVEL"}

@@ -1,16 +1,16 @@
 """From counters and stored bytes to money: arithmetic and nothing else.
 
 Here: rates from one look or two, prices on top. Next door: where the numbers come from and how
-they are shown (cost.py), the prices (broker/config_sections.py).
+they are shown (cost.py), the prices (settings/sections.py).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafscale.broker.config_sections import PricesSection
 from kafscale.cli.exposition import Sample
-from kafscale.engine.probe import S3_BYTES, S3_REQUESTS, STARTED
+from kafscale.engine.metrics.series import S3_BYTES, S3_REQUESTS, STARTED
+from kafscale.settings.sections import PricesSection
 
 DAY_S: Final = 86_400.0
 MONTH_DAYS: Final = 30

@@ -17,7 +17,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
     TopicDescription,
 )
 
-from kafscale.broker.config_values import MAX_INT32
 from kafscale.cli.errors import UsageError
 from kafscale.cli.kafka import (
     ANSWER_WITHIN_S,
@@ -29,6 +28,7 @@ from kafscale.cli.kafka import (
 )
 from kafscale.cli.leaders import list_offsets
 from kafscale.cli.output import print_columns, print_json
+from kafscale.settings.values import MAX_INT32
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

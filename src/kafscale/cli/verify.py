@@ -6,8 +6,8 @@ Here: problems as sentences. Next door: what is looked at (bucket.py), who print
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafscale.log import index, keys, segment
-from kafscale.log.survey import LogView, Piece, in_words
+from kafscale.log.formats import index, keys, segment
+from kafscale.log.protocol.survey import LogView, Piece, in_words
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch

@@ -1,7 +1,7 @@
 """Administration: changing topics that exist, and questions that only administrators ask.
 
 Here: settings, more partitions, deleting records, where leader epochs end.
-Next door: creating and deleting topics (topics.py), how a log start moves (log/history.py).
+Next door: creating and deleting topics (topics.py), how a log start moves (log/upkeep/history.py).
 """
 
 import asyncio
@@ -10,15 +10,15 @@ from typing import Final
 
 import msgspec
 
-from kafscale.engine.logs import Logs
-from kafscale.engine.new_places import new_place
-from kafscale.engine.reads import check_epoch
-from kafscale.engine.topic import Topic
-from kafscale.engine.topic_rules import place_of_topic
-from kafscale.engine.topics import Topics
-from kafscale.log import catching_up, history
-from kafscale.log.producers import Snapshot
-from kafscale.log.tasks import Tasks
+from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.reads import check_epoch
+from kafscale.engine.topics.new_places import new_place
+from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.rules import place_of_topic
+from kafscale.engine.topics.topic import Topic
+from kafscale.log.formats.producers import Snapshot
+from kafscale.log.upkeep import history
+from kafscale.log.writer import late_writes
 from kafscale.model.clock import Dice
 from kafscale.model.errors import (
     InvalidTopicConfig,
@@ -29,6 +29,7 @@ from kafscale.model.errors import (
 )
 from kafscale.model.topic_configs import FIXED_AT_CREATION, TOPIC_CONFIGS, WHERE_IT_LIES
 from kafscale.model.topics import Layout, Move, TopicDescriptor, validate_configs
+from kafscale.tasks import Tasks
 
 HIGH_WATERMARK: Final = -1
 _ATTEMPTS: Final = 8
@@ -154,7 +155,7 @@ class Administration:
         log.require_open()
         start = lane.high if before == HIGH_WATERMARK else before
         if start > lane.high:
-            await catching_up.catch_up(log)
+            await late_writes.catch_up(log)
         if not 0 <= start <= lane.high:
             raise OffsetOutOfRange(f"{start} is beyond the high watermark {lane.high}")
         for _ in range(_ATTEMPTS):

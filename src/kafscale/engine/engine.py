@@ -9,31 +9,31 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 
 import structlog
 
-from kafscale.engine import group_records
 from kafscale.engine.administration import Administration
-from kafscale.engine.appends import Appends
-from kafscale.engine.checkpoints import Checkpoints
-from kafscale.engine.discovery import Discovery
-from kafscale.engine.expiry import Expiry
-from kafscale.engine.following import follow_topics
-from kafscale.engine.groups import Groups
-from kafscale.engine.health import StoreHealth
-from kafscale.engine.housekeeping import Housekeeping
-from kafscale.engine.lag import LOOK_EVERY_S, Lag
-from kafscale.engine.logs import Logs
-from kafscale.engine.membership import HAND_OVER_S, Membership
-from kafscale.engine.moves import Moves
-from kafscale.engine.offsets import Offsets, Place
-from kafscale.engine.owned_logs import OwnedLogs
-from kafscale.engine.probe import Probe
-from kafscale.engine.producer_ids import ProducerIds
-from kafscale.engine.reads import Reads, check_epoch
-from kafscale.engine.topic import Topic
-from kafscale.engine.topics import Topics
-from kafscale.log import catching_up, ending
-from kafscale.log.log import Log
-from kafscale.log.reader import Reader
-from kafscale.log.tasks import Tasks
+from kafscale.engine.cluster.membership import HAND_OVER_S, Membership
+from kafscale.engine.coordinator import records
+from kafscale.engine.coordinator.expiry import Expiry
+from kafscale.engine.coordinator.groups import Groups
+from kafscale.engine.coordinator.offsets import Offsets, Place
+from kafscale.engine.metrics.lag import LOOK_EVERY_S, Lag
+from kafscale.engine.metrics.series import Probe
+from kafscale.engine.moves.moves import Moves
+from kafscale.engine.partitions.appends import Appends
+from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.opener import OwnedLogs
+from kafscale.engine.partitions.producer_ids import ProducerIds
+from kafscale.engine.partitions.reads import Reads, check_epoch
+from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.topics.discovery import Discovery
+from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.topic import Topic
+from kafscale.engine.topics.topic_watch import follow_topics
+from kafscale.engine.upkeep.checkpoints import Checkpoints
+from kafscale.engine.upkeep.housekeeping import Housekeeping
+from kafscale.log.moves import end_of_topic
+from kafscale.log.reader.reader import Reader
+from kafscale.log.writer import late_writes
+from kafscale.log.writer.log import Log
 from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
@@ -45,6 +45,7 @@ from kafscale.model.errors import (
     TopicExists,
     UnknownTopic,
 )
+from kafscale.tasks import Tasks
 
 logger = structlog.get_logger()
 
@@ -181,7 +182,7 @@ class Engine:
 
     async def _forget_topic(self, topic: Topic) -> None:
         await self.logs.close_topic(topic)
-        if self.fleet.is_shared and ending.has_lanes(topic.descriptor):
+        if self.fleet.is_shared and end_of_topic.has_lanes(topic.descriptor):
             self._tasks.spawn(self._seal_lanes(topic), f"seals of {topic.name}")
         self.appends.forget(topic)
         self.probe.forget_topic(topic.name)
@@ -255,7 +256,7 @@ class Engine:
             raise GroupNotFound(f"there is no group {group_id!r}")
         kept: Collection[str] = ()
         if not machine.is_idle:
-            subscribed = group_records.subscriptions(machine)
+            subscribed = records.subscriptions(machine)
             if subscribed is None:
                 raise GroupNotEmpty("what the group's members read is not known")
             kept = subscribed
@@ -290,8 +291,8 @@ class Engine:
         """First (offset, timestamp) at or after a time."""
         log, lane = await self.logs.open(topic, partition)
         found = await self.reader.find_time(log, lane, timestamp_ms)
-        if found is None and self.fleet.is_shared and catching_up.is_due(log):
-            await catching_up.catch_up(log)
+        if found is None and self.fleet.is_shared and late_writes.is_due(log):
+            await late_writes.catch_up(log)
             found = await self.reader.find_time(log, lane, timestamp_ms)
         return found
 

@@ -1,5 +1,5 @@
 """Consumer groups as a state machine: events in, effects out, time and ids as arguments.
 
-Next door: waiting calls, timers and persistence (engine/groups.py).
+Next door: waiting calls, timers and persistence (engine/coordinator/groups.py).
 Never here: sockets, clocks, dice, what an assignment means.
 """

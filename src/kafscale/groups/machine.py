@@ -4,7 +4,7 @@ Here: the state machine. Events come in with the time, effects go out in the ord
 carried out; a pair of state and happening that is not in the table is a mistake of ours.
 Next door: the table (states.py), the roster (members.py), who may join (admission.py), how
 long is waited (patience.py), events and effects (events.py), the shell with timers and
-futures (engine/groups.py).
+futures (engine/coordinator/groups.py).
 Never here: what an assignment means. The leader's bytes are handed on as they are.
 """
 

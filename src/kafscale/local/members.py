@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from kafscale.broker.config_sources import VARIABLES
 from kafscale.local import programs
 from kafscale.local.child import Program
 from kafscale.local.errors import LocalError
 from kafscale.local.folder import Fleet, Folder, write_privately
 from kafscale.local.ports import BLOCK, HOST
+from kafscale.settings.sources import VARIABLES
 
 BUCKET: Final = "kafscale"
 REGION: Final = "us-east-1"

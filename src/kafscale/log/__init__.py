@@ -1,1 +1,5 @@
-"""A log as a chain of objects: formats, commit, recovery, housekeeping, reading."""
+"""One log: a chain of segments in the object store, and the partitions (lanes) in it.
+
+The sub-rooms, from the bottom: formats, protocol, catalog, writer, reader, upkeep, moves.
+import-linter checks the order.
+"""

@@ -1,6 +1,6 @@
 """A metadata store that reports how long everything took, and remembers when it last answered.
 
-Next door: what is made of the reports (engine/probe.py), who asks whether it answers
+Next door: what is made of the reports (engine/metrics/series.py), who asks whether it answers
 (broker/readiness.py). Leases are renewed by the store itself; only taking one is seen here.
 """
 

@@ -1,8 +1,8 @@
 """Counters, gauges and histograms, and the text Prometheus reads.
 
-Here: plain numbers in slots, found by their label values once and kept by whoever counts.
-Next door: which series a broker has (engine/probe.py), the door they leave by (broker/ops_http.py).
-Never here: clocks, sockets, threads.
+Here: plain numbers in slots, found by their label values once and kept by whoever counts. Next
+door: which series a broker has (engine/metrics/series.py), the door they leave by
+(broker/ops_http.py). Never here: clocks, sockets, threads.
 
 A scrape runs in the event loop, so it must be cheap: the text before each number is written when
 the series is born, and a scrape only appends numbers.

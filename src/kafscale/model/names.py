@@ -1,7 +1,7 @@
 """Names and numbers that must not be mixed up.
 
 Here: what a topic may be called, topic ids in their three forms, types for the many integers.
-Next door: what a topic is (topics.py), what objects are called (log/keys.py).
+Next door: what a topic is (topics.py), what objects are called (log/formats/keys.py).
 """
 
 import base64

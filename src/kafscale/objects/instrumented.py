@@ -1,6 +1,6 @@
 """A store that reports how long everything took, and how many requests it needed.
 
-Next door: what is made of the reports (health.py, engine/probe.py).
+Next door: what is made of the reports (health.py, engine/metrics/series.py).
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Which keys the object stores accept, the same in every adapter.
 
 Here: one check, strict enough that a key is a safe file path and a plain S3 key.
-Next door: what the keys mean (log/keys.py).
+Next door: what the keys mean (log/formats/keys.py).
 
 Names that begin with a dot in the first segment belong to the adapters themselves.
 """

@@ -2,7 +2,7 @@
 
 Here: one event loop in a thread per process, one open store per URL; topics and logs found by
 nothing but the bucket. A Bucket travels to executors as its URL alone.
-Next door: which adapter it is (wiring.py), what a log consists of (log/survey.py).
+Next door: which adapter it is (wiring.py), what a log consists of (log/protocol/survey.py).
 """
 
 import asyncio
@@ -12,9 +12,10 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from kafscale.log import places, survey
-from kafscale.log.descriptors import Descriptors
-from kafscale.log.survey import Snapshot
+from kafscale.log.catalog.descriptors import Descriptors
+from kafscale.log.formats import places
+from kafscale.log.protocol import survey
+from kafscale.log.protocol.survey import Snapshot
 from kafscale.model.errors import UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import Buffer, ObjectStore

@@ -10,8 +10,8 @@ All ages are by the store's clock.
 from collections.abc import Set
 from typing import Final
 
-from kafscale.log import commits
-from kafscale.log.descriptors import Descriptors
+from kafscale.log.catalog.descriptors import Descriptors
+from kafscale.log.protocol import commits
 from kafscale.model.errors import KafscaleError
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore

@@ -8,9 +8,9 @@ Never here: Spark.
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
-from kafscale.log import keys, places
-from kafscale.log.places import Place
-from kafscale.log.survey import Snapshot
+from kafscale.log.formats import keys, places
+from kafscale.log.formats.places import Place
+from kafscale.log.protocol.survey import Snapshot
 from kafscale.model.errors import CorruptObject
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket

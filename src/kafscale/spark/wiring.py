@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from kafscale.log import keys
+from kafscale.log.formats import keys
 from kafscale.model.errors import StoreRefused
 from kafscale.objects.store import ObjectStore
 

@@ -11,17 +11,17 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Self
 
-from kafscale.broker.config import Config
-from kafscale.broker.config_sections import BrokerSection, ConsumerSection
 from kafscale.broker.wiring import Broker, build
+from kafscale.engine.cluster.membership import Node
 from kafscale.engine.engine import Engine
-from kafscale.engine.membership import Node
 from kafscale.gateways.listener import Listener
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import ObjectStore
+from kafscale.settings.config import Config
+from kafscale.settings.sections import BrokerSection, ConsumerSection
 from kafscale.system import SystemClock, SystemDice
 
 _HOST: Final = "127.0.0.1"

@@ -1,7 +1,10 @@
 from pathlib import Path
 
-from kafscale.broker.config import Config
-from kafscale.broker.config_sections import (
+from kafscale.broker.kafka_names import broker_configs, store_name
+from kafscale.model.broker_configs import BROKER_NAME_OF, BrokerConfig
+from kafscale.model.topic_configs import TOPIC_CONFIGS
+from kafscale.settings.config import Config
+from kafscale.settings.sections import (
     BrokerSection,
     ConsumerSection,
     NetworkSection,
@@ -9,9 +12,6 @@ from kafscale.broker.config_sections import (
     StorageSection,
     TopicsSection,
 )
-from kafscale.broker.kafka_names import broker_configs, store_name
-from kafscale.model.broker_configs import BROKER_NAME_OF, BrokerConfig
-from kafscale.model.topic_configs import TOPIC_CONFIGS
 
 
 def rows(config: Config) -> dict[str, BrokerConfig]:

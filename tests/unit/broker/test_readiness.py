@@ -12,7 +12,7 @@ from kafscale.broker.readiness import (
     metadata_check,
     store_check,
 )
-from kafscale.engine.health import StoreHealth
+from kafscale.engine.partitions.store_gate import StoreHealth
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.metadata.store import Entry

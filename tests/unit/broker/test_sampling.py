@@ -3,8 +3,8 @@
 import pytest
 
 from kafscale.broker import sampling
-from kafscale.engine.health import StoreHealth
-from kafscale.engine.probe import Probe
+from kafscale.engine.metrics.series import Probe
+from kafscale.engine.partitions.store_gate import StoreHealth
 from kafscale.model.meters import Registry
 from kafscale.objects.health import HealthWindow
 from kafscale.testing.clock import ManualClock

@@ -1,8 +1,8 @@
 """A topic in memory, laid down object by object, for the tests of `kafscale segments`."""
 
-from kafscale.log import index, keys, manifest, segment
-from kafscale.log.manifest import Entry, Manifest
-from kafscale.log.segment import NOTHING_BEFORE, LaneBatches
+from kafscale.log.formats import index, keys, manifest, segment
+from kafscale.log.formats.manifest import Entry, Manifest
+from kafscale.log.formats.segment import NOTHING_BEFORE, LaneBatches
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.records import batch

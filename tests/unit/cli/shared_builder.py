@@ -3,9 +3,9 @@
 `clicks` has four partitions, `views` two, on two logs: slots 0 to 3 and 4 to 5.
 """
 
-from kafscale.log import keys, manifest, segment
-from kafscale.log.manifest import Entry, LaneMark, Manifest
-from kafscale.log.segment import NOTHING_BEFORE, Built, LaneBatches
+from kafscale.log.formats import keys, manifest, segment
+from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
+from kafscale.log.formats.segment import NOTHING_BEFORE, Built, LaneBatches
 from kafscale.model.topics import LaneRange, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
 from tests.unit.cli.bucket_builder import NOW_MS, TOPIC, batch_of

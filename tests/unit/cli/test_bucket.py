@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.broker.config import Config
-from kafscale.broker.config_sections import BrokerSection
 from kafscale.cli import bucket
 from kafscale.cli.errors import CommandError
-from kafscale.log import keys
+from kafscale.log.formats import keys
 from kafscale.model.topics import TopicDescriptor
+from kafscale.settings.config import Config
+from kafscale.settings.sections import BrokerSection
 from tests.unit.cli.bucket_builder import LOG, TOPIC, TopicInMemory
 from tests.unit.cli.shared_builder import CLICKS, LOGS
 

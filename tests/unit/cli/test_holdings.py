@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kafscale.broker.config import Config
 from kafscale.cli import bucket, holdings
 from kafscale.cli.errors import CommandError
 from kafscale.cli.holdings import Holding
 from kafscale.model.names import topic_id_from_hex, topic_id_text
 from kafscale.objects.store import ObjectStore
+from kafscale.settings.config import Config
 from tests.unit.cli.bucket_builder import TOPIC, TopicInMemory
 from tests.unit.cli.shared_builder import (
     CLICKS,

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from kafscale import __version__
-from kafscale.broker.config_values import ConfigError
 from kafscale.cli import main as cli
 from kafscale.cli import serve
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.model.errors import StoreUnavailable
+from kafscale.settings.values import ConfigError
 
 
 @pytest.fixture

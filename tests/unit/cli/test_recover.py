@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.broker.config import Config, load
 from kafscale.cli import main
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.recover import source_of
-from kafscale.engine.offsets import Wish
+from kafscale.engine.coordinator.offsets import Wish
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore, peek
 from kafscale.metadata.store import MetadataStore, Put
 from kafscale.objects.files import FileObjectStore
+from kafscale.settings.config import Config, load
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 
 Run = Callable[..., tuple[int, str, str]]

@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafscale.broker.config import Config
 from kafscale.cli import bucket, main, segments
-from kafscale.log import checkpoint, checkpoints, keys
+from kafscale.log.catalog import checkpoints
+from kafscale.log.formats import checkpoint, keys
 from kafscale.metadata import keys as metadata_keys
 from kafscale.objects.store import ObjectStore
+from kafscale.settings.config import Config
 from kafscale.testing.clock import SeededDice
 from tests.unit.cli.bucket_builder import LOG, TopicInMemory
 

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafscale.broker.config import Config
 from kafscale.cli import bucket, main
-from kafscale.log import keys
+from kafscale.log.formats import keys
 from kafscale.objects.store import ObjectStore
+from kafscale.settings.config import Config
 from tests.unit.cli.shared_builder import LOGS, SharedInMemory, size_of, two_topics
 
 Run = Callable[..., tuple[int, str]]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.broker.config import Config
-from kafscale.broker.config_values import ConfigError
 from kafscale.cli.settings import add_config_arguments, config_of
+from kafscale.settings.config import Config
+from kafscale.settings.values import ConfigError
 
 
 @pytest.fixture(autouse=True)

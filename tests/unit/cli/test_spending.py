@@ -2,10 +2,10 @@
 
 import pytest
 
-from kafscale.broker.config_sections import PricesSection
 from kafscale.cli.exposition import samples
 from kafscale.cli.spending import DAY_S, GB, Look, Use, add_rates, price, together, window_s
-from kafscale.engine.probe import S3_BYTES, S3_REQUESTS, STARTED
+from kafscale.engine.metrics.series import S3_BYTES, S3_REQUESTS, STARTED
+from kafscale.settings.sections import PricesSection
 
 PAGE = """\
 # TYPE kafscale_s3_requests_total counter

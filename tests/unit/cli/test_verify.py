@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from kafscale.cli import bucket, verify
-from kafscale.log import keys
-from kafscale.log.segment import HEADER
+from kafscale.log.formats import keys
+from kafscale.log.formats.segment import HEADER
 from kafscale.records.batch import HEADER_SIZE
 from tests.unit.cli.bucket_builder import LOG, TopicInMemory
 

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.engine.shop import Shop
-from tests.unit.engine.squad import Squad
+from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.fleet_harness import Squad
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from kafscale.model.errors import (
 )
 from kafscale.records.batch import read_header
 from kafscale.testing.faulty_store import Fault, Rule
-from tests.unit.engine.shop import Shop, values_of
-from tests.unit.engine.test_topics import descriptors
+from tests.unit.engine.engine_harness import Shop, values_of
+from tests.unit.engine.topics.test_registry import descriptors
 from tests.unit.gateways.kafka.caller import make_batch
 
 

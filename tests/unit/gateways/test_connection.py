@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafscale.gateways.listener import ListenerLimits
 from tests.support.examples import examples
-from tests.unit.gateways.door import Door, feed
+from tests.unit.gateways.listener_harness import Door, feed
 
 SIZES = st.one_of(
     st.integers(1, 40),

@@ -6,7 +6,7 @@ import pytest
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.listener import Listener, ListenerLimits
 from kafscale.testing.clock import ManualClock
-from tests.unit.gateways.door import Door, Notebook, feed
+from tests.unit.gateways.listener_harness import Door, Notebook, feed
 from tests.unit.gateways.test_connection import framed
 
 # -- caps ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from kafscale.groups.events import Joined, Refused, Synced
 from kafscale.groups.states import GroupRules, State
 from kafscale.model.errors import MemberIdRequired
-from tests.unit.groups.bench import Bench
+from tests.unit.groups.group_harness import Bench
 
 STEPS = 300
 PARTITIONS = range(6)

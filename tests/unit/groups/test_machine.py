@@ -18,7 +18,7 @@ from kafscale.model.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from tests.unit.groups.bench import RANGE, RULES, Bench
+from tests.unit.groups.group_harness import RANGE, RULES, Bench
 
 
 @pytest.fixture

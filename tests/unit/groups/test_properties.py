@@ -26,7 +26,7 @@ from kafscale.model.errors import (
     UnknownMember,
 )
 from tests.support.examples import examples
-from tests.unit.groups.bench import Bench
+from tests.unit.groups.group_harness import Bench
 
 PARTITIONS = range(4)
 LONGEST_SESSION_S, LONGEST_REBALANCE_S = 30.0, 40.0

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.broker.config import load
 from kafscale.local import programs
 from kafscale.local.child import Program
 from kafscale.local.errors import LocalError
 from kafscale.local.folder import Fleet, Folder
 from kafscale.local.members import MAX_BROKERS, MAX_ETCD, Members, offsets, volume_mb
 from kafscale.local.ports import BLOCK
+from kafscale.settings.config import load
 
 FLEET = Fleet(20000, MAX_BROKERS, MAX_ETCD, "an-access-key", "a-secret-key")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.log import commits
+from kafscale.log.protocol import commits
 from kafscale.objects.files import FileObjectStore
 from kafscale.objects.memory import MemoryObjectStore
-from tests.unit.log.bench import Bench
+from tests.unit.log.log_harness import Bench
 
 
 @pytest.fixture(autouse=True)

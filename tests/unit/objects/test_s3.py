@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from obstore.store import S3Store
 
-from kafscale.log import keys
+from kafscale.log.formats import keys
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreRefused, StoreUnavailable
 from kafscale.objects.bucket_client import open_client
 from kafscale.objects.s3 import CLASS_FROM, S3ObjectStore, S3Settings

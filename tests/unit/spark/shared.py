@@ -6,13 +6,15 @@ from pathlib import Path
 
 import msgspec
 
-from kafscale.log import commits, history, keys, places
-from kafscale.log.descriptors import Descriptors
-from kafscale.log.lane import TailMemory
-from kafscale.log.log import Log
-from kafscale.log.manifest import Manifest
-from kafscale.log.settings import LogSettings
-from kafscale.log.shared import SharedLogs
+from kafscale.log.catalog.descriptors import Descriptors
+from kafscale.log.catalog.lane_allotment import SharedLogs
+from kafscale.log.formats import keys, places
+from kafscale.log.formats.manifest import Manifest
+from kafscale.log.protocol import commits
+from kafscale.log.upkeep import history
+from kafscale.log.writer.lane import TailMemory
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.types import LogSettings
 from kafscale.model.errors import KafscaleError, NotTheOwner
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.files import FileObjectStore

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.log import keys
+from kafscale.log.formats import keys
 from kafscale.model.errors import ObjectExists, UnknownTopic
 from kafscale.objects.files import FileObjectStore
 from kafscale.spark.bucket import Bucket

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kafscale.log import survey
-from kafscale.log.descriptors import Descriptors
+from kafscale.log.catalog.descriptors import Descriptors
+from kafscale.log.protocol import survey
 from kafscale.spark.source import pins
 from kafscale.spark.views import look, look_at_all
 from tests.unit.spark.shared import SharedNamespace

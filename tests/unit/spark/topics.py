@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from kafscale.log import keys, manifest, segment
-from kafscale.log.manifest import LaneMark, Manifest
-from kafscale.log.segment import NOTHING_BEFORE, LaneBatches
+from kafscale.log.formats import keys, manifest, segment
+from kafscale.log.formats.manifest import LaneMark, Manifest
+from kafscale.log.formats.segment import NOTHING_BEFORE, LaneBatches
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.files import FileObjectStore
 from kafscale.records.compression import Codec

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafscale.log import index
+from kafscale.log.formats import index
 from kafscale.model.errors import (
     InvalidMapping,
     MappingError,

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from kafscale.engine.reads import Part, Wanted
-from kafscale.engine.topic import Topic
+from kafscale.engine.partitions.reads import Part, Wanted
+from kafscale.engine.topics.topic import Topic
 from kafscale.model.errors import (
     BadBatch,
     ConversionOff,

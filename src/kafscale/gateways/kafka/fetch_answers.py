@@ -7,9 +7,9 @@ Next door: when it is answered (apis/fetch.py), who is in a session (fetch_sessi
 from collections.abc import Sequence
 from typing import Final
 
-from kafscale.engine.reads import Part, Wanted
-from kafscale.engine.topic import Topic
-from kafscale.gateways.kafka import blame
+from kafscale.engine.partitions.reads import Part, Wanted
+from kafscale.engine.topics.topic import Topic
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Call
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.gateways.kafka.fetch_sessions import FULL, FetchSession, Told
@@ -192,9 +192,9 @@ def _row(call: Call, want: Wanted, part: Part) -> PartitionData:
 
 
 def _error_row(call: Call, want: Wanted, part: Part, problem: KafscaleError) -> PartitionData:
-    blame.note(call, problem)
+    client_errors.note(call, problem)
     if isinstance(problem, NotConvertible | ConversionOff):
-        blame.note_ordinary(call, blame.reason_of(type(problem)), str(problem))
+        client_errors.note_ordinary(call, client_errors.reason_of(type(problem)), str(problem))
     return PartitionData(
         partition_index=want.partition,
         error_code=_code(problem, call.version),

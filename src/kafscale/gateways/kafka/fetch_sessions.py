@@ -12,8 +12,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kafscale.engine.reads import Part
-from kafscale.log.lane import Lane
+from kafscale.engine.partitions.reads import Part
+from kafscale.log.writer.lane import Lane
 from kafscale.model.clock import Dice
 
 NO_SESSION: Final = 0

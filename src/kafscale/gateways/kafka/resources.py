@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from kafscale.engine.administration import ConfigChange
-from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Call, in_time
 from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.model.errors import InvalidRequest, KafscaleError
@@ -91,4 +91,4 @@ def refuse(call: Call, result: Result, problem: KafscaleError) -> None:
     """Put an error into a result."""
     result.error_code = code_of(problem)
     result.error_message = words_of(problem)
-    blame.note(call, problem)
+    client_errors.note(call, problem)

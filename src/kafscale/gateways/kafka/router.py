@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.apis import (
     alter_configs,
     api_versions,
@@ -95,7 +95,9 @@ def read_body(request: Request, data: memoryview, call: Call) -> None:
     kind = BY_KEY[request.api_key].request
     call.message, end = codec.decode(kind, data, request.version, request.body_start)
     if end != len(data):
-        blame.note_ordinary(call, "trailing_bytes", f"{len(data) - end} after {kind.__name__}")
+        client_errors.note_ordinary(
+            call, "trailing_bytes", f"{len(data) - end} after {kind.__name__}"
+        )
 
 
 def refuse(request: Request, call: Call) -> Message | None:
@@ -109,7 +111,7 @@ def refuse(request: Request, call: Call) -> Message | None:
     if request.version in api.VERSIONS:
         return None
     if request.api_key == api_versions.API_KEY:
-        blame.note_ordinary(call, "unsupported_version", f"ApiVersions {request.version}")
+        client_errors.note_ordinary(call, "unsupported_version", f"ApiVersions {request.version}")
         return api_versions.unsupported(OFFERED)
     raise CloseConnection(f"version {request.version} of API {request.api_key} is not offered")
 

@@ -16,8 +16,8 @@ import structlog
 from kafscale.gateways.connection import Buffer, Connection
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.call import Call, CloseConnection, Context, Later
-from kafscale.log.tasks import Tasks
 from kafscale.model.errors import KafscaleError
+from kafscale.tasks import Tasks
 from kafscale.wire.kafka.frame import MalformedMessage, Request, response_frame
 from kafscale.wire.kafka.schema import Message
 

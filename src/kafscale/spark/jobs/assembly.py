@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from crc32c import crc32c
 
-from kafscale.log import index, keys, manifest, segment
-from kafscale.log.manifest import Entry
-from kafscale.log.segment import LaneBatches, Span
+from kafscale.log.formats import index, keys, manifest, segment
+from kafscale.log.formats.manifest import Entry
+from kafscale.log.formats.segment import LaneBatches, Span
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import CorruptObject
 from kafscale.objects.store import Buffer

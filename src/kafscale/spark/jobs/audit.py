@@ -9,9 +9,10 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafscale.log import index, keys, survey
-from kafscale.log.places import Place
-from kafscale.log.survey import LogView
+from kafscale.log.formats import index, keys
+from kafscale.log.formats.places import Place
+from kafscale.log.protocol import survey
+from kafscale.log.protocol.survey import LogView
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore

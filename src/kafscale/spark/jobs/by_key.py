@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kafscale.log.manifest import Entry, LaneMark, Manifest
-from kafscale.log.segment import Span
+from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
+from kafscale.log.formats.segment import Span
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from crc32c import crc32c
 
-from kafscale.log import index, keys, segment
-from kafscale.log.index import Index
-from kafscale.log.segment import ContentId, Span
+from kafscale.log.formats import index, keys, segment
+from kafscale.log.formats.index import Index
+from kafscale.log.formats.segment import ContentId, Span
 from kafscale.model.errors import CorruptObject
 from kafscale.spark.jobs.contents import Finding, Lane
 from kafscale.spark.kernels import scan

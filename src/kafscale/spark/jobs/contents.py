@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kafscale.log.segment import ANY_TIME, Span
+from kafscale.log.formats.segment import ANY_TIME, Span
 from kafscale.model.errors import BadBatch
 from kafscale.spark.jobs import opened
 from kafscale.spark.jobs.opened import Slice

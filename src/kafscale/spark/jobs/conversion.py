@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from kafscale.log.descriptors import Wish
-from kafscale.log.places import Place
-from kafscale.log.segment import LaneBatches
+from kafscale.log.catalog.descriptors import Wish
+from kafscale.log.formats.places import Place
+from kafscale.log.formats.segment import LaneBatches
 from kafscale.model.topics import Layout
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context

@@ -19,8 +19,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
-from kafscale.log import keys
-from kafscale.log.descriptors import Descriptors, Wish
+from kafscale.log.catalog.descriptors import Descriptors, Wish
+from kafscale.log.formats import keys
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from kafscale.log.commits import LostRace
+from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket

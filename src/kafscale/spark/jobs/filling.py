@@ -1,21 +1,21 @@
 """History on its way into lanes of a log that brokers write at the same time.
 
-Here: adding to the end of the log beside its owner (log/appending.py), many lanes in one segment,
-in steps small enough to come between two flushes; and the last look before a topic is made of it.
-Whoever is faster only makes us look again: what is there of a lane is not added twice, by us, by a
-run after a crash or by another run at the same time.
-Next door: what the lanes get (convert.py), logs that are a topic's own (sink/bulk.py).
+Here: adding to the end of the log beside its owner (log/writer/job_appender.py), many lanes in
+one segment, in steps small enough to come between two flushes; and the last look before a topic
+is made of it. Whoever is faster only makes us look again: what is there of a lane is not added
+twice, by us, by a run after a crash or by another run at the same time. Next door: what the lanes
+get (convert.py), logs that are a topic's own (sink/bulk.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kafscale.log import commits, survey
-from kafscale.log.appending import Appender
-from kafscale.log.commits import LostRace
-from kafscale.log.manifest import Manifest
-from kafscale.log.places import Place
-from kafscale.log.segment import LaneBatches
+from kafscale.log.formats.manifest import Manifest
+from kafscale.log.formats.places import Place
+from kafscale.log.formats.segment import LaneBatches
+from kafscale.log.protocol import commits, survey
+from kafscale.log.protocol.commits import LostRace
+from kafscale.log.writer.job_appender import Appender
 from kafscale.objects.store import Buffer, ObjectStore
 from kafscale.records import batch
 from kafscale.records.compression import Codec

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
-from kafscale.log import keys
-from kafscale.log.manifest import LaneMark
-from kafscale.log.segment import ContentId, Span
-from kafscale.log.survey import LogView
+from kafscale.log.formats import keys
+from kafscale.log.formats.manifest import LaneMark
+from kafscale.log.formats.segment import ContentId, Span
+from kafscale.log.protocol.survey import LogView
 from kafscale.spark.jobs.checks import Checked
 from kafscale.spark.jobs.contents import Finding
 

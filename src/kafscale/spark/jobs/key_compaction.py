@@ -8,8 +8,8 @@ Next door: what to compact and when (by_key.py), opening batches (opened.py).
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafscale.log.manifest import Entry, Replacement
-from kafscale.log.segment import Span
+from kafscale.log.formats.manifest import Entry, Replacement
+from kafscale.log.formats.segment import Span
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.jobs import assembly, merge

@@ -1,14 +1,15 @@
 """What the jobs that change logs begin with: the logs of the chosen topics, and their settings.
 
-Next door: looking at one log (log/survey.py), abandoned tails (tails.py).
+Next door: looking at one log (log/protocol/survey.py), abandoned tails (tails.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafscale.log import keys, manifest, places, survey
-from kafscale.log.manifest import LaneMark
-from kafscale.log.survey import Snapshot
+from kafscale.log.formats import keys, manifest, places
+from kafscale.log.formats.manifest import LaneMark
+from kafscale.log.protocol import survey
+from kafscale.log.protocol.survey import Snapshot
 from kafscale.model.errors import LogStopped
 from kafscale.model.topic_configs import TOPIC_CONFIGS
 from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from kafscale.log import keys, segment
-from kafscale.log.manifest import Entry, Manifest, Replacement
-from kafscale.log.segment import Span
+from kafscale.log.formats import keys, segment
+from kafscale.log.formats.manifest import Entry, Manifest, Replacement
+from kafscale.log.formats.segment import Span
 from kafscale.model.errors import CorruptBatch, CorruptObject, ObjectMissing
 from kafscale.objects.store import Buffer
 from kafscale.spark.bucket import Bucket

@@ -1,12 +1,12 @@
 """`mirror`: topics of another Kafka in the bucket, record for record at the same offsets.
 
-Every partition is copied by one task, from where the copy ends to where the source ended when
-the run began. Whole segments are added to the end of the log like a broker's flushes
-(log/appending.py): what a run has copied stays, the next one goes on behind it, and two at once
-do not double anything. Where the source has holes, the copy has them too.
-Kept: offsets, keys, values, headers, times, log starts. Not kept: producers' ids, transactions
-(what was aborted is left out), and whether a time was set by the broker.
-Next door: reading the other Kafka (foreign.py), groups (offset_map.py).
+Every partition is copied by one task, from where the copy ends to where the source ended when the
+run began. Whole segments are added to the end of the log like a broker's flushes
+(log/writer/job_appender.py): what a run has copied stays, the next one goes on behind it, and two
+at once do not double anything. Where the source has holes, the copy has them too. Kept: offsets,
+keys, values, headers, times, log starts. Not kept: producers' ids, transactions (what was aborted
+is left out), and whether a time was set by the broker. Next door: reading the other Kafka
+(foreign.py), groups (offset_map.py).
 """
 
 import argparse
@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kafscale.log import places
-from kafscale.log.appending import Appender
-from kafscale.log.commits import LostRace
-from kafscale.log.places import Place
+from kafscale.log.formats import places
+from kafscale.log.formats.places import Place
+from kafscale.log.protocol.commits import LostRace
+from kafscale.log.writer.job_appender import Appender
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore

@@ -1,18 +1,21 @@
 """Deleting objects: what a log's rules allow, and what deleted topics have left behind.
 
 Here: the pipeline as a deleter. Everything follows from one look at the bucket by the rules of
-log/sweeping.py; nothing is deleted from memory.
+log/upkeep/sweep_plan.py; nothing is deleted from memory.
 Next door: when (retain.py).
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from kafscale.log import commits, ending, keys, manifest, places, survey, sweeping
-from kafscale.log.commits import LostRace
-from kafscale.log.descriptors import Descriptors
-from kafscale.log.manifest import Manifest
-from kafscale.log.places import Place
+from kafscale.log.catalog.descriptors import Descriptors
+from kafscale.log.formats import keys, manifest, places
+from kafscale.log.formats.manifest import Manifest
+from kafscale.log.formats.places import Place
+from kafscale.log.moves import end_of_topic
+from kafscale.log.protocol import commits, survey
+from kafscale.log.protocol.commits import LostRace
+from kafscale.log.upkeep import sweep_plan
 from kafscale.model.errors import ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -44,7 +47,7 @@ def sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
 
 async def _sweep(bucket: Bucket, store: ObjectStore, folder: str, grace_s: float) -> int:
     try:
-        found = await sweeping.examine(store, folder, grace_s)
+        found = await sweep_plan.examine(store, folder, grace_s)
     except ObjectMissing:
         return 0  # another sweeper deleted a manifest while we looked
     if found is None:
@@ -58,10 +61,10 @@ async def _sweep(bucket: Bucket, store: ObjectStore, folder: str, grace_s: float
 
 
 async def _put_down(
-    bucket: Bucket, store: ObjectStore, folder: str, newest: Manifest, plan: sweeping.Sweep
+    bucket: Bucket, store: ObjectStore, folder: str, newest: Manifest, plan: sweep_plan.Sweep
 ) -> None:
     """Condemn orphans, and take off the list what is gone."""
-    condemn, is_condemned = sweeping.condemning(plan.orphans)
+    condemn, is_condemned = sweep_plan.condemning(plan.orphans)
 
     def is_in(newer: Manifest) -> bool:
         return is_condemned(newer) and not plan.gone & {row.name for row in newer.dropped}
@@ -83,7 +86,7 @@ async def _put_down(
 
 def count_sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
     """How many objects a sweep would delete."""
-    found = bucket.run(lambda store: sweeping.examine(store, folder, grace_s))
+    found = bucket.run(lambda store: sweep_plan.examine(store, folder, grace_s))
     return 0 if found is None else len(found[1].delete)
 
 
@@ -187,9 +190,9 @@ async def _remove(store: ObjectStore, home: TopicDescriptor, grace_s: float) -> 
     now_ms = await store.now_ms()
     for folder in places.own_folders(home):
         listed = await store.find(folder)
-        if not home.deleted and sweeping.is_pinned((row.key for row in listed), now_ms):
+        if not home.deleted and sweep_plan.is_pinned((row.key for row in listed), now_ms):
             continue
-        doomed = await ending.remains(store, folder, grace_s, is_new=False)
+        doomed = await end_of_topic.remains(store, folder, grace_s, is_new=False)
         await _delete(store, [row.key for row in doomed])
         count += len(doomed)
     return count

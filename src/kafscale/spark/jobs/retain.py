@@ -1,7 +1,8 @@
 """`retain`: what is too old or too much goes, the mostly dead is rewritten, leftovers are swept.
 
 Here: the command, retention by the bucket's own descriptors, the report. Next door: rewriting
-(merge.py, rewriting.py), what may be deleted (log/sweeping.py), deleted topics (removal.py).
+(merge.py, rewriting.py), what may be deleted (log/upkeep/sweep_plan.py), deleted topics
+(removal.py).
 
 Beside live brokers it repeats what they do and finds little to do; it is for buckets whose brokers
 are few, busy or gone. Settings that a topic does not have itself are the brokers' to know: without
@@ -12,11 +13,13 @@ import argparse
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
-from kafscale.log import commits, history, manifest
-from kafscale.log.commits import LostRace
-from kafscale.log.manifest import Entry, Manifest
-from kafscale.log.segment import Span
-from kafscale.log.survey import Snapshot
+from kafscale.log.formats import manifest
+from kafscale.log.formats.manifest import Entry, Manifest
+from kafscale.log.formats.segment import Span
+from kafscale.log.protocol import commits
+from kafscale.log.protocol.commits import LostRace
+from kafscale.log.protocol.survey import Snapshot
+from kafscale.log.upkeep import history
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket

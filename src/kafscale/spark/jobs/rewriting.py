@@ -15,9 +15,10 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import structlog
 
-from kafscale.log import commits, manifest
-from kafscale.log.commits import LostRace
-from kafscale.log.manifest import Manifest, Replacement
+from kafscale.log.formats import manifest
+from kafscale.log.formats.manifest import Manifest, Replacement
+from kafscale.log.protocol import commits
+from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import ObjectMissing
 from kafscale.objects.store import ObjectStore
 from kafscale.spark import near

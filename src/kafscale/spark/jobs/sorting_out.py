@@ -13,8 +13,8 @@ Next door: the plan and the bytes (merge.py).
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from kafscale.log import keys
-from kafscale.log.manifest import Entry
+from kafscale.log.formats import keys
+from kafscale.log.formats.manifest import Entry
 from kafscale.model.errors import CorruptObject
 from kafscale.spark.jobs.assembly import Run
 

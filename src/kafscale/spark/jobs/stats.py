@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kafscale.log.survey import gathered
+from kafscale.log.protocol.survey import gathered
 from kafscale.model.errors import InvalidRequest
 from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings, iso_time
 from kafscale.objects.store import ObjectStore

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kafscale.log.segment import Span, summarize
+from kafscale.log.formats.segment import Span, summarize
 from kafscale.records import batch
 from kafscale.records.compression import Codec, compress
 from kafscale.spark.jobs import opened

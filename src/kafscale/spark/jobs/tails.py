@@ -7,11 +7,11 @@ waiting until the tail is idle only keeps the two out of each other's way.
 Next door: rewriting what has become past (merge.py).
 """
 
-from kafscale.log import history
-from kafscale.log.lane import TailMemory
-from kafscale.log.log import Log
-from kafscale.log.settings import LogSettings
-from kafscale.log.survey import Snapshot
+from kafscale.log.protocol.survey import Snapshot
+from kafscale.log.upkeep import history
+from kafscale.log.writer.lane import TailMemory
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.types import LogSettings
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 

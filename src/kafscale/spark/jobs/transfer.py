@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from kafscale.log import survey
+from kafscale.log.protocol import survey
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreUnavailable
 from kafscale.objects.store import Buffer, ObjectStore
 from kafscale.spark.bucket import Bucket

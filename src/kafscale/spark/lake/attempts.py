@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from kafscale.log.commits import LostRace
+from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import ObjectExists
 from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import Table

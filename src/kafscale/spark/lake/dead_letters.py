@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kafscale.log.commits import LostRace
+from kafscale.log.protocol.commits import LostRace
 from kafscale.spark.lake import schemas
 from kafscale.spark.lake.table import Table
 from kafscale.spark.lake.unit import Result

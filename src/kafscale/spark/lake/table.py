@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from kafscale.log.commits import LostRace
+from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import InvalidRequest
 from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.writer import DataFile

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from kafscale.log.segment import LaneBatches
+from kafscale.log.formats.segment import LaneBatches
 from kafscale.model.errors import InvalidRecord
 from kafscale.records import batch
 from kafscale.records.compression import Codec

@@ -2,14 +2,14 @@
 
 Here: where it is read, and what the report says about that. A metadata file is as of now; the
 bucket has what was committed when the last checkpoint was taken.
-Next door: the arithmetic (statistics.py), checkpoints (log/checkpoints.py).
+Next door: the arithmetic (statistics.py), checkpoints (log/catalog/checkpoints.py).
 """
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kafscale.log import checkpoints
+from kafscale.log.catalog import checkpoints
 from kafscale.metadata import keys
 from kafscale.model.errors import InvalidRequest
 from kafscale.model.topics import iso_time

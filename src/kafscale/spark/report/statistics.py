@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, NamedTuple
 
-from kafscale.log import segment
-from kafscale.log.survey import Piece
+from kafscale.log.formats import segment
+from kafscale.log.protocol.survey import Piece
 from kafscale.spark.report.sampling import Sample
 from kafscale.spark.views import PartitionView, Stretch
 

@@ -18,11 +18,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from kafscale.log import commits, ending, keys, manifest, places
-from kafscale.log.descriptors import Descriptors, Wish
-from kafscale.log.manifest import Entry, LaneMark, Manifest
-from kafscale.log.places import Place
-from kafscale.log.shared import SharedLogs
+from kafscale.log.catalog.descriptors import Descriptors, Wish
+from kafscale.log.catalog.lane_allotment import SharedLogs
+from kafscale.log.formats import keys, manifest, places
+from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
+from kafscale.log.formats.places import Place
+from kafscale.log.moves import end_of_topic
+from kafscale.log.protocol import commits
 from kafscale.model.errors import InvalidPartitionCount, InvalidTopicName, TopicExists
 from kafscale.model.names import check_topic_name, collides, fresh_topic_id
 from kafscale.model.topic_configs import WHERE_IT_LIES
@@ -256,8 +258,8 @@ def describe(plan: Plan) -> TopicDescriptor:
     bucket = plan.target.bucket
 
     async def create(store: ObjectStore) -> TopicDescriptor:
-        tools = ending.Tools(store, bucket.clock, bucket.dice)
-        end = partial(ending.end_topic, tools)
+        tools = end_of_topic.Tools(store, bucket.clock, bucket.dice)
+        end = partial(end_of_topic.end_topic, tools)
         return (await Descriptors(store, bucket.namespace).create(plan.wish, end))[1]
 
     made = bucket.run(create)

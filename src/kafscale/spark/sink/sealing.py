@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kafscale.log import commits, index, keys, segment, survey
-from kafscale.log.manifest import Entry, entry_of
-from kafscale.log.places import Place
-from kafscale.log.segment import Built, LaneBatches
+from kafscale.log.formats import index, keys, segment
+from kafscale.log.formats.manifest import Entry, entry_of
+from kafscale.log.formats.places import Place
+from kafscale.log.formats.segment import Built, LaneBatches
+from kafscale.log.protocol import commits, survey
 from kafscale.model.errors import CorruptObject
 from kafscale.objects.store import Buffer, ObjectStore
 from kafscale.records import batch

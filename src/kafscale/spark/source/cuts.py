@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Final
 
-from kafscale.log import index, keys, survey
-from kafscale.log.index import Index
+from kafscale.log.formats import index, keys
+from kafscale.log.formats.index import Index
+from kafscale.log.protocol import survey
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch

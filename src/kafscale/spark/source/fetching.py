@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from kafscale.log import survey
+from kafscale.log.protocol import survey
 from kafscale.model.errors import CorruptObject
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket

@@ -2,7 +2,7 @@
 
 Here: taking one, reading it back, giving it up. A snapshot is one object that lists what every
 partition consisted of; a pin in each log's folder keeps the deleter from those objects until it
-expires. Next door: how the deleter reads pins (log/history.py), `asOf` (planning.py).
+expires. Next door: how the deleter reads pins (log/upkeep/history.py), `asOf` (planning.py).
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kafscale.log import keys
+from kafscale.log.formats import keys
 from kafscale.model.errors import CorruptObject, KafscaleError, ObjectExists, ObjectMissing
 from kafscale.model.names import check_topic_name
 from kafscale.model.topics import TopicDescriptor

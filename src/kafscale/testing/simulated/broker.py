@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
-from kafscale.broker.config import Config
-from kafscale.broker.config_sections import BrokerSection
 from kafscale.broker.wiring import Broker, build
-from kafscale.engine.membership import Node
+from kafscale.engine.cluster.membership import Node
 from kafscale.model.errors import KafscaleError, MetadataUnavailable
+from kafscale.settings.config import Config
+from kafscale.settings.sections import BrokerSection
 from kafscale.testing.clock import SeededDice
 from kafscale.testing.simulated.clock import SimulatedClock
 from kafscale.testing.simulated.loop import SimulatedLoop, SimulatedProcess

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from kafscale.broker.config import Config
+from kafscale.settings.config import Config
 
 
 def changed(config: Config, **sections: Any) -> Config:

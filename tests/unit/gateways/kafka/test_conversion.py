@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kafscale.broker.config_sections import StorageSection
 from kafscale.gateways.kafka import conversion
 from kafscale.records import batch as batches
 from kafscale.records import compression, legacy_down, legacy_up, record, validation
 from kafscale.records.compression import Codec
+from kafscale.settings.sections import StorageSection
 from kafscale.testing.clock import ManualClock
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode

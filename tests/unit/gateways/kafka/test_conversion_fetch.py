@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from kafscale.broker.config_sections import TopicsSection
-from kafscale.broker.config_values import FormatVersion
 from kafscale.records import legacy_down
 from kafscale.records.batch import CONTROL
 from kafscale.records.compression import Codec
 from kafscale.records.record import Record, build_batch
+from kafscale.settings.sections import TopicsSection
+from kafscale.settings.values import FormatVersion
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
 from tests.support.old_wire import Old, message, plain

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafscale.broker.config_sections import TopicsSection
 from kafscale.model.topic_configs import TOPIC_CONFIGS
+from kafscale.settings.sections import TopicsSection
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.describe_configs import (

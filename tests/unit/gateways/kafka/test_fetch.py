@@ -2,11 +2,11 @@ import asyncio
 
 import pytest
 
-from kafscale.broker.config import Config
-from kafscale.broker.config_sections import CacheSection
-from kafscale.broker.config_values import Size
-from kafscale.log.recent import BATCH_BYTES, CHUNK_BYTES
+from kafscale.log.writer.tail_memory import BATCH_BYTES, CHUNK_BYTES
 from kafscale.objects.memory import MemoryObjectStore
+from kafscale.settings.config import Config
+from kafscale.settings.sections import CacheSection
+from kafscale.settings.values import Size
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode

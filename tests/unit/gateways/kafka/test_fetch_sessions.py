@@ -14,7 +14,7 @@ from kafscale.gateways.kafka.fetch_sessions import (
     FetchSession,
     FetchSessions,
 )
-from kafscale.log.lane import Lane
+from kafscale.log.writer.lane import Lane
 from kafscale.testing.clock import SeededDice
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode

@@ -18,7 +18,7 @@ from kafscale.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafscale.wire.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tests.unit.engine.squad import Mate, Squad, eventually
+from tests.unit.engine.fleet_harness import Mate, Squad, eventually
 from tests.unit.gateways.kafka.caller import Caller, make_batch
 
 PARTITIONS = 12

@@ -1,9 +1,9 @@
 import pytest
 
-from kafscale.broker.config import Config
-from kafscale.broker.config_sections import CacheSection
-from kafscale.broker.config_values import Size
 from kafscale.records.compression import Codec
+from kafscale.settings.config import Config
+from kafscale.settings.sections import CacheSection
+from kafscale.settings.values import Size
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
 from tests.unit.gateways.kafka.caller import NOW_MS, Caller, make_batch

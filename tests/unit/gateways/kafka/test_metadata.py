@@ -1,7 +1,7 @@
 import pytest
 
-from kafscale.broker.config_sections import BrokerSection, TopicsSection
 from kafscale.objects.memory import MemoryObjectStore
+from kafscale.settings.sections import BrokerSection, TopicsSection
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode

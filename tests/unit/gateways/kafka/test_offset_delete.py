@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kafscale.engine.offsets import Wish
+from kafscale.engine.coordinator.offsets import Wish
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafscale.wire.kafka.messages.offset_delete import (

@@ -1,6 +1,6 @@
 import pytest
 
-from kafscale.engine.offsets import Wish
+from kafscale.engine.coordinator.offsets import Wish
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.model.errors import MetadataUnavailable

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from kafscale.engine import appends
-from kafscale.log import keys
+from kafscale.engine.partitions import appends
+from kafscale.log.formats import keys
 from kafscale.model.errors import StoreUnavailable
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.records.compression import Codec

@@ -5,11 +5,11 @@ import struct
 
 import pytest
 
-from kafscale.broker.config_sections import NetworkSection
-from kafscale.broker.config_values import PositiveSize
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.objects.memory import MemoryObjectStore
+from kafscale.settings.sections import NetworkSection
+from kafscale.settings.values import PositiveSize
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka import frame

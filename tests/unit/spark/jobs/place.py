@@ -4,12 +4,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from kafscale.log import commits, history, keys, survey
-from kafscale.log.lane import TailMemory
-from kafscale.log.log import Log
-from kafscale.log.manifest import Manifest
-from kafscale.log.settings import LogSettings
-from kafscale.log.survey import Snapshot
+from kafscale.log.formats import keys
+from kafscale.log.formats.manifest import Manifest
+from kafscale.log.protocol import commits, survey
+from kafscale.log.protocol.survey import Snapshot
+from kafscale.log.upkeep import history
+from kafscale.log.writer.lane import TailMemory
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.types import LogSettings
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.files import FileObjectStore
 from kafscale.objects.store import ObjectStore

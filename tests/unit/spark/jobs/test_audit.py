@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from crc32c import crc32c
 
-from kafscale.log import keys, manifest, segment
-from kafscale.log.manifest import Dropped, Entry, LaneMark, Manifest
+from kafscale.log.formats import keys, manifest, segment
+from kafscale.log.formats.manifest import Dropped, Entry, LaneMark, Manifest
 from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.job import Context, Report

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.log.commits import LostRace
+from kafscale.log.protocol.commits import LostRace
 from kafscale.spark import job
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import compact, logs, merge, rewriting, tails

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kafscale.log import segment
-from kafscale.log.commits import before_any
-from kafscale.log.manifest import LaneMark
+from kafscale.log.formats import segment
+from kafscale.log.formats.manifest import LaneMark
+from kafscale.log.protocol.commits import before_any
 from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.jobs import by_key, logs

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafscale.log import places
+from kafscale.log.formats import places
 from kafscale.model.errors import InvalidPartitionCount, InvalidRequest, TopicExists
 from kafscale.model.topics import Layout
 from kafscale.objects.store import ObjectStore

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from crc32c import crc32c
 
-from kafscale.log import index, keys, segment
-from kafscale.log.manifest import Entry, Manifest
+from kafscale.log.formats import index, keys, segment
+from kafscale.log.formats.manifest import Entry, Manifest
 from kafscale.model.errors import CorruptObject
 from kafscale.records import batch
 from kafscale.records.compression import Codec

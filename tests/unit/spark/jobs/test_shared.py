@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kafscale.log import commits, keys, manifest, places
-from kafscale.log.descriptors import Descriptors
+from kafscale.log.catalog.descriptors import Descriptors
+from kafscale.log.formats import keys, manifest, places
+from kafscale.log.protocol import commits
 from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.job import Context, Report

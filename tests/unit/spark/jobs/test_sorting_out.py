@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafscale.log.manifest import Entry
-from kafscale.log.segment import Span
+from kafscale.log.formats.manifest import Entry
+from kafscale.log.formats.segment import Span
 from kafscale.model.errors import CorruptObject
 from kafscale.spark.jobs import merge, sorting_out
 from kafscale.spark.jobs.assembly import Run

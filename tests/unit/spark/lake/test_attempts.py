@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafscale.log.commits import LostRace
+from kafscale.log.protocol.commits import LostRace
 from kafscale.spark.jobs import export
 from kafscale.spark.lake import attempts
 from kafscale.spark.lake.table import open_table

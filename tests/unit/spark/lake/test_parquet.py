@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.log.commits import LostRace
+from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import CorruptObject, InvalidRequest, ObjectExists
 from kafscale.spark.lake.parquet import LOG, ParquetTable, committed_files, dataset
 from kafscale.spark.lake.place import Place

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.log import checkpoint, checkpoints
-from kafscale.log import keys as log_keys
-from kafscale.log.checkpoint import Head
+from kafscale.log.catalog import checkpoints
+from kafscale.log.formats import checkpoint
+from kafscale.log.formats import keys as log_keys
+from kafscale.log.formats.checkpoint import Head
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Put

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafscale.log import keys
+from kafscale.log.formats import keys
 from kafscale.model.errors import (
     InvalidPartitionCount,
     InvalidRecord,
@@ -74,7 +74,7 @@ def test_many_sections_fill_several_segments_with_an_index_each(bucket: Bucket) 
 
 
 def segment_is_sound(bucket: Bucket, key: str) -> bool:
-    from kafscale.log import segment
+    from kafscale.log.formats import segment
 
     return segment.parse(bucket.read(key)).content_id.size == len(bucket.read(key))
 

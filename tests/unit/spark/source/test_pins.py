@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.log import keys
-from kafscale.log.segment import NOTHING_BEFORE
+from kafscale.log.formats import keys
+from kafscale.log.formats.segment import NOTHING_BEFORE
 from kafscale.model.errors import InvalidTopicName, UnknownTopic
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafscale.log import keys
+from kafscale.log.formats import keys
 from kafscale.model.errors import CorruptObject, UnknownTopic
 from kafscale.objects.files import FileObjectStore
 from kafscale.records.compression import Codec

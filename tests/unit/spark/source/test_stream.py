@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from kafscale.log import keys
-from kafscale.log.segment import NOTHING_BEFORE
+from kafscale.log.formats import keys
+from kafscale.log.formats.segment import NOTHING_BEFORE
 from kafscale.model.errors import UnknownTopic
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.api_versions import (
@@ -30,7 +30,9 @@ def answer(call: Call) -> Answer:
         _LEGAL_NAME.fullmatch(request.client_software_name)
         and _LEGAL_NAME.fullmatch(request.client_software_version)
     ):
-        blame.note_bad(call, "illegal_software_name", repr(request.client_software_name[:100]))
+        client_errors.note_bad(
+            call, "illegal_software_name", repr(request.client_software_name[:100])
+        )
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     return ApiVersionsResponse(api_keys=_rows(call.context.offered))
 

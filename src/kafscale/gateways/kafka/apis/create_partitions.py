@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Final
 
-from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call, in_time
 from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.model.errors import InvalidReplicaAssignment, InvalidRequest, KafscaleError
@@ -37,7 +37,7 @@ async def _answer(call: Call) -> CreatePartitionsResponse:
         except KafscaleError as problem:
             result.error_code = code_of(problem)
             result.error_message = words_of(problem)
-            blame.note(call, problem)
+            client_errors.note(call, problem)
     return CreatePartitionsResponse(results=results)
 
 

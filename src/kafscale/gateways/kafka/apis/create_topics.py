@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from kafscale.engine.topic import Topic
-from kafscale.gateways.kafka import blame
+from kafscale.engine.topics.topic import Topic
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call, in_time
 from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.model.errors import (
@@ -53,7 +53,7 @@ async def _answer(call: Call) -> CreateTopicsResponse:
         except KafscaleError as problem:
             result.error_code = code_of(problem)
             result.error_message = words_of(problem)
-            blame.note(call, problem)
+            client_errors.note(call, problem)
     return CreateTopicsResponse(topics=results)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call, in_time
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.model.errors import KafscaleError
@@ -53,5 +53,5 @@ async def _delete(
         result.low_watermark = await in_time(call, work, call.message.timeout_ms / 1000)
     except KafscaleError as problem:
         result.error_code = code_of(problem)
-        blame.note(call, problem)
+        client_errors.note(call, problem)
     return result

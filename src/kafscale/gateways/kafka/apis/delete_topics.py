@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call, in_time
 from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.model.errors import InvalidRequest, KafscaleError
@@ -49,5 +49,5 @@ async def _delete(call: Call, one: DeleteTopicState) -> DeletableTopicResult:
     except KafscaleError as problem:
         result.error_code = code_of(problem)
         result.error_message = words_of(problem)
-        blame.note(call, problem)
+        client_errors.note(call, problem)
     return result

@@ -7,7 +7,7 @@ v4  sizes of the volume: a bucket has none, so they are unknown
 import asyncio
 from typing import Final
 
-from kafscale.engine.topic import Topic
+from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.model.errors import KafscaleError

@@ -5,7 +5,7 @@ A partition has one replica, which leads already: no election is ever needed.
 
 from typing import Final
 
-from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import words_of
 from kafscale.model.errors import KafscaleError
@@ -27,7 +27,7 @@ def answer(call: Call) -> Answer:
     """Say of every partition that it is led; all of them (null) need not even be named."""
     request: ElectLeadersRequest = call.message
     if request.election_type not in _KINDS:
-        blame.note_bad(call, "invalid_request", f"election type {request.election_type}")
+        client_errors.note_bad(call, "invalid_request", f"election type {request.election_type}")
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     return ElectLeadersResponse(
         replica_election_results=[
@@ -43,7 +43,7 @@ def _result(call: Call, name: str, partition: int) -> PartitionResult:
     try:
         call.engine.topics.get(name).place(partition)
     except KafscaleError as problem:
-        blame.note(call, problem)
+        client_errors.note(call, problem)
         return PartitionResult(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, words_of(problem))
     return PartitionResult(
         partition, ErrorCode.ELECTION_NOT_NEEDED, "the partition has its only leader"

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kafscale.engine.reads import Part, Wanted
-from kafscale.gateways.kafka import blame, conversion
+from kafscale.engine.partitions.reads import Part, Wanted
+from kafscale.gateways.kafka import client_errors, conversion
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.fetch_answers import BY_ID_FROM, NamedOrder, SessionOrder
 from kafscale.gateways.kafka.fetch_sessions import (
@@ -44,7 +44,7 @@ def answer(call: Call) -> Answer:
     if call.version >= _SESSIONS_FROM:
         problem, session = _session(call)
         if problem is not ErrorCode.NONE:
-            blame.note_ordinary(call, problem.name.lower(), f"session {request.session_id}")
+            client_errors.note_ordinary(call, problem.name.lower(), f"session {request.session_id}")
             return FetchResponse(error_code=problem)
     max_bytes = max(0, min(request.max_bytes, _LARGEST_ANSWER))
     wait_ms = max(0, min(request.max_wait_ms, _LONGEST_WAIT_MS))

@@ -6,7 +6,7 @@ v3  static members
 from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.membership import ask_now, in_memory, noted
+from kafscale.gateways.kafka.group_requests import ask_now, in_memory, noted
 from kafscale.groups.events import Heartbeat
 from kafscale.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

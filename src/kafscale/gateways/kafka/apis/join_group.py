@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.membership import in_memory, noted
+from kafscale.gateways.kafka.group_requests import in_memory, noted
 from kafscale.groups.events import Join, Joined, Outcome, Refused
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.join_group import (

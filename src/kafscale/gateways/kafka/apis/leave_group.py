@@ -6,7 +6,7 @@ v3  several members, static ones by their name
 from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.membership import ask_now, in_memory, noted
+from kafscale.gateways.kafka.group_requests import ask_now, in_memory, noted
 from kafscale.groups.events import Leave, Left, Refused
 from kafscale.wire.kafka.messages.leave_group import (
     LeaveGroupRequest,

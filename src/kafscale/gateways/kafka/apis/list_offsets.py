@@ -7,8 +7,8 @@ By timestamp the answer is exact: the first record at or after that time.
 
 from typing import Final
 
-from kafscale.engine.topic import Topic
-from kafscale.gateways.kafka import blame
+from kafscale.engine.topics.topic import Topic
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.model.errors import KafscaleError
@@ -48,7 +48,7 @@ async def _answer(call: Call) -> ListOffsetsResponse:
                 await _fill(call, topic, one, row)
             except KafscaleError as problem:
                 row.error_code = code_of(problem)
-                blame.note(call, problem)
+                client_errors.note(call, problem)
         topics.append(ListOffsetsTopicResponse(name=wanted.name, partitions=rows))
     return ListOffsetsResponse(topics=topics)
 

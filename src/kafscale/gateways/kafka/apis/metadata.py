@@ -10,8 +10,8 @@ broker and the request allow it.
 from collections.abc import Awaitable
 from typing import Final
 
-from kafscale.engine.placement import NOBODY
-from kafscale.engine.topic import Topic
+from kafscale.engine.cluster.placement import NOBODY
+from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.kafka import permissions
 from kafscale.gateways.kafka.call import Answer, Call, in_time
 from kafscale.gateways.kafka.errors import code_of

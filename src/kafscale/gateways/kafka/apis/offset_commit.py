@@ -7,11 +7,11 @@ and timestamps are passed over: how long offsets are kept is the broker's settin
 
 from typing import Final
 
-from kafscale.engine.offsets import Wish
-from kafscale.gateways.kafka import blame
+from kafscale.engine.coordinator.offsets import Wish
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
-from kafscale.gateways.kafka.membership import ask_now, taken
+from kafscale.gateways.kafka.group_requests import ask_now, taken
 from kafscale.groups.events import Commit, Refused
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.offset_commit import (
@@ -64,9 +64,9 @@ async def _answer(call: Call, objection: KafscaleError | None) -> OffsetCommitRe
             raise objection
         problems = await call.engine.offsets.commit(request.group_id, wishes)
         for one in filter(None, problems):
-            blame.note(call, one)
+            client_errors.note(call, one)
     except KafscaleError as problem:
-        blame.note(call, problem)
+        client_errors.note(call, problem)
         problems = [problem] * len(wishes)
     refused = sum(problem is not None for problem in problems)
     call.engine.probe.offsets_committed(len(problems) - refused, refused)

@@ -6,8 +6,8 @@ subscribes to. The request is refused as a whole where what members read cannot 
 
 from typing import Final
 
-from kafscale.engine.offsets import Place
-from kafscale.gateways.kafka import blame
+from kafscale.engine.coordinator.offsets import Place
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
 from kafscale.model.errors import KafscaleError
@@ -35,7 +35,7 @@ async def _answer(call: Call) -> OffsetDeleteResponse:
     try:
         problems = await call.engine.delete_offsets(request.group_id, places)
     except KafscaleError as problem:
-        blame.note(call, problem)
+        client_errors.note(call, problem)
         return OffsetDeleteResponse(coordinator_code_of(problem))
     return OffsetDeleteResponse(
         topics=[

@@ -9,8 +9,8 @@ are no transactions, so every offset is stable.
 import asyncio
 from typing import Final, NamedTuple
 
-from kafscale.engine.offsets import Place
-from kafscale.gateways.kafka import blame
+from kafscale.engine.coordinator.offsets import Place
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
 from kafscale.model.errors import KafscaleError
@@ -81,7 +81,7 @@ async def _look_up(call: Call, group_id: str, asked: _Asked) -> tuple[int, dict[
         await call.engine.fleet.require_group(group_id)
         committed = await call.engine.offsets.committed(group_id, wanted)
     except KafscaleError as problem:
-        blame.note(call, problem)
+        client_errors.note(call, problem)
         # Not "not available": half of the clients give up looking for an offset when told that.
         code = coordinator_code_of(problem, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         committed = {}

@@ -5,7 +5,7 @@ A consumer that was cut off learns here whether what it has read is still the lo
 
 from typing import Final
 
-from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import code_of
 from kafscale.model.errors import KafscaleError
@@ -47,5 +47,5 @@ async def _find(call: Call, name: str, one: OffsetForLeaderPartition) -> EpochEn
         )
     except KafscaleError as problem:
         row.error_code = code_of(problem)
-        blame.note(call, problem)
+        client_errors.note(call, problem)
     return row

@@ -12,11 +12,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from kafscale.engine.topic import Topic
-from kafscale.gateways.kafka import blame, conversion
+from kafscale.engine.topics.topic import Topic
+from kafscale.gateways.kafka import client_errors, conversion
 from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Later
 from kafscale.gateways.kafka.errors import code_of, words_of
-from kafscale.log.flush import Outcome
+from kafscale.log.writer.flush_queue import Outcome
 from kafscale.model.errors import (
     InvalidRecord,
     InvalidRequest,
@@ -126,7 +126,7 @@ def answer(call: Call) -> Answer:
                 _append(call, topic, topic_data.name, data, (number, at), row, pending)
             except KafscaleError as problem:
                 _refuse(row, problem)
-                blame.note(call, problem)
+                client_errors.note(call, problem)
                 failed = failed or words_of(problem)
         responses.append(TopicProduceResponse(name=topic_data.name, partition_responses=rows))
     response = ProduceResponse(responses=responses)
@@ -152,7 +152,7 @@ def _append(
     request: ProduceRequest = call.message
     if request.acks not in (_ALL, _EARLY, _NO_ANSWER):
         row.error_code = ErrorCode.INVALID_REQUIRED_ACKS
-        blame.note_bad(call, "invalid_required_acks", f"acks={request.acks}")
+        client_errors.note_bad(call, "invalid_required_acks", f"acks={request.acks}")
         return
     if request.transactional_id is not None:
         raise InvalidRequest("transactions are not supported")

@@ -6,7 +6,7 @@ Kafka the API is on the list although this door needs no login; clients without 
 
 from typing import Final
 
-from kafscale.gateways.kafka import blame
+from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -18,5 +18,5 @@ VERSIONS: Final = SaslHandshakeRequest.versions
 def answer(call: Call) -> Answer:
     """Offer nothing."""
     request: SaslHandshakeRequest = call.message
-    blame.note_bad(call, "unsupported_sasl_mechanism", repr(request.mechanism[:100]))
+    client_errors.note_bad(call, "unsupported_sasl_mechanism", repr(request.mechanism[:100]))
     return SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM)

@@ -8,7 +8,7 @@ import asyncio
 from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.membership import in_memory, noted
+from kafscale.gateways.kafka.group_requests import in_memory, noted
 from kafscale.groups.events import Outcome, Refused, Sync, Synced
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse

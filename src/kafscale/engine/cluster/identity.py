@@ -1,0 +1,105 @@
+"""Who this broker is, and which leader epoch it writes under.
+
+Here: the identity claimed at start through the metadata store: cluster id, broker id, and an
+epoch that rises with every start. In a fleet that is the incarnation of a broker; which logs
+it owns is decided elsewhere (membership.py).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kafscale.metadata import keys
+from kafscale.metadata.store import Compare, MetadataStore, Put
+from kafscale.model.clock import Clock, Dice
+from kafscale.model.errors import MetadataConflict
+from kafscale.model.names import TopicId, topic_id_text
+from kafscale.model.topics import iso_time
+
+FIRST_ALLOCATED_ID: Final = 1001  # people number their brokers from 0, so that both can be mixed
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What other processes and clients know this broker by."""
+
+    cluster_id: str
+    broker_id: int
+    epoch: int
+
+
+async def claim_identity(
+    metadata: MetadataStore,
+    clock: Clock,
+    dice: Dice,
+    broker_id: int | None,
+    name: str | None = None,
+) -> Identity:
+    """Become this broker: same ids as before, one epoch higher.
+
+    Without a broker id the one is taken that was allocated to `name`: "" gets a new one, None is
+    the name of the only broker there is.
+    """
+    if broker_id is None:
+        broker_id = 0 if name is None else await _allocated(metadata, name)
+    while True:
+        known = await metadata.get(keys.CLUSTER)
+        mark = await metadata.get(keys.EPOCHS)
+        if known is None:
+            cluster = keys.Cluster(
+                cluster_id=topic_id_text(TopicId(dice.token(16))),
+                created_at=iso_time(clock.now_ms()),
+            )
+        else:
+            cluster = keys.decode(keys.Cluster, known.value)
+        epoch = keys.decode(keys.Mark, mark.value).next if mark else 0
+        try:
+            await metadata.commit(
+                [
+                    Put(keys.CLUSTER, keys.encode(cluster)),
+                    Put(keys.EPOCHS, keys.encode(keys.Mark(next=epoch + 1))),
+                ],
+                [
+                    Compare(keys.CLUSTER, known.version if known else 0),
+                    Compare(keys.EPOCHS, mark.version if mark else 0),
+                ],
+            )
+        except MetadataConflict:
+            continue
+        # A setting may be of a kind of its own; what is written into JSON must not be.
+        return Identity(cluster.cluster_id, int(broker_id), epoch)
+
+
+async def next_epoch(metadata: MetadataStore) -> int:
+    """A number that nobody had before, for one more incarnation of a broker."""
+    while True:
+        mark = await metadata.get(keys.EPOCHS)
+        epoch = keys.decode(keys.Mark, mark.value).next if mark else 0
+        try:
+            await metadata.commit(
+                [Put(keys.EPOCHS, keys.encode(keys.Mark(next=epoch + 1)))],
+                [Compare(keys.EPOCHS, mark.version if mark else 0)],
+            )
+        except MetadataConflict:
+            continue
+        return epoch
+
+
+async def _allocated(metadata: MetadataStore, name: str) -> int:
+    """The id that belongs to a name, given out now if it is new."""
+    while True:
+        known = await metadata.get(keys.broker_name(name)) if name else None
+        if known is not None:
+            return keys.decode(keys.BrokerName, known.value).broker_id
+        mark = await metadata.get(keys.BROKER_IDS)
+        number = keys.decode(keys.Mark, mark.value).next if mark else FIRST_ALLOCATED_ID
+        writes = [Put(keys.BROKER_IDS, keys.encode(keys.Mark(next=number + 1)))]
+        guards = [Compare(keys.BROKER_IDS, mark.version if mark else 0)]
+        if name:
+            given = keys.encode(keys.BrokerName(broker_id=number))
+            writes.append(Put(keys.broker_name(name), given))
+            guards.append(Compare(keys.broker_name(name), 0))
+        try:
+            await metadata.commit(writes, guards)
+        except MetadataConflict:
+            continue
+        return number

@@ -1,0 +1,84 @@
+"""The only broker of its metadata store: everything is its own, at once and for ever.
+
+Next door: the questions (membership.py), a broker among others (fleet.py).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from kafscale.engine.cluster.identity import Identity
+from kafscale.engine.cluster.membership import Node
+
+
+class Lone:
+    """Implements Membership without a lease, a watch or a wait."""
+
+    is_shared = False
+    is_controller = True
+    has_joined = True
+
+    def __init__(self, identity: Identity) -> None:
+        """Own everything under the epoch of this start."""
+        self.identity = identity
+        self.generation = identity.epoch
+        self.on_ready: Callable[[], None] = lambda: None
+        self._node = Node(identity.broker_id, "127.0.0.1", 0)
+        self._is_leaving = False
+
+    def holds(self) -> bool:
+        """Always."""
+        return True
+
+    def may_open(self, folder: str) -> bool:
+        """Always."""
+        return True
+
+    async def require_log(self, folder: str) -> None:
+        """Never refuses."""
+
+    def may_coordinate(self, group_id: str) -> bool:
+        """Always."""
+        return True
+
+    async def require_group(self, group_id: str) -> None:
+        """Never refuses."""
+
+    def leader_of(self, folder: str) -> int:
+        """This one."""
+        return self.identity.broker_id
+
+    def coordinator_of(self, group_id: str) -> Node | None:
+        """This one."""
+        return self._node
+
+    def nodes(self) -> list[Node]:
+        """This one."""
+        return [self._node]
+
+    def controller_id(self) -> int:
+        """This one."""
+        return self.identity.broker_id
+
+    def why_not_ready(self) -> list[str]:
+        """Only when it is about to go."""
+        return ["the broker is leaving"] if self._is_leaving else []
+
+    async def join(self, node: Node) -> None:
+        """Be found there."""
+        self._node = node
+        self.on_ready()
+
+    async def joined(self) -> None:
+        """At once."""
+
+    async def leave(self) -> None:
+        """There is nobody to hand anything to."""
+        self._is_leaving = True
+
+    async def failure(self) -> str:
+        """Nobody can take anything from this broker."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
+    async def aclose(self) -> None:
+        """Nobody needs to know."""

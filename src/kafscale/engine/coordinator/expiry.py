@@ -1,0 +1,153 @@
+"""When committed offsets and groups are forgotten, by Kafka's rules.
+
+Here: looking at every group now and then. Offsets of a group without members expire when the group
+has been empty, and the offset untouched, for the retention time; those of a group that never had
+members count from their commit; those of a group at work never, unless nobody in it subscribes to
+the topic any more. A group without members and offsets is forgotten.
+Next door: offsets of deleted topics (housekeeping.py), deleting on request (groups.py).
+
+Nothing but the store is trusted to say since when: a broker that was away goes on where it was.
+Every removal compares what was judged, so that a commit or a member that comes meanwhile wins.
+"""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from kafscale.engine.cluster.membership import Membership
+from kafscale.engine.coordinator import records
+from kafscale.engine.coordinator.groups import Groups
+from kafscale.engine.coordinator.listing import each_group
+from kafscale.engine.coordinator.offsets import Offsets
+from kafscale.groups.machine import Group
+from kafscale.groups.states import State
+from kafscale.metadata import keys
+from kafscale.metadata.store import Entry, MetadataStore
+from kafscale.model.clock import Clock
+from kafscale.model.errors import (
+    CorruptObject,
+    KafscaleError,
+    MetadataConflict,
+    NotTheCoordinator,
+)
+
+logger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryRules:
+    """What the configuration says."""
+
+    retention_s: float
+    interval_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A group as the store has it."""
+
+    heads: tuple[Entry, ...]  # claim and record: nothing is removed once they have changed
+    record: keys.Group | None
+    offsets: tuple[Entry, ...]
+
+
+class Expiry:
+    """Forgets what nobody has used for long."""
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        groups: Groups,
+        offsets: Offsets,
+        rules: ExpiryRules,
+        clock: Clock,
+        fleet: Membership,
+    ) -> None:
+        """Look after the groups in `metadata` that are this broker's."""
+        self._fleet = fleet
+        self._metadata = metadata
+        self._groups = groups
+        self._offsets = offsets
+        self._rules = rules
+        self._clock = clock
+
+    async def expire_for_ever(self) -> None:
+        """One pass after the other."""
+        while True:
+            await asyncio.sleep(self._rules.interval_s)
+            try:
+                await self.expire()
+            except KafscaleError as problem:
+                logger.warning("expiry_postponed", error=str(problem))
+
+    async def expire(self) -> None:
+        """One pass over all groups that are ours."""
+        async for group_id in each_group(self._metadata):
+            if not self._fleet.may_coordinate(group_id):
+                continue
+            try:
+                await self._visit(group_id)
+            except (MetadataConflict, NotTheCoordinator):
+                pass  # somebody uses the group: looked at again in the next pass
+            except CorruptObject as problem:
+                logger.error("group_unreadable", group=group_id, error=str(problem))
+
+    async def _visit(self, group_id: str) -> None:
+        found = _sorted(group_id, await self._metadata.find(keys.group(group_id)))
+        if not await self._groups.is_saved(group_id):
+            return  # what was read says nothing about since when: looked at in the next pass
+        machine = self._groups.in_memory(group_id)
+        if machine is None and found.record is not None and found.record.members:
+            # Members of before a restart: once here, they expire unless they are heard of.
+            await self._groups.load(group_id)
+            return
+        doomed = self._doomed(found, machine)
+        if doomed:
+            await self._offsets.remove(group_id, doomed, found.heads)
+            logger.info("offsets_expired", group=group_id, offsets=len(doomed))
+        if len(doomed) == len(found.offsets) and (machine is None or machine.is_idle):
+            await self._groups.discard_bare(group_id)
+
+    def _doomed(self, found: _Found, machine: Group | None) -> list[Entry]:
+        """The offsets whose time is over."""
+        kept: Collection[str] = ()
+        since_ms = 0
+        if machine is not None and not machine.is_idle:
+            subscribed = records.subscriptions(machine)
+            if machine.state is not State.STABLE or subscribed is None:
+                return []
+            kept = subscribed
+        elif found.record is not None and found.record.protocol_type:
+            since_ms = _ms(found.record.state_at)
+        oldest_ms = self._clock.now_ms() - self._rules.retention_s * 1000
+        if since_ms > oldest_ms:
+            return []
+        return [row for row in found.offsets if _is_old(row, oldest_ms, kept)]
+
+
+def _sorted(group_id: str, rows: list[Entry]) -> _Found:
+    metadata, coordinator = keys.group_metadata(group_id), keys.group_coordinator(group_id)
+    record = next((row for row in rows if row.key == metadata), None)
+    return _Found(
+        tuple(row for row in rows if row.key in (metadata, coordinator)),
+        None if record is None else keys.decode_group(record.value),
+        tuple(row for row in rows if keys.place_committed_by(row.key) is not None),
+    )
+
+
+def _is_old(row: Entry, oldest_ms: float, kept: Collection[str]) -> bool:
+    place = keys.place_committed_by(row.key)
+    assert place is not None
+    value = keys.decode(keys.CommittedOffset, row.value)
+    return place[0] not in kept and _ms(value.committed_at) <= oldest_ms
+
+
+def _ms(text: str) -> int:
+    """A time in the store as Unix milliseconds; 0 where an older version wrote none."""
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        return 0

@@ -1,0 +1,282 @@
+"""Committed offsets: how far each group has come in each partition.
+
+Here: what a group may commit, writing it, reading it, forgetting it with its topic. A committed
+offset names its topic by id as well: it counts no more from the moment the topic is deleted, and
+never for a later topic of the same name. Every write compares the claim of its group, so that a
+broker that has lost a group cannot commit for it; in a fleet also the topics' versions, so that one
+that hears late does not commit for a topic that is gone.
+Next door: claims (claims.py), key names and JSON (metadata/keys.py), when deleted topics are
+removed (housekeeping.py), when offsets expire (expiry.py).
+Never here: members and generations.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kafscale.engine.coordinator.claims import Claims
+from kafscale.engine.coordinator.listing import each_group
+from kafscale.engine.topics.registry import Topics
+from kafscale.metadata import keys
+from kafscale.metadata.keys import CommittedOffset
+from kafscale.metadata.store import (
+    MAX_OPERATIONS,
+    Compare,
+    Entry,
+    MetadataStore,
+    Put,
+    Remove,
+    pages,
+)
+from kafscale.model.clock import Clock
+from kafscale.model.errors import (
+    CorruptObject,
+    InvalidGroupId,
+    KafscaleError,
+    MetadataConflict,
+    MetadataUnavailable,
+    OffsetMetadataTooLarge,
+    UnknownTopic,
+)
+from kafscale.model.topics import iso_time
+
+LONGEST_GROUP_ID: Final = 1000
+LARGEST_METADATA_BYTES: Final = 4096
+
+_ATTEMPTS: Final = 4
+
+Place = tuple[str, int]  # topic name, partition
+_Guarded = tuple[Put | Remove, Compare]  # by the claim of its group
+Noted = Callable[[str, str, int, int], None]  # group, topic, partition, offset; -1: none any more
+
+
+class Wish(NamedTuple):
+    """One partition's offset as a group wants it remembered."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(slots=True)
+class _Round:
+    """Writes that go to the store together, each with the guard of its group."""
+
+    writes: dict[str, tuple[Put | Remove, Compare]] = field(default_factory=dict)
+    is_over: bool = False
+    problems: dict[Compare, KafscaleError] = field(default_factory=dict)
+
+
+class Offsets:
+    """The committed offsets of all groups, kept in the metadata store."""
+
+    def __init__(
+        self, metadata: MetadataStore, topics: Topics, claims: Claims, clock: Clock
+    ) -> None:
+        """Remember nothing here: every answer is read from the store."""
+        self._metadata = metadata
+        self._claims = claims
+        self._topics = topics
+        self._clock = clock
+        self._gathering = _Round()
+        self._writing = asyncio.Lock()
+        self.on_noted: Noted = lambda group_id, topic, partition, offset: None
+
+    def may_commit(self, group_id: str) -> bool:
+        """Whether the group has been taken, so that commits need not wait for that."""
+        return self._claims.guard(group_id) is not None
+
+    async def take(self, group_id: str) -> None:
+        """Take the group for committing. Raises NotTheCoordinator."""
+        await self._claims.take(group_id)
+
+    async def commit(self, group_id: str, wishes: Sequence[Wish]) -> list[KafscaleError | None]:
+        """Remember offsets; give back, wish by wish, why it was refused, None if it was not."""
+        check_group_id(group_id)
+        # Once a group is taken nothing is waited for here: commits count in their order.
+        guard = self._claims.guard(group_id) or await self._claims.take(group_id)
+        now = iso_time(self._clock.now_ms())
+        problems: list[KafscaleError | None] = []
+        writes: dict[str, tuple[Put | Remove, Compare]] = {}
+        for wish in wishes:
+            try:
+                value = self._value_of(wish, now)
+            except (UnknownTopic, OffsetMetadataTooLarge) as problem:
+                problems.append(problem)
+                continue
+            problems.append(None)
+            key = keys.group_offset(group_id, wish.topic, wish.partition)
+            writes[key] = Put(key, keys.encode(value)), guard
+        if writes:
+            await self._write(group_id, writes, guard)
+            for wish, refusal in zip(wishes, problems, strict=True):
+                if refusal is None:
+                    self.on_noted(group_id, wish.topic, wish.partition, wish.offset)
+        return problems
+
+    async def delete(self, group_id: str, places: Collection[Place]) -> None:
+        """Forget what a group has committed for these places, if anything."""
+        guard = self._claims.guard(group_id) or await self._claims.take(group_id)
+        doomed = (keys.group_offset(group_id, *place) for place in places)
+        await self._write(group_id, {key: (Remove(key), guard) for key in doomed}, guard)
+        for topic, partition in places:
+            self.on_noted(group_id, topic, partition, -1)
+
+    def _value_of(self, wish: Wish, now: str) -> CommittedOffset:
+        topic = self._topics.get(wish.topic)
+        topic.place(wish.partition)
+        if len(wish.metadata.encode()) > LARGEST_METADATA_BYTES:
+            raise OffsetMetadataTooLarge(f"more than {LARGEST_METADATA_BYTES} bytes of metadata")
+        return CommittedOffset(
+            offset=wish.offset,
+            metadata=wish.metadata,
+            committed_at=now,
+            leader_epoch=wish.leader_epoch,
+            topic_id=topic.descriptor.topic_id,
+        )
+
+    async def _write(
+        self, group_id: str, writes: dict[str, tuple[Put | Remove, Compare]], guard: Compare
+    ) -> None:
+        """Write together with all who come while the store is busy, later values last.
+
+        The lock lets callers in by order of arrival, and the first of a round writes for all of
+        it. If that one is cancelled the next one writes the same again.
+        """
+        mine = self._gathering
+        mine.writes.update(writes)
+        async with self._writing:
+            if not mine.is_over:
+                if self._gathering is mine:
+                    self._gathering = _Round()
+                await self._carry_out(mine)
+        problem = mine.problems.get(guard)
+        if isinstance(problem, MetadataConflict):
+            raise self._claims.lost(group_id, guard)
+        if problem is not None:
+            raise MetadataUnavailable(f"offsets not committed: {problem}") from problem
+
+    async def _carry_out(self, mine: _Round) -> None:
+        writes = list(mine.writes.values())
+        # One guard for each group and one for each topic: there may be as many, but not more.
+        guards = len({guard for _, guard in writes}) + len(self._versions(writes))
+        most = MAX_OPERATIONS if guards <= MAX_OPERATIONS else MAX_OPERATIONS // 2
+        for some in pages([write for write, _ in writes], most):
+            await self._commit(writes[some], mine.problems)
+        mine.is_over = True
+
+    async def _commit(
+        self, writes: Sequence[_Guarded], problems: dict[Compare, KafscaleError]
+    ) -> None:
+        guards = {guard: None for _, guard in writes}
+        try:
+            for _ in range(_ATTEMPTS):
+                known = self._versions(writes)
+                alive = [Compare(keys.topic_config(name), at) for name, at in known.items()]
+                try:
+                    await self._metadata.commit([row for row, _ in writes], [*guards, *alive])
+                    return
+                except MetadataConflict as problem:
+                    if len(guards) > 1:
+                        break
+                    for name in known:
+                        await self._topics.look_at(name)
+                    if self._versions(writes) == known:
+                        raise MetadataConflict(f"the group is lost: {problem}") from None
+                    writes = [(self._stamped(row), guard) for row, guard in writes]
+            else:
+                raise MetadataUnavailable("the topics change all the time")
+            for guard in guards:  # somebody's group is lost: the others' writes go alone
+                await self._commit([row for row in writes if row[1] == guard], problems)
+        except KafscaleError as problem:
+            problems |= dict.fromkeys(guards, problem)
+
+    def _versions(self, writes: Sequence[_Guarded]) -> dict[str, int]:
+        """The topics that offsets are written for, as we know them: others may know better."""
+        if not self._topics.has_others:
+            return {}
+        places = [keys.place_committed_by(row.key) for row, _ in writes if isinstance(row, Put)]
+        return {place[0]: self._topics.version_of(place[0]) for place in places if place}
+
+    def _stamped(self, write: Put | Remove) -> Put | Remove:
+        """The same for the topic that has the name now, as whoever commits by name must mean."""
+        place = keys.place_committed_by(write.key)
+        topic = self._topics.find(place[0]) if place else None
+        if topic is None or isinstance(write, Remove):
+            return write
+        value = keys.decode(CommittedOffset, write.value)
+        named = msgspec.structs.replace(value, topic_id=topic.descriptor.topic_id)
+        return Put(write.key, keys.encode(named))
+
+    async def committed(
+        self, group_id: str, wanted: Collection[Place] | None = None
+    ) -> dict[Place, CommittedOffset]:
+        """What a group has committed, all of it or for these places, in order of key."""
+        found = {}
+        asked: dict[str, str | None] = {}
+        for entry in await self._metadata.find(keys.group_offsets(group_id)):
+            place = keys.place_committed_by(entry.key)
+            if place is None or (wanted is not None and place not in wanted):
+                continue
+            value = keys.decode(CommittedOffset, entry.value)
+            topic = self._topics.find(place[0])
+            is_known = topic is not None and value.topic_id in ("", topic.descriptor.topic_id)
+            if not is_known and place[0] not in asked:
+                asked[place[0]] = await self._id_in_store(place[0])
+            if is_known or (asked[place[0]] and value.topic_id in ("", asked[place[0]])):
+                found[place] = value
+        return found
+
+    async def _id_in_store(self, name: str) -> str | None:
+        """The id of a topic, of which we may not have heard yet.
+
+        Told that it has committed nothing a group would begin anew.
+        """
+        entry = await self._metadata.get(keys.topic_config(name))
+        return None if entry is None else keys.decode(keys.Topic, entry.value).topic_id
+
+    async def remove(
+        self, group_id: str, rows: Sequence[Entry], unchanged: Sequence[Entry]
+    ) -> None:
+        """Remove offsets that have not changed since they were read, nor these other keys."""
+        step = MAX_OPERATIONS - len(unchanged)
+        for at in range(0, len(rows), step):
+            some = rows[at : at + step]
+            guards = [Compare(row.key, row.version) for row in (*some, *unchanged)]
+            await self._metadata.commit([Remove(row.key) for row in some], guards)
+            for row in some:
+                if (place := keys.place_committed_by(row.key)) is not None:
+                    self.on_noted(group_id, *place, -1)
+
+    async def forget(self, name: str, topic_id: str) -> None:
+        """Remove what any group has committed for a topic that was deleted."""
+        async for group_id in each_group(self._metadata):
+            await self._forget(group_id, name, topic_id)
+
+    async def _forget(self, group_id: str, name: str, topic_id: str) -> None:
+        while True:
+            rows = await self._metadata.find(keys.group_topic_offsets(group_id, name))
+            doomed = [row for row in rows if _is_of(row, topic_id)]
+            try:
+                await self.remove(group_id, doomed, ())
+                return
+            except MetadataConflict:
+                continue  # committed meanwhile, for a new topic of that name: look again
+
+
+def check_group_id(group_id: str) -> None:
+    """Raise InvalidGroupId for what is no name of a group."""
+    if not 0 < len(group_id) <= LONGEST_GROUP_ID:
+        raise InvalidGroupId(f"a group id has 1 to {LONGEST_GROUP_ID} characters")
+
+
+def _is_of(row: Entry, topic_id: str) -> bool:
+    try:
+        return keys.decode(CommittedOffset, row.value).topic_id == topic_id
+    except CorruptObject:
+        return False  # whose it is nobody can tell; those who read it are told

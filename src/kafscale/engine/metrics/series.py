@@ -1,0 +1,366 @@
+"""Which series a broker has: the only place where their names are written.
+
+Here: names, labels and buckets; whoever counts asks for a series once and keeps it.
+Next door: the numbers themselves (model/meters.py), the page they are shown on
+(broker/ops_http.py). Process figures and connections are added by the broker.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from kafscale.engine.metrics.fetch_counts import TopicReads
+from kafscale.engine.metrics.log_gauges import SHARED, Census
+from kafscale.log.formats import keys
+from kafscale.model.meters import Counter, Family, Histogram, Registry, Source
+
+REQUEST_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+STORE_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+MAX_SERIES: Final = 10_000  # per family; what comes later counts as one series
+NO_TOPIC: Final = "@store"  # for requests that are about no topic; '@' is in no topic's name
+
+# Read back by those who price them.
+S3_REQUESTS: Final = "kafscale_s3_requests_total"
+S3_BYTES: Final = "kafscale_s3_bytes_total"
+STARTED: Final = "process_start_time_seconds"
+
+_PARTITION: Final = ("topic", "partition")
+_LOG: Final = ("topic", "log")
+
+
+def _single(look: Callable[[], float]) -> Source:
+    return lambda: [((), float(look()))]
+
+
+class Probe:
+    """Everything a broker counts."""
+
+    def __init__(
+        self, registry: Registry, namespace: str = "default", max_series: int = MAX_SERIES
+    ) -> None:
+        self.registry = registry
+        self._namespace = namespace
+        self._shared = keys.shared_folder(namespace) + "/"
+        self.is_topic: Callable[[str], bool] = lambda _name: True
+        # Told topic, partition and bytes of every batch, where somebody wants to read that much.
+        self.tell_received: Callable[[str, int, int], None] | None = None
+        self._max_series = max_series
+        self._add_requests()
+        self._add_groups()
+        self._add_store()
+        self._add_metadata()
+        self._add_memory()
+        self._reads: dict[str, TopicReads] = {}
+
+    def observe_store(self, operation: str, key: str, seconds: float, size: int, ok: bool) -> None:
+        """Take a report of the instrumented object store."""
+        self.s3_operations.labels(operation, "success" if ok else "error").inc()
+        self.s3_latency.labels(operation).observe(seconds)
+        if size:
+            self.s3_bytes.labels(self._topic_of(key), operation).inc(size)
+
+    def count_requests(self, request: str, key: str, count: int) -> None:
+        """Take requests sent to the object store, as its provider will bill them."""
+        topic = self._topic_of(key)
+        self.s3_requests.labels(topic, request).inc(count)
+        if request == "put" and topic is not NO_TOPIC:
+            log = keys.log_number(self._namespace, key)
+            if log is not None:
+                self.log_puts.labels(topic, log).inc(count)
+
+    def _topic_of(self, key: str) -> str:
+        if key.startswith(self._shared):
+            return SHARED
+        # Topics that are gone, or not there yet, have no series: there is no end to their names.
+        topic = keys.topic_of(self._namespace, key)
+        return topic if topic is not None and self.is_topic(topic) else NO_TOPIC
+
+    def observe_metadata(self, operation: str, seconds: float, result: str) -> None:
+        """Take a report of the instrumented metadata store."""
+        self.metadata_requests.labels(operation, result).inc()
+        self.metadata_latency.labels(operation).observe(seconds)
+
+    def produced(self, topic: str, partition: int, ok: bool) -> None:
+        """Count one partition's part of a produce request."""
+        self.produce_requests.labels(topic, str(partition), "success" if ok else "error").inc()
+
+    def reads_of(self, topic: str) -> TopicReads:
+        """Where one topic's parts of fetches are counted."""
+        found = self._reads.get(topic)
+        if found is None:
+            found = TopicReads(topic, self.fetch_requests, self.fetch_latency)
+            self._reads[topic] = found
+        return found
+
+    def _hit_rates(self) -> Iterator[tuple[Sequence[str], float]]:
+        for topic, partitions in self._reads.items():
+            for partition, one in partitions.items():
+                if one.looks:
+                    yield (topic, str(partition)), one.from_memory / one.looks
+
+    def sample_buffers(self, source: Source) -> None:
+        """Ask `source` for (topic, partition) -> bytes waiting to be flushed, at each scrape."""
+        self.registry.sampled(
+            "kafscale_buffer_size_bytes", "Write buffer size per partition", source, _PARTITION
+        )
+
+    def sample_store_health(self, source: Source) -> None:
+        """Ask for the store's state: 1 for the one it is in, 0 for the others."""
+        self.registry.sampled(
+            "kafscale_s3_health_state", "State of S3 as this broker sees it", source, ("state",)
+        )
+
+    def sample_broker(
+        self,
+        *,
+        connections: Callable[[], float],
+        cache_bytes: Callable[[], float],
+        tail_bytes: Callable[[], float],
+        resident_bytes: Callable[[], float],
+        cpu_seconds: Callable[[], float],
+        started_s: Callable[[], float],
+    ) -> None:
+        """Ask the broker for its own figures at each scrape."""
+        gauge, counter = "gauge", "counter"
+        for name, explanation, look, kind in (
+            (
+                "kafscale_active_connections",
+                "Number of active client connections",
+                connections,
+                gauge,
+            ),
+            ("kafscale_cache_size_bytes", "Current cache size in bytes", cache_bytes, gauge),
+            ("kafscale_tail_size_bytes", "New data kept in memory", tail_bytes, gauge),
+            ("process_resident_memory_bytes", "Memory in use", resident_bytes, gauge),
+            ("process_cpu_seconds_total", "CPU time spent", cpu_seconds, counter),
+            (STARTED, "When it began, in Unix time", started_s, gauge),
+        ):
+            self.registry.sampled(name, explanation, _single(look), (), kind)
+
+    def offsets_committed(self, ok: int, refused: int) -> None:
+        """Count the partitions of an offset commit."""
+        self._commits_written.inc(ok)
+        self._commits_refused.inc(refused)
+
+    def sample_groups(self, states: Source, members: Callable[[], float]) -> None:
+        """Ask for the groups in memory by state, and for all their members together."""
+        self.registry.sampled(
+            "kafscale_groups", "Consumer groups in memory by state", states, ("state",)
+        )
+        self.registry.sampled(
+            "kafscale_group_members", "Members of all consumer groups", _single(members)
+        )
+
+    def sample_checkpoint_age(self, look: Callable[[], float | None]) -> None:
+        """Ask for how long no checkpoint may have been complete, where that is our duty."""
+
+        def source() -> Iterator[tuple[Sequence[str], float]]:
+            age_s = look()
+            if age_s is not None:
+                yield (), age_s
+
+        self.registry.sampled(
+            "kafscale_checkpoint_age_seconds",
+            "Time since the bucket had all that groups have committed",
+            source,
+        )
+
+    def sample_fleet(
+        self,
+        *,
+        is_controller: Callable[[], float],
+        generation: Callable[[], float],
+        logs: Callable[[], float],
+        stopped: Callable[[], float],
+        handovers: Callable[[], float],
+    ) -> None:
+        """Ask for this broker's place among the others."""
+        for name, explanation, look, kind in (
+            (
+                "kafscale_is_controller",
+                "1 on the controller",
+                is_controller,
+                "gauge",
+            ),
+            ("kafscale_members_generation", "Generation of the members", generation, "gauge"),
+            ("kafscale_logs_owned", "Logs open on this broker", logs, "gauge"),
+            ("kafscale_logs_stopped", "Logs with objects that cannot be right", stopped, "gauge"),
+            ("kafscale_handovers_total", "Times that logs changed hands", handovers, "counter"),
+        ):
+            self.registry.sampled(name, explanation, _single(look), (), kind)
+
+    def sample_logs(self, census: Census) -> None:
+        """Ask for the open logs and the partitions in them."""
+        add = self.registry.sampled
+        # Written in this order: the first one looks, for all of them.
+        for name, explanation, source in (
+            ("kafscale_log_lanes", "Lanes of a log", census.lanes),
+            ("kafscale_log_end_position", "Records ever committed to a log", census.end_positions),
+            ("kafscale_log_tail_objects", "Flushes not rolled up yet", census.tail_objects),
+            ("kafscale_log_live_bytes", "Bytes of records in a log", census.live_bytes),
+            ("kafscale_log_dead_bytes", "Bytes of deleted records in a log", census.dead_bytes),
+        ):
+            add(name, explanation, source, _LOG)
+        for name, explanation, source in (
+            ("kafscale_partition_records", "Offsets from log start to end", census.records),
+            ("kafscale_partition_bytes", "Bytes of a partition's records", census.partition_bytes),
+        ):
+            add(name, explanation, source, _PARTITION)
+        for name, look in (
+            ("kafscale_logs_untracked", lambda: census.logs_untracked),
+            ("kafscale_partitions_untracked", lambda: census.partitions_untracked),
+        ):
+            add(name, "Those without series because there are too many", _single(look))
+
+    def sample_moves(self, counts: Source, ages: Source) -> None:
+        """Ask for the topics on their way to another place, and how long that takes, by phase."""
+        for name, explanation, source in (
+            ("kafscale_moves", "Topics on their way to another place", counts),
+            ("kafscale_move_phase_seconds", "Time a topic has been in a phase of its move", ages),
+        ):
+            self.registry.sampled(name, explanation, source, ("phase",))
+
+    def sample_untracked_lag(self, look: Callable[[], float]) -> None:
+        """Ask how many commits found no room among the lag series."""
+        self.registry.sampled(
+            "kafscale_consumer_lag_untracked_total",
+            "Commits without a lag series because there are too many",
+            _single(look),
+            (),
+            "counter",
+        )
+
+    def sample_consumer_lag(self, source: Source) -> None:
+        """Ask `source` for (group, topic, partition) -> records not yet consumed."""
+        self.registry.sampled(
+            "kafscale_consumer_lag",
+            "Consumer group lag in messages",
+            source,
+            ("group", *_PARTITION),
+        )
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop the series of a deleted topic."""
+        for family in (
+            self.produce_requests,
+            self.fetch_requests,
+            self.flushes,
+            self.flush_bytes,
+            self.offset_range_exhausted,
+            self.log_puts,
+            self.s3_requests,
+            self.s3_bytes,
+        ):
+            family.forget("topic", topic)
+        self._reads.pop(topic, None)
+        for histogram in (self.produce_latency, self.fetch_latency):
+            histogram.forget("topic", topic)
+
+    def _add_requests(self) -> None:
+        add, limit = self.registry, self._max_series
+        self.produce_requests: Family[Counter] = add.counter(
+            "kafscale_produce_requests_total",
+            "Total number of produce requests",
+            (*_PARTITION, "status"),
+            limit,
+        )
+        self.produce_latency: Family[Histogram] = add.histogram(
+            "kafscale_produce_latency_seconds",
+            "Produce request latency",
+            REQUEST_SECONDS,
+            ("topic", "acks"),
+            limit,
+        )
+        self.fetch_requests: Family[Counter] = add.counter(
+            "kafscale_fetch_requests_total",
+            "Total number of fetch requests",
+            (*_PARTITION, "status"),
+            limit,
+        )
+        self.fetch_latency: Family[Histogram] = add.histogram(
+            "kafscale_fetch_latency_seconds",
+            "Fetch request latency",
+            REQUEST_SECONDS,
+            ("topic", "cache_hit"),
+            limit,
+        )
+        self.requests: Family[Counter] = add.counter(
+            "kafscale_requests_total", "Requests by API, refused ones included", ("api",)
+        )
+        self.bad_requests: Family[Counter] = add.counter(
+            "kafscale_bad_requests_total", "Requests refused as malformed", ("reason",), limit
+        )
+
+    def _add_groups(self) -> None:
+        add = self.registry
+        self.group_rebalances: Counter = add.counter(
+            "kafscale_group_rebalances_total", "Rebalances of consumer groups completed"
+        ).labels()
+        commits: Family[Counter] = add.counter(
+            "kafscale_offset_commits_total", "Offsets committed, by partition", ("status",)
+        )
+        self._commits_written = commits.labels("success")
+        self._commits_refused = commits.labels("error")
+
+    def _add_store(self) -> None:
+        add, limit = self.registry, self._max_series
+        self.s3_operations: Family[Counter] = add.counter(
+            "kafscale_s3_operations_total", "S3 operations by type", ("operation", "status")
+        )
+        self.s3_latency: Family[Histogram] = add.histogram(
+            "kafscale_s3_latency_seconds", "S3 operation latency", STORE_SECONDS, ("operation",)
+        )
+        self.s3_requests: Family[Counter] = add.counter(
+            S3_REQUESTS,
+            "Requests sent to S3, repeated ones included",
+            ("topic", "operation"),
+            limit,
+        )
+        self.s3_bytes: Family[Counter] = add.counter(
+            S3_BYTES,
+            "Bytes written to and read from S3",
+            ("topic", "operation"),
+            limit,
+        )
+        self.log_puts: Family[Counter] = add.counter(
+            "kafscale_log_puts_total", "Objects written for a log, as billed", _LOG, limit
+        )
+        self.flushes: Family[Counter] = add.counter(
+            "kafscale_flushes_total", "Segments written by flushes", ("topic",), limit
+        )
+        self.offset_range_exhausted: Family[Counter] = add.counter(
+            "kafscale_offset_range_exhausted_total",
+            "Batches refused because their partition has no offsets left",
+            ("topic",),
+            limit,
+        )
+        self.broken_objects: Counter = add.counter(
+            "kafscale_broken_objects_total", "Objects that housekeeping found broken"
+        ).labels()
+        self.move_failures: Counter = add.counter(
+            "kafscale_move_failures_total", "Steps of moves that failed and are tried again"
+        ).labels()
+        self.flush_bytes: Family[Counter] = add.counter(
+            "kafscale_flush_bytes_total", "Bytes written by flushes", ("topic",), limit
+        )
+        self.rollups: Counter = add.counter(
+            "kafscale_rollups_total", "Roll-ups of small segments into large ones"
+        ).labels()
+
+    def _add_metadata(self) -> None:
+        add = self.registry
+        self.metadata_requests: Family[Counter] = add.counter(
+            "kafscale_metadata_requests_total",
+            "Requests to etcd, or to the file in its place",
+            ("operation", "result"),
+        )
+        self.metadata_latency: Family[Histogram] = add.histogram(
+            "kafscale_metadata_latency_seconds",
+            "Latency of etcd, or of the file in its place",
+            REQUEST_SECONDS,
+            ("operation",),
+        )
+
+    def _add_memory(self) -> None:
+        self.registry.sampled(
+            "kafscale_cache_hit_rate", "Segment cache hit rate", self._hit_rates, _PARTITION
+        )

@@ -1,0 +1,52 @@
+"""Waiting for news of many partitions at once.
+
+Here: one watcher of many lanes, which knows which of them had news.
+Next door: who waits (reads.py), who wakes (log/writer/lane.py).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Self
+
+from kafscale.log.writer.lane import Lane
+
+# Answering takes its time for every partition that is named, and each partition's news may come by
+# itself: the first of them is given about that much time to be joined by others.
+_MANY: Final = 100
+_EACH_S: Final = 3e-6
+
+
+class Watch:
+    """Waits for news of any of some lanes. Use with `with`."""
+
+    def __init__(self, lanes: Sequence[Lane | None]) -> None:
+        """Not yet."""
+        self._lanes = lanes
+        self._news: set[Lane] = set()
+        self._woken: asyncio.Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        for lane in self._lanes:
+            if lane is not None:
+                lane.watchers.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for lane in self._lanes:
+            if lane is not None:
+                lane.watchers.discard(self)
+
+    def __call__(self, lane: Lane) -> None:
+        self._news.add(lane)
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    async def wait(self, timeout_s: float) -> list[int]:
+        """Which of the lanes have had news since the last call; none if nothing came in time."""
+        if not self._news:
+            self._woken = asyncio.get_running_loop().create_future()
+            await asyncio.wait((self._woken,), timeout=timeout_s)
+            if self._news and len(self._lanes) >= _MANY:
+                await asyncio.sleep(min(timeout_s, len(self._lanes) * _EACH_S))
+        news, self._news = self._news, set()
+        return [at for at, lane in enumerate(self._lanes) if lane in news]

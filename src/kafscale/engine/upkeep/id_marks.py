@@ -1,0 +1,86 @@
+"""Numbers that were given out stay given out, whatever has become of the metadata store.
+
+Here: a look into the bucket when a broker starts. A metadata store that was restored from an older
+backup, has lost its last commits with its machine, or was lost before the first checkpoint, knows
+less than the bucket does. A producer that is given another's id has its first batches taken for
+repetitions: acknowledged, and stored nowhere.
+Next door: rebuilding all that such a store has lost (recovery.py), what the bucket says
+(evidence.py).
+"""
+
+from functools import partial
+
+import structlog
+
+from kafscale.engine.partitions.producer_ids import ProducerIds
+from kafscale.engine.upkeep import bucket_scan
+from kafscale.engine.upkeep.recovery import SPARE_BROKER_IDS, SPARE_EPOCHS, SPARE_PRODUCER_IDS
+from kafscale.log.catalog import checkpoints
+from kafscale.metadata import keys
+from kafscale.metadata.store import Compare, MetadataStore, Put
+from kafscale.model.clock import Clock
+from kafscale.model.errors import MetadataConflict, StoreError
+from kafscale.objects.store import ObjectStore
+
+logger = structlog.get_logger()
+
+# Whoever has forgotten some may have forgotten more than the bucket knows of.
+_SPARE = {
+    keys.PRODUCER_IDS: SPARE_PRODUCER_IDS,
+    keys.EPOCHS: SPARE_EPOCHS,
+    keys.BROKER_IDS: SPARE_BROKER_IDS,
+}
+
+
+async def begin(
+    metadata: MetadataStore, store: ObjectStore, namespace: str, clock: Clock
+) -> ProducerIds:
+    """Compare before a broker takes a number for itself; gives who deals out producer ids.
+
+    Whoever starts without the bucket goes on with what is known; new ids have to wait for it.
+    """
+    producer_ids = ProducerIds(metadata)
+    compare = partial(keep_up, metadata, store, namespace, clock)
+    try:
+        await compare()
+    except StoreError as problem:
+        if await metadata.get(keys.CLUSTER) is None:
+            raise
+        logger.warning("numbers_not_compared", error=str(problem))
+        producer_ids.before_first = compare
+    return producer_ids
+
+
+async def keep_up(
+    metadata: MetadataStore, store: ObjectStore, namespace: str, clock: Clock
+) -> None:
+    """Raise every mark that is behind what the bucket knows, before anything is given out."""
+    if await metadata.get(keys.CLUSTER) is None:
+        # Never used, and there is no checkpoint: only the logs can tell, if there are any.
+        found = await bucket_scan.gather(store, namespace, clock)
+        seen = {keys.PRODUCER_IDS: found.producer_id + 1, keys.EPOCHS: found.epoch}
+    else:
+        seen = {
+            key: keys.decode(keys.Mark, bytes(value)).next
+            for key, value in await checkpoints.first_rows(store, namespace)
+            if key in _SPARE
+        }
+    for key, given in seen.items():
+        await _raise(metadata, key, given)
+
+
+async def _raise(metadata: MetadataStore, key: str, given: int) -> None:
+    while True:
+        entry = await metadata.get(key)
+        now = keys.decode(keys.Mark, entry.value).next if entry else 0
+        if now >= given:
+            return
+        mark = keys.Mark(next=given + _SPARE[key])
+        try:
+            await metadata.commit(
+                [Put(key, keys.encode(mark))], [Compare(key, entry.version if entry else 0)]
+            )
+        except MetadataConflict:
+            continue  # by another broker that starts, too
+        logger.warning("mark_was_behind", key=key, was=now, given_out=given, now=mark.next)
+        return

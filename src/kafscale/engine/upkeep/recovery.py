@@ -1,0 +1,252 @@
+"""Rebuilding the metadata store from a bucket.
+
+Here: what the store should say by the evidence, what it lacks of that, and writing it. Nothing is
+written to the bucket. Done again it changes nothing; cut short it goes on where it was.
+Next door: the evidence (evidence.py), the command (cli/recover.py).
+
+What is in the store already stays, except that numbers rise, that topics become what the newest
+descriptor in the bucket says, and that the cluster is the one that took the checkpoint.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import msgspec
+import structlog
+
+from kafscale.engine.topics.records import record_of
+from kafscale.engine.upkeep.bucket_scan import Evidence
+from kafscale.log.catalog import checkpoints
+from kafscale.log.catalog.descriptors import Descriptors
+from kafscale.log.formats.checkpoint import Row
+from kafscale.metadata import keys
+from kafscale.metadata.store import (
+    BEYOND,
+    Compare,
+    Entry,
+    MetadataStore,
+    Put,
+    Remove,
+    pages,
+)
+from kafscale.model.clock import Clock
+from kafscale.model.errors import CorruptObject, MetadataUnavailable, StoreError
+from kafscale.model.topics import TopicDefaults, iso_time
+from kafscale.objects.store import ObjectStore
+
+logger = structlog.get_logger()
+
+# Between the last checkpoint and the end numbers were given out that nothing tells of.
+SPARE_PRODUCER_IDS: Final = 10_000_000
+SPARE_EPOCHS: Final = 1000
+SPARE_BROKER_IDS: Final = 100
+_TOPICS_LOOKED_FOR: Final = 3  # one of them might be about to be created or deleted
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What will be written, and what is worth telling about it."""
+
+    writes: list[Put | Remove] = field(default_factory=list)
+    guards: list[Compare] = field(default_factory=list)
+    topics_before: int = 0
+    is_resumed: bool = False
+    topics: int = 0  # written, new or changed
+    topics_removed: int = 0
+    removals: int = 0
+    groups: int = 0
+    offsets: int = 0
+    offsets_kept: int = 0  # the store had them already
+    offsets_without_topic: int = 0
+    offsets_below_start: int = 0
+    offsets_beyond_end: int = 0
+    marks: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+async def require_whole(metadata: MetadataStore, store: ObjectStore, namespace: str) -> None:
+    """Raise where the metadata store cannot be the one that belongs to the bucket.
+
+    A recovery that has not ended: much would seem never to have been. A store that was never
+    used, below a bucket with checkpoints: producer ids would be given out a second time, and
+    records of their new owners taken for repetitions. One with topics that this namespace of the
+    bucket never had: their logs would begin anew, at offset 0.
+    """
+    if await metadata.get(keys.RECOVERY) is not None:
+        raise MetadataUnavailable(
+            "the metadata store is half rebuilt: let `kafscale recover` finish, or run it again"
+        )
+    if await metadata.get(keys.CLUSTER) is None and await checkpoints.heads(store, namespace):
+        raise MetadataUnavailable(
+            f"the metadata store is empty and namespace {namespace} of the bucket has belonged to "
+            "a cluster: rebuild what it knew with `kafscale recover --from-bucket`"
+        )
+    await _require_same_bucket(metadata, store, namespace)
+
+
+async def _require_same_bucket(metadata: MetadataStore, store: ObjectStore, namespace: str) -> None:
+    """Look for some of the topics in the bucket: it keeps the name even of one that was deleted."""
+    descriptors = Descriptors(store, namespace)
+    after = unknown = ""
+    for _ in range(_TOPICS_LOOKED_FOR):
+        found = await metadata.find(keys.TOPICS, after=after, limit=1)
+        name = keys.topic_named_by(found[0].key) if found else None
+        if name is None:
+            break
+        try:
+            if await descriptors.knows(name):
+                return
+        except StoreError as problem:
+            # A broker may start without the bucket, and writes nothing until it is there.
+            logger.warning("bucket_not_checked", error=str(problem))
+            return
+        unknown, after = name, keys.topic(name) + BEYOND
+    if unknown:
+        raise MetadataUnavailable(
+            f"the metadata store has topic {unknown}, and namespace {namespace} of the bucket "
+            "never had it: is it the right bucket? Every namespace needs its own metadata store"
+        )
+
+
+async def plan(metadata: MetadataStore, found: Evidence, defaults: TopicDefaults) -> Plan:
+    """Compare the evidence with what the store says."""
+    there = {entry.key: entry for entry in await metadata.find(f"{keys.ROOT}/")}
+    return _Planner(there, found, defaults).plan()
+
+
+async def carry_out(metadata: MetadataStore, wanted: Plan, namespace: str, clock: Clock) -> None:
+    """Write it. Raises MetadataConflict when somebody else writes to the store meanwhile.
+
+    A note goes before and is removed behind: brokers do not start on what is half there.
+    """
+    note = keys.Recovery(namespace=namespace, started_at=iso_time(clock.now_ms()))
+    await metadata.commit([Put(keys.RECOVERY, keys.encode(note))])
+    for some in pages(wanted.writes):
+        await metadata.commit(wanted.writes[some], wanted.guards[some])
+    await metadata.commit([Remove(keys.RECOVERY)])
+
+
+class _Planner:
+    def __init__(self, there: dict[str, Entry], found: Evidence, defaults: TopicDefaults) -> None:
+        self._there = there
+        self._found = found
+        self._defaults = defaults
+        self._plan = Plan(
+            topics_before=sum(keys.topic_named_by(key) is not None for key in there),
+            is_resumed=keys.RECOVERY in there,
+            problems=list(found.problems),
+        )
+        self._rows: dict[str, msgspec.Raw] = {}
+        if found.checkpoint is not None:
+            self._rows = dict(found.checkpoint.rows)
+
+    def plan(self) -> Plan:
+        self._plan_numbers()
+        self._plan_topics()
+        self._plan_removals()
+        for row in self._rows.items():
+            self._plan_row(row)
+        return self._plan
+
+    def _put(self, key: str, value: bytes) -> bool:
+        """Want a key to be this; False if it is."""
+        entry = self._there.get(key)
+        if entry is not None and entry.value == value:
+            return False
+        self._plan.writes.append(Put(key, value))
+        self._plan.guards.append(Compare(key, entry.version if entry else 0))
+        return True
+
+    # -- numbers -----------------------------------------------------------------------------
+
+    def _plan_numbers(self) -> None:
+        found = self._found
+        if keys.CLUSTER in self._rows:
+            self._put(keys.CLUSTER, bytes(self._rows[keys.CLUSTER]))
+        self._raise(keys.PRODUCER_IDS, found.producer_id + 1, SPARE_PRODUCER_IDS)
+        self._raise(keys.EPOCHS, found.epoch + 1, SPARE_EPOCHS)
+        if keys.BROKER_IDS in self._rows:
+            self._raise(keys.BROKER_IDS, 0, SPARE_BROKER_IDS)
+
+    def _raise(self, key: str, seen: int, spare: int) -> None:
+        """Give a mark a value above all that may have been given out; it never falls."""
+        noted = self._noted(key)
+        wanted = max(seen, noted.next if noted else 0) + spare
+        entry = self._there.get(key)
+        now = keys.decode(keys.Mark, entry.value).next if entry else 0
+        self._plan.marks[key.rpartition("/")[2]] = max(now, wanted)
+        if now < wanted:
+            self._put(key, keys.encode(keys.Mark(next=wanted)))
+
+    def _noted(self, key: str) -> keys.Mark | None:
+        raw = self._rows.get(key)
+        return None if raw is None else keys.decode(keys.Mark, bytes(raw))
+
+    # -- topics ------------------------------------------------------------------------------
+
+    def _plan_topics(self) -> None:
+        for version, descriptor in self._found.topics:
+            key = keys.topic_config(descriptor.name)
+            row = record_of(descriptor, version, self._defaults)
+            entry = self._there.get(key)
+            known = keys.decode(keys.Topic, entry.value) if entry else None
+            if known is not None and _says_the_same(known, row):
+                continue
+            self._plan.topics += self._put(key, keys.encode(row))
+
+    def _plan_removals(self) -> None:
+        living = self._found.topic_ids
+        for key, entry in self._there.items():
+            name = keys.topic_named_by(key)
+            if name in self._found.ended:
+                self._plan.topics_removed += 1
+                self._plan.writes.append(Remove(key))
+                self._plan.guards.append(Compare(key, entry.version))
+            elif name is not None and name not in living:
+                self._plan.problems.append(f"topic {name}: not in the bucket; left as it is")
+        for gone in self._found.removals:
+            if keys.removal(gone.folder) not in self._there:
+                self._plan.removals += self._put(keys.removal(gone.folder), keys.encode(gone))
+
+    # -- groups ------------------------------------------------------------------------------
+
+    def _plan_row(self, row: Row) -> None:
+        key, value = row
+        if key.startswith(keys.CONSUMERS):
+            if keys.is_offset(key):
+                self._plan_offset(key, bytes(value))
+            elif key not in self._there:
+                self._plan.groups += self._put(key, bytes(value))
+        elif key.startswith(keys.BROKER_NAMES) and key not in self._there:
+            self._put(key, bytes(value))
+
+    def _plan_offset(self, key: str, value: bytes) -> None:
+        """Offsets are kept as they are: one that the log has not is answered as Kafka does.
+
+        A consumer that goes on there is told that it is out of range and resets itself by its
+        own setting; the group's place is not moved behind its back.
+        """
+        if key in self._there:
+            self._plan.offsets_kept += 1
+            return
+        place = keys.place_committed_by(key)
+        try:
+            committed = keys.decode(keys.CommittedOffset, value)
+        except CorruptObject as bad:
+            self._plan.problems.append(f"{key}: {bad}")
+            return
+        topic_id = self._found.topic_ids.get(place[0]) if place else None
+        if place is None or topic_id is None or committed.topic_id not in ("", topic_id):
+            self._plan.offsets_without_topic += 1
+            return
+        start, end = self._found.bounds.get(place, (0, 0))
+        self._plan.offsets_below_start += committed.offset < start
+        self._plan.offsets_beyond_end += committed.offset > end
+        self._plan.offsets += self._put(key, value)
+
+
+def _says_the_same(known: keys.Topic, row: keys.Topic) -> bool:
+    """Whether a row need not be written: it is as new, be it that defaults have changed."""
+    return (known.topic_id, known.version) == (row.topic_id, row.version)

@@ -1,0 +1,1 @@
+"""What a namespace holds besides logs: topic descriptors, lane tables, checkpoints."""

@@ -1,0 +1,119 @@
+"""Topic descriptors in the bucket: what every topic is, readable without a broker.
+
+Here: finding them, reading the newest, writing the next, the first of a new topic. A descriptor
+is never overwritten: every change is a new version, created if absent, so that two who change
+or create a topic at once cannot both win.
+Next door: the names (keys.py), what a descriptor says (model/topics.py).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from kafscale.log.formats import keys
+from kafscale.log.protocol import commits
+from kafscale.model.topics import LaneRange, TopicDescriptor
+from kafscale.objects.store import ObjectStore
+
+_READS_AT_ONCE = 32
+
+
+class Wish(NamedTuple):
+    """A topic that somebody wants to exist."""
+
+    name: str
+    topic_id: str  # 32 hex digits, fresh
+    partitions: int
+    configs: Mapping[str, str]
+    created_at: str
+    own_folder: bool = False
+    origin: str = ""
+    logs: int | None = None  # None: one per partition
+    shared: Sequence[LaneRange] = ()  # where the partitions lie in logs of others
+
+
+class Descriptors:
+    """The descriptors of one namespace."""
+
+    def __init__(self, store: ObjectStore, namespace: str) -> None:
+        """Look below `namespace`."""
+        self._store = store
+        self._namespace = namespace
+
+    async def knows(self, name: str) -> bool:
+        """Whether there is, or was, a topic of this name."""
+        folder = keys.descriptor_folder(self._namespace, name)
+        first, behind = keys.descriptor(folder, 0), keys.descriptors_before(folder)
+        return bool(await self._store.find(folder, after=first, before=behind, limit=1))
+
+    async def newest(self, name: str) -> tuple[int, TopicDescriptor | None]:
+        """The last version and what it says; 0 and None if there never was such a topic."""
+        folder = keys.descriptor_folder(self._namespace, name)
+        found = await self._store.find(
+            folder, after=keys.descriptor(folder, 0), before=keys.descriptors_before(folder)
+        )
+        if not found:
+            return 0, None
+        newest = found[-1].key
+        version = keys.parse_generation(newest) or 0
+        return version, TopicDescriptor.decode(await self._store.read(newest))
+
+    async def names(self) -> list[str]:
+        """Every name that has, or had, a topic."""
+        # Folders with an '@' hold logs and notes of jobs, no descriptors.
+        return [name for name in await self._store.folders(self._namespace) if "@" not in name]
+
+    async def all(self) -> list[TopicDescriptor]:
+        """Every topic there is, by name."""
+        gate = asyncio.Semaphore(_READS_AT_ONCE)
+
+        async def one(name: str) -> TopicDescriptor | None:
+            async with gate:
+                return (await self.newest(name))[1]
+
+        found = await asyncio.gather(*(one(name) for name in await self.names()))
+        return [topic for topic in found if topic is not None and not topic.deleted]
+
+    async def create(
+        self, wish: Wish, end: Callable[[TopicDescriptor], Awaitable[None]]
+    ) -> tuple[int, TopicDescriptor]:
+        """Make a topic, or give back the one that has the name already.
+
+        `end` closes the logs of a topic that had the name before: what somebody still wrote there
+        would be lost to those who know only the name (rule 25). A name used before, and a topic
+        that is filled before it can be seen, get a folder of their own: nothing anybody else
+        wrote, or writes late, can ever lie there.
+        """
+        while True:
+            version, newest = await self.newest(wish.name)
+            if newest is not None and not newest.deleted:
+                return version, newest
+            if newest is not None:
+                await end(newest)
+            own = wish.own_folder or newest is not None
+            made = TopicDescriptor(
+                name=wish.name,
+                topic_id=wish.topic_id,
+                incarnation=newest.incarnation + 1 if newest is not None else 1,
+                folder=keys.topic_folder(self._namespace, wish.name, wish.topic_id if own else ""),
+                partitions=wish.partitions,
+                logs=0 if wish.shared else wish.logs or wish.partitions,
+                layout="shared" if wish.shared else "virtual" if wish.logs else "ordinary",
+                shared=list(wish.shared),
+                configs=dict(wish.configs),
+                created_at=wish.created_at,
+                origin=wish.origin,
+            )
+            if await self.put(made, version + 1):
+                return version + 1, made
+
+    async def put(self, descriptor: TopicDescriptor, version: int) -> bool:
+        """Write a version; False if another one has that number."""
+        folder = keys.descriptor_folder(self._namespace, descriptor.name)
+        key = keys.descriptor(folder, version)
+        body = descriptor.encode()
+        if await commits.put_same(self._store, key, [body], "descriptor"):
+            return True
+        # Taken: by our own attempt whose answer was lost, or by another. Whoever it was, a
+        # version that says what we wanted to say is as good as ours.
+        return bytes(await self._store.read(key)) == body

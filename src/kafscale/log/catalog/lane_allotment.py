@@ -1,0 +1,64 @@
+"""The shared logs of a namespace, and who gets which of their lanes.
+
+Here: dealing out slots. What has been dealt out is written down in the bucket before anybody
+uses it, one small object per time, created if absent; so a lane has one topic for ever, whoever
+asks at once and whatever is lost. What was dealt out and never used stays unused: numbers are
+plenty.
+Next door: what slots mean (places.py).
+"""
+
+import msgspec
+
+from kafscale.log.formats import keys
+from kafscale.log.protocol import commits
+from kafscale.model.errors import CorruptObject
+from kafscale.model.topics import LaneRange
+from kafscale.objects.store import ObjectStore
+
+
+class Allotment(msgspec.Struct, frozen=True, kw_only=True):
+    """How many shared logs there are, and the first slot that is free."""
+
+    logs: int = 0
+    next: int = 0
+
+
+class SharedLogs:
+    """Deals out lanes of one namespace's shared logs."""
+
+    def __init__(self, store: ObjectStore, namespace: str) -> None:
+        """Know nothing yet."""
+        self._store = store
+        self.folder = keys.shared_folder(namespace)
+        self._seen = 0  # the newest version we know of: older ones need not be listed again
+
+    async def newest(self) -> tuple[int, Allotment]:
+        """What has been dealt out so far, and the version that says so."""
+        found = await self._store.find(
+            self.folder,
+            after=keys.allotment(self.folder, max(self._seen - 1, 0)),
+            before=keys.allotments_before(self.folder),
+        )
+        if not found:
+            return 0, Allotment()
+        newest = found[-1].key
+        self._seen = version = keys.parse_generation(newest) or 0
+        try:
+            body = await self._store.read(newest)
+            return version, msgspec.json.decode(body, type=Allotment)
+        except msgspec.DecodeError as bad:
+            raise CorruptObject(f"{newest}: not an allotment: {bad}") from bad
+
+    async def allot(self, count: int, logs: int) -> LaneRange:
+        """Slots for `count` partitions on `logs` logs, or on more if there are more already."""
+        while True:
+            version, old = await self.newest()
+            wide = max(logs, old.logs)
+            # With more logs the same lane numbers would be other slots: begin above all lanes.
+            first = old.next if wide == old.logs else -(-old.next // max(old.logs, 1)) * wide
+            wanted = Allotment(logs=wide, next=first + count)
+            body = msgspec.json.encode(wanted)
+            key = keys.allotment(self.folder, version + 1)
+            # Should an answer be lost we deal again, from the next slot on.
+            if await commits.put_same(self._store, key, [body], "allotment"):
+                return LaneRange(self.folder, first, count, wide)

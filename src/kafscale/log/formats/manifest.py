@@ -1,0 +1,250 @@
+"""The manifest: what the past consists of, one immutable object per generation.
+
+Here: its contents, its JSON, and the changes that housekeepers make to it, as pure functions
+that can be applied again to a newer generation. Next door: committing one (commits.py).
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from kafscale.log.formats import keys, segment
+from kafscale.log.formats.producers import Snapshot
+from kafscale.log.formats.segment import Built, ContentId, Segment, Span
+from kafscale.model.errors import CorruptObject
+
+
+class Entry(msgspec.Struct, array_like=True, frozen=True):
+    """One segment of the past. With no spans listed: lane 0, offsets equal positions."""
+
+    name: str
+    base: int
+    end: int
+    size: int
+    records: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    token: int
+    crc: int
+    has_index: bool
+    lanes: list[Span] = []
+
+    @property
+    def content_id(self) -> ContentId:
+        """What the object's own bytes must say."""
+        return ContentId(self.token, self.size, self.crc)
+
+    def spans(self) -> list[Span]:
+        """The lanes in the segment, in lane order."""
+        return self.lanes or [
+            Span(
+                0,
+                self.base,
+                self.end - 1,
+                segment.HEADER.size,
+                self.size - segment.SMALLEST,
+                self.min_timestamp_ms,
+                self.max_timestamp_ms,
+                self.records,
+            )
+        ]
+
+
+def entry_of(
+    name: str,
+    base: int,
+    end: int,
+    content_id: ContentId,
+    spans: Sequence[Span],
+    *,
+    has_index: bool,
+) -> Entry:
+    """Describe a segment that has just been written or read."""
+    ordinary = segment.is_ordinary(base, end, spans)
+    lanes = [] if ordinary else list(spans)
+    return Entry(
+        name,
+        base,
+        end,
+        content_id.size,
+        sum(span.records for span in spans),
+        min(span.min_timestamp_ms for span in spans),
+        max(span.max_timestamp_ms for span in spans),
+        content_id.token,
+        content_id.crc,
+        has_index,
+        lanes,
+    )
+
+
+def flush_entry(found: Built | Segment, index_from_bytes: int) -> Entry:
+    """Describe a flush under its own name; whether it has an index goes by its size."""
+    return entry_of(
+        keys.segment_name(found.base),
+        found.base,
+        found.end,
+        found.content_id,
+        found.spans,
+        has_index=found.content_id.size >= index_from_bytes,
+    )
+
+
+class Dropped(msgspec.Struct, array_like=True, frozen=True):
+    """An object no generation from this one on names; deleted a grace period later."""
+
+    name: str
+    generation: int
+
+
+class LaneMark(msgspec.Struct, array_like=True, frozen=True):
+    """A lane at the manifest's end: log start, next offset, and its leader epochs."""
+
+    start: int
+    next: int
+    epochs: list[tuple[int, int]] = []
+    producers: list[Snapshot] = []
+    cleaned: list[tuple[int, int]] = []  # key compactions: (offset they reached, when)
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything before `end`. The chain of flushes goes on from there."""
+
+    format: int = 1
+    generation: int
+    commit_id: str
+    created_ms: int
+    author: str
+    end: int
+    end_id: tuple[int, int, int] = (0, 0, 0)  # content id of the flush that ends at `end`
+    segments: list[Entry] = []
+    dropped: list[Dropped] = []
+    lanes: dict[int, LaneMark] = {}
+
+    def names(self) -> set[str]:
+        """The objects this generation needs."""
+        return {entry.name for entry in self.segments}
+
+
+def encode(manifest: Manifest) -> bytes:
+    """Write it as JSON."""
+    return msgspec.json.encode(manifest)
+
+
+def decode(data: memoryview | bytes) -> Manifest:
+    """Read one, refusing what is not a manifest of a known format."""
+    try:
+        manifest = _DECODER.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+        raise CorruptObject(f"not a manifest: {problem}") from problem
+    if manifest.format != 1:
+        raise CorruptObject(f"manifest format {manifest.format} is not known here")
+    return manifest
+
+
+_DECODER = msgspec.json.Decoder(Manifest)
+
+
+def append_history(
+    old: Manifest,
+    entries: Sequence[Entry],
+    end: int,
+    end_id: ContentId,
+    lanes: dict[int, LaneMark],
+) -> Manifest:
+    """Roll-up: the tail up to `end` becomes past. Lane starts only move up."""
+    merged = {
+        lane: LaneMark(
+            max(mark.start, old.lanes[lane].start if lane in old.lanes else 0),
+            mark.next,
+            mark.epochs,
+            mark.producers,
+            # What key compaction has done is known to the manifest alone.
+            old.lanes[lane].cleaned if lane in old.lanes else [],
+        )
+        for lane, mark in lanes.items()
+    }
+    return msgspec.structs.replace(
+        old,
+        segments=[*old.segments, *entries],
+        end=end,
+        end_id=tuple(end_id),
+        lanes={**old.lanes, **merged},
+    )
+
+
+def raise_starts(old: Manifest, starts: dict[int, int]) -> Manifest:
+    """Retention: move lane starts up and drop the segments that lie wholly below them."""
+    lanes = dict(old.lanes)
+    for lane, start in starts.items():
+        mark = lanes.get(lane)
+        if mark is not None and start > mark.start:
+            lanes[lane] = msgspec.structs.replace(mark, start=min(start, mark.next))
+    kept: list[Entry] = []
+    gone: list[Entry] = []
+    for entry in old.segments:
+        alive = any(
+            span.lane not in lanes or span.last >= lanes[span.lane].start for span in entry.spans()
+        )
+        (kept if alive else gone).append(entry)
+    generation = old.generation + 1
+    return msgspec.structs.replace(
+        old,
+        lanes=lanes,
+        segments=kept,
+        dropped=[*old.dropped, *(Dropped(entry.name, generation) for entry in gone)],
+    )
+
+
+def forget_lanes(old: Manifest, lanes: Iterable[int]) -> Manifest:
+    """Take lanes off that have ended, unless something of them is listed still."""
+    gone = set(lanes) - {span.lane for entry in old.segments for span in entry.spans()}
+    kept = {
+        lane: mark for lane, mark in old.lanes.items() if lane not in gone or mark.start < mark.next
+    }
+    return msgspec.structs.replace(old, lanes=kept)
+
+
+class Replacement(msgspec.Struct, frozen=True):
+    """Neighbouring segments, and what holds their positions from now on."""
+
+    inputs: tuple[Entry, ...]
+    outputs: tuple[Entry, ...]
+
+
+def replaces(old: Manifest, wanted: Replacement) -> bool:
+    """Whether this generation still lists the inputs, side by side and as they were."""
+    names = [entry.name for entry in old.segments]
+    try:
+        at = names.index(wanted.inputs[0].name)
+    except ValueError:
+        return False
+    return tuple(old.segments[at : at + len(wanted.inputs)]) == wanted.inputs
+
+
+def replace(old: Manifest, wanted: Sequence[Replacement]) -> Manifest:
+    """Compaction: list the outputs in the place of their inputs, all of which `replaces` found."""
+    places = {row.inputs[0].name: row.outputs for row in wanted}
+    gone = {entry.name for row in wanted for entry in row.inputs}
+    kept: list[Entry] = []
+    for entry in old.segments:
+        if entry.name in gone:
+            kept += places.get(entry.name, ())
+        else:
+            kept.append(entry)
+    return drop(
+        msgspec.structs.replace(old, segments=kept),
+        [Dropped(name, old.generation + 1) for name in sorted(gone)],
+    )
+
+
+def drop(old: Manifest, rows: Iterable[Dropped]) -> Manifest:
+    """Condemn objects that this generation does not name."""
+    return msgspec.structs.replace(old, dropped=[*old.dropped, *rows])
+
+
+def forget_dropped(old: Manifest, deleted: Iterable[str]) -> Manifest:
+    """Take objects off the dropped list that the store no longer has."""
+    gone = set(deleted)
+    return msgspec.structs.replace(
+        old, dropped=[row for row in old.dropped if row.name not in gone]
+    )

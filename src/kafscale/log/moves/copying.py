@@ -1,0 +1,282 @@
+"""Moving a lane from one log to another, batch by batch, offsets and all.
+
+Here: the seal that ends a lane, batches that keep their offsets, and copying what the bucket has of
+one lane into another. A move takes one offset, the seal's; in the new place it holds nothing.
+Next door: who moves what and when (engine/moves/moves.py), ordinary appending (log.py).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from kafscale.log.formats.producers import SEALER, Snapshot
+from kafscale.log.formats.segment import Span
+from kafscale.log.moves.byte_budget import Allowance
+from kafscale.log.protocol import survey
+from kafscale.log.writer.flush_queue import Outcome, Waiting
+from kafscale.log.writer.lane import Lane, LaneRules
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.types import Appended
+from kafscale.model.errors import CorruptObject, NotTheOwner
+from kafscale.objects.store import ObjectStore
+from kafscale.records import batch
+from kafscale.records.batch import BatchHeader
+from kafscale.records.control import control_batch, empty_batch
+
+_LONGEST_GAP: Final = 1 << 31  # of one batch
+_ENDS: Final = 16  # objects at the end of a log
+_ENDS_BYTES: Final = 16 << 20  # of all logs
+_MANY_LANES: Final = 4
+_STEP: Final = 4 << 20  # bytes that are read, or wait for their commit, at a time
+
+
+async def seal_all(log: Log, lanes: Collection[int]) -> dict[int, int]:
+    """Let lanes take nothing more, by one flush for all of them; gives their ends.
+
+    An end is told when its seal is committed, by whomever (rule 15).
+    """
+    with log.one_flush():
+        sealed = [seal(log, lane) for lane in lanes]
+    for one in sealed:
+        if one.committed is not None:
+            await committed(one.committed)
+    return {lane: log.lane(lane).high for lane in lanes}
+
+
+def seal(log: Log, lane: int) -> Appended:
+    """Let a lane take nothing more, whoever may write the log later: its topic moves away.
+
+    The seal is a batch like any other. A writer that does not know of it yet loses the race for
+    the position it stands at, opens the log again, and finds it.
+    """
+    log.lane(lane).rules = LaneRules()  # a lane whose offsets are used up must be able to leave
+    made = memoryview(control_batch(log.clock.now_ms(), SEALER))
+    return log.append(lane, batch.read_header(made), made, acknowledged=False)
+
+
+def adopt(log: Log, number: int, header: BatchHeader, data: memoryview) -> asyncio.Future[Outcome]:
+    """Let a batch that has its offset already wait for the next commit: its topic moves in."""
+    log.require_taking()
+    lane = log.lane(number)
+    first = header.base_offset
+    if first < lane.end:
+        raise NotTheOwner(f"lane {number} of {log.folder} is at {lane.end} already, not at {first}")
+    if not lane.end:
+        lane.start = lane.high = lane.end = first
+    while first > lane.end:
+        _fill(log, lane, min(first, lane.end + _LONGEST_GAP) - 1, header)
+    # What is written here later must not look older.
+    log.epoch = max(log.epoch, header.leader_epoch)
+    log.newest_epoch = max(log.newest_epoch, log.epoch)
+    lane.end = header.next_offset
+    if header.producer_id >= 0:
+        lane.producers.remember(header, first, log.clock.now_ms(), lane.high)
+    return log.gather(Waiting(lane, header, first, data, False, header.leader_epoch))
+
+
+def _fill(log: Log, lane: Lane, last: int, following: BatchHeader) -> None:
+    """Take the offsets that nothing is left of: a lane goes on where it ended."""
+    epoch = following.leader_epoch
+    made = memoryview(empty_batch(lane.end, last, following.base_timestamp_ms, epoch))
+    log.gather(Waiting(lane, batch.read_header(made), lane.end, made, False, epoch))
+    lane.end = last + 1
+
+
+class Stretch(NamedTuple):
+    """One lane's bytes in one object."""
+
+    key: str
+    span: Span
+
+
+class Source(NamedTuple):
+    """A lane as the bucket has it."""
+
+    start: int
+    end: int
+    stretches: Sequence[Stretch]
+    producers: list[Snapshot]  # as of the manifest: key compaction may have taken their batches
+
+
+def sources(seen: survey.Snapshot, wanted: Collection[int]) -> dict[int, Source]:
+    """These lanes of a log, as far as there is anything of them."""
+    stretches: dict[int, list[Stretch]] = {}
+    producers = {lane: mark.producers for lane, mark in seen.manifest.lanes.items()}
+    for piece in seen.pieces:
+        for span in piece.spans:
+            if span.lane in wanted:
+                stretches.setdefault(span.lane, []).append(Stretch(piece.key, span))
+    return {
+        lane: Source(start, end, stretches.get(lane, ()), producers.get(lane, []))
+        for lane, (start, end) in seen.lanes().items()
+        if lane in wanted
+    }
+
+
+class Reading(Protocol):
+    """Where batches are read from."""
+
+    async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        """Some bytes of an object."""
+        ...
+
+
+class WithEnds:
+    """A store, and the newest objects of logs, read as a whole: many lanes have something there."""
+
+    def __init__(self, store: ObjectStore, ends: Mapping[str, memoryview]) -> None:
+        """Have these at hand."""
+        self._store = store
+        self._ends = ends
+
+    async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        """From memory, or from the store."""
+        body = self._ends.get(key)
+        if body is None:
+            return await self._store.read(key, start, length)
+        return body[start : None if length is None else start + length]
+
+
+async def with_ends(
+    store: ObjectStore, logs: Iterable[tuple[survey.Snapshot, Collection[int]]]
+) -> WithEnds:
+    """One read for all of the lanes that are wanted, instead of one for each of them."""
+    room, keys = _ENDS_BYTES, []
+    for seen, wanted in logs:
+        for piece in seen.tail[-_ENDS:]:
+            lanes = sum(span.lane in wanted for span in piece.spans)
+            if lanes >= _MANY_LANES and piece.size <= room:
+                room -= piece.size
+                keys.append(piece.key)
+    bodies = await survey.gathered(store.read(key) for key in keys)
+    return WithEnds(store, dict(zip(keys, bodies, strict=True)))
+
+
+class Copied(NamedTuple):
+    """What was brought of a lane, the last of it perhaps waiting for its commit yet."""
+
+    size: int
+    waiting: asyncio.Future[Outcome] | None
+
+
+async def copy(
+    store: Reading,
+    source: Source,
+    log: Log,
+    number: int,
+    most_bytes: int,
+    allowance: Allowance,
+) -> Copied:
+    """Bring a lane up to where its source is, or so many bytes nearer.
+
+    What is in memory and not committed is taken from the allowance. It is given back by commits,
+    which wait for nothing, so that nobody who holds some of it ever keeps others from going on.
+    """
+    copied = waiting = 0
+    done: asyncio.Future[Outcome] | None = None
+    lane = log.lane(number)
+    at = lane.end
+    for stretch in source.stretches:
+        if copied >= most_bytes:
+            break
+        if stretch.span.last < max(lane.end, source.start):
+            continue
+        async for held, batches in _reads(store, stretch, allowance):
+            last: asyncio.Future[Outcome] | None = None
+            try:
+                for header, data in batches:
+                    if lane.end != at:
+                        # Opened again meanwhile: what waited is gone, and must not be taken for
+                        # a gap.
+                        raise NotTheOwner(
+                            f"lane {number} of {log.folder} is at {lane.end}, not at {at}"
+                        )
+                    if header.last_offset < max(lane.end, source.start):
+                        continue
+                    if header.producer_id == SEALER:
+                        header, data = _unsealed(header)
+                    last = adopt(log, number, header, data)
+                    at = lane.end
+                    waiting += len(data)
+                    copied += len(data)
+            finally:
+                _give_back(allowance, held, last)
+            done = last or done
+            if done is not None and waiting >= _STEP:
+                await committed(done)
+                done, waiting = None, 0
+    if copied < most_bytes and lane.end == at < source.end:
+        # What expired since, the seal perhaps: its offsets are taken all the same.
+        last_offset = source.end - 1
+        made = memoryview(empty_batch(last_offset, last_offset, log.clock.now_ms(), log.epoch))
+        done = adopt(log, number, batch.read_header(made), made)
+    # Before the last commit: no roll-up may take that for past without knowing the producers.
+    lane.producers.learn(source.producers)
+    return Copied(copied, done)
+
+
+def is_told(log: Log, number: int) -> bool:
+    """Whether the newest manifest knows the lane, and its producers as the lane knows them."""
+    lane, mark = log.lane(number), log.manifest.lanes.get(number)
+    if mark is None:
+        return not lane.high
+    told = {row.producer_id: row.marks[-1] for row in mark.producers}
+    return told == {row.producer_id: row.marks[-1] for row in lane.producers.snapshot(lane.high)}
+
+
+def _give_back(allowance: Allowance, held: int, waits_for: asyncio.Future[Outcome] | None) -> None:
+    if waits_for is None:
+        allowance.give_back(held)
+    else:
+        waits_for.add_done_callback(lambda _: allowance.give_back(held))
+
+
+def _unsealed(seal: BatchHeader) -> tuple[BatchHeader, memoryview]:
+    """What stands for a seal in the lane that goes on: nothing, but at its offset."""
+    made = memoryview(control_batch(seal.base_timestamp_ms))
+    batch.stamp(made, seal.base_offset, seal.leader_epoch)
+    return batch.read_header(made), made
+
+
+async def _reads(
+    store: Reading, stretch: Stretch, allowance: Allowance
+) -> AsyncIterator[tuple[int, list[tuple[BatchHeader, memoryview]]]]:
+    """A stretch's batches, a few at a time, with the bytes to be given back for them."""
+    at, end = stretch.span.start, stretch.span.start + stretch.span.length
+    step = _STEP
+    while at < end:
+        held = await allowance.take(min(step, end - at))
+        try:
+            data = await store.read(stretch.key, at, min(step, end - at))
+            batches, step = _whole(stretch.key, data)
+            used = sum(header.size for header, _ in batches)
+            if not used and (len(data) >= end - at or len(data) < batch.HEADER_SIZE):
+                raise CorruptObject(f"{stretch.key}: ends within a batch")
+        except BaseException:
+            allowance.give_back(held)
+            raise
+        yield held, batches  # which is the reader's to give back from here on
+        at += used
+
+
+def _whole(key: str, data: memoryview) -> tuple[list[tuple[BatchHeader, memoryview]], int]:
+    """Copies of the whole batches that some bytes begin with, and how much to read for the next."""
+    found: list[tuple[BatchHeader, memoryview]] = []
+    used = 0
+    while len(data) - used >= batch.HEADER_SIZE:
+        header = batch.read_header(data, used)
+        if used + header.size > len(data):
+            return found, max(_STEP, header.size)
+        one = memoryview(bytearray(data[used : used + header.size]))
+        if not batch.check_crc(one):
+            raise CorruptObject(f"{key}: the batch at {header.base_offset} is broken")
+        found.append((header, one))
+        used += header.size
+    return found, _STEP
+
+
+async def committed(done: asyncio.Future[Outcome]) -> None:
+    """Wait for a commit; raises why there was none."""
+    problem = await asyncio.shield(done)
+    if problem is not None:
+        raise problem

@@ -1,0 +1,188 @@
+"""Writing to a definite answer, and committing a manifest by it.
+
+Here: repeating identical bytes, finding out whose object lies there; reading the newest
+generation, writing the next, and finding out whether ours counts.
+Next door: what to change (manifest.py), who changes it (history.py).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from kafscale.log.formats import keys, manifest, segment
+from kafscale.log.formats.manifest import Manifest
+from kafscale.log.formats.segment import ContentId
+from kafscale.model.clock import Clock, Dice
+from kafscale.model.errors import (
+    KafscaleError,
+    LogEnded,
+    ObjectExists,
+    ObjectMissing,
+    StoreRefused,
+    StoreUnavailable,
+)
+from kafscale.objects.store import Buffer, ObjectStore
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 10.0
+
+
+class LostRace(KafscaleError):
+    """Another generation made ours impossible: look again, plan anew."""
+
+
+def before_any() -> Manifest:
+    """What stands in for the manifest of a log that has none."""
+    return Manifest(generation=0, commit_id="", created_ms=0, author="", end=0)
+
+
+async def persist(work: Callable[[], Awaitable[T]], what: str) -> T:
+    """Repeat `work` until the store gives a definite answer, pausing longer each time."""
+    pause = FIRST_PAUSE_S
+    while True:
+        try:
+            return await work()
+        except (StoreUnavailable, StoreRefused) as problem:
+            log.warning("store_retry", what=what, error=str(problem), pause_s=pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_S)
+
+
+async def newest_generation(store: ObjectStore, folder: str, after: int = 0) -> int:
+    """The newest generation beyond `after`; `after` itself if there is none.
+
+    A LIST, never a look at `after + 1`: that one may have been deleted already.
+    """
+    found = await store.find(
+        folder, after=keys.manifest(folder, after), before=keys.manifests_before(folder)
+    )
+    return max((keys.parse_generation(row.key) or 0 for row in found), default=after)
+
+
+async def read_generation(store: ObjectStore, folder: str, generation: int) -> Manifest:
+    """Read one manifest; generation 0 is the one before any. Raises LogEnded for the last ones."""
+    if generation == 0:
+        return before_any()
+    if generation >= keys.ENDING:
+        raise LogEnded(f"{folder}: the topic has been deleted")
+    return manifest.decode(await store.read(keys.manifest(folder, generation)))
+
+
+async def read_newest(store: ObjectStore, folder: str) -> Manifest:
+    """Read the newest manifest.
+
+    Listed again after reading: between the two it may have been superseded and deleted, and a
+    late PUT may have brought its name back with other contents.
+    """
+    while True:
+        generation = await newest_generation(store, folder)
+        try:
+            found = await read_generation(store, folder, generation)
+        except ObjectMissing:
+            continue
+        if await newest_generation(store, folder, generation) == generation:
+            return found
+
+
+async def put_same(store: ObjectStore, key: str, body: Sequence[Buffer], what: str) -> bool:
+    """Create `key`, repeating identical bytes until the answer is definite; False if taken."""
+
+    async def attempt() -> bool:
+        try:
+            await store.put_new(key, body)
+        except ObjectExists:
+            return False
+        return True
+
+    return await persist(attempt, what)
+
+
+async def is_stored(store: ObjectStore, key: str, content_id: ContentId) -> bool:
+    """Rule 2: a name that is taken is taken by us only if the content is ours to the last byte."""
+
+    async def look() -> ContentId | None:
+        try:
+            head = await store.read(key, 0, segment.HEADER.size)
+            # One byte more than ours: a longer object must not pass for our own.
+            foot = await store.read(
+                key, content_id.size - segment.FOOTER.size, segment.FOOTER.size + 1
+            )
+        except ObjectMissing:
+            return None
+        if len(foot) < segment.FOOTER.size or len(head) < segment.HEADER.size:
+            return None
+        size = content_id.size - segment.FOOTER.size + len(foot)
+        return segment.read_content_id(head, foot, size)
+
+    return await persist(look, "read back") == content_id
+
+
+async def commit(
+    store: ObjectStore,
+    folder: str,
+    base: Manifest,
+    change: Callable[[Manifest], Manifest],
+    *,
+    is_in: Callable[[Manifest], bool],
+    author: str,
+    clock: Clock,
+    dice: Dice,
+    outputs: Sequence[str] = (),
+) -> Manifest:
+    """Make `change` the newest truth and give back the manifest that says so.
+
+    `change` is applied to `base`, or to whatever has become newest since; it raises LostRace
+    when it no longer fits. `is_in` tells whether a later generation contains the change.
+    """
+    commit_id = dice.token(16).hex()
+    while True:
+        ours = msgspec.structs.replace(
+            change(base),
+            generation=base.generation + 1,
+            commit_id=commit_id,
+            created_ms=clock.now_ms(),
+            author=author,
+        )
+        key = keys.manifest(folder, ours.generation)
+        if not await put_same(store, key, [manifest.encode(ours)], "manifest"):
+            taken = await persist(lambda key=key: _read_or_none(store, key), "manifest")  # type: ignore[misc]
+            if taken is None or taken.commit_id != commit_id:
+                base = await persist(lambda: read_newest(store, folder), "manifest")
+                if is_in(base):
+                    return base
+                await check_outputs(store, folder, base, outputs)
+                continue
+        # Created, now or by an attempt whose answer was lost. A name that had been deleted
+        # comes back without anyone noticing, so only the newest generation counts.
+        newest = await persist(lambda: read_newest(store, folder), "manifest")
+        if newest.commit_id == commit_id or is_in(newest):
+            return newest
+        raise LostRace(f"manifest {ours.generation} came after {newest.generation}")
+
+
+async def _read_or_none(store: ObjectStore, key: str) -> Manifest | None:
+    try:
+        return manifest.decode(await store.read(key))
+    except ObjectMissing:
+        return None
+
+
+async def check_outputs(
+    store: ObjectStore, folder: str, newest: Manifest, outputs: Sequence[str]
+) -> None:
+    """Before naming our outputs in a later generation: nobody has condemned or deleted them."""
+    condemned = {row.name for row in newest.dropped}
+    for name in outputs:
+        if name in condemned:
+            raise LostRace(f"{name} was swept as an orphan")
+        try:
+            await persist(lambda name=name: store.read(f"{folder}/{name}", 0, 1), "output")  # type: ignore[misc]
+        except ObjectMissing:
+            raise LostRace(f"{name} is gone") from None

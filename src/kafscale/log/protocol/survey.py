@@ -1,0 +1,221 @@
+"""Looking at a log without owning it: what counts, and what merely lies there.
+
+Here: a log as a list of pieces, read from its manifest and the ends of its tail objects, for
+tools and for Spark. Next door: opening for writing, which reads the tail whole (opening.py).
+Never here: writing. The past costs one manifest, the tail one or two small reads per flush.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Final, Literal, NamedTuple, TypeVar
+
+from kafscale.log.formats import keys, segment
+from kafscale.log.formats.manifest import Entry, Manifest
+from kafscale.log.formats.segment import ContentId, Outline, Span
+from kafscale.log.protocol import commits
+from kafscale.model.errors import CorruptObject, ObjectMissing
+from kafscale.objects.store import ObjectStore, StoredObject
+
+READS_AT_ONCE: Final = 32
+_WHOLE_UP_TO: Final = 64 << 10  # below this one read of everything is cheaper than two of ends
+_FOOT: Final = 4 << 10  # room for 84 lanes
+_T = TypeVar("_T")
+
+
+class Piece(NamedTuple):
+    """One segment that counts."""
+
+    key: str
+    kind: Literal["history", "flush"]
+    base: int
+    end: int
+    records: int
+    size: int
+    spans: tuple[Span, ...]  # of a large flush without lanes, times are segment.ANY_TIME
+    content_id: ContentId
+    modified_ms: int | None  # None: not asked for, or the bucket does not have it
+    entry: Entry | None  # what the manifest says about it
+
+
+class Snapshot(NamedTuple):
+    """A log at one moment: the past by its manifest, the tail as far as its chain holds."""
+
+    folder: str
+    manifest: Manifest
+    tail: list[Piece]
+    problems: list[str]
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """All that counts, in order."""
+        past = [_past_piece(self.folder, entry, None) for entry in self.manifest.segments]
+        return past + self.tail
+
+    @property
+    def end(self) -> int:
+        """The position after the last committed record."""
+        return self.tail[-1].end if self.tail else self.manifest.end
+
+    def lanes(self) -> dict[int, tuple[int, int]]:
+        """Each lane's log start and next offset."""
+        found = {lane: (mark.start, mark.next) for lane, mark in self.manifest.lanes.items()}
+        for piece in self.tail:
+            for span in piece.spans:
+                start, end = found.get(span.lane, (0, 0))
+                found[span.lane] = (start if end else span.first, span.last + 1)
+        return found
+
+
+class LogView(NamedTuple):
+    """One log with everything that lies in its folder."""
+
+    number: int
+    folder: str
+    manifest: Manifest
+    pieces: list[Piece]
+    indexes: frozenset[str]  # keys of the index objects
+    leftovers: list[StoredObject]  # replaced, abandoned or waiting to be deleted
+    problems: list[str]
+
+
+async def snapshot(store: ObjectStore, folder: str) -> Snapshot:
+    """See the log as it was when all of this was true at once (rule 1)."""
+    while True:
+        past = await commits.read_newest(store, folder)
+        listed = await store.find(
+            folder,
+            after=keys.segments_from(folder, past.end),
+            before=keys.segments_before(folder),
+        )
+        tail, problems = await _tail(store, past.end, listed)
+        if await commits.newest_generation(store, folder, past.generation) == past.generation:
+            return Snapshot(folder, past, tail, problems)
+
+
+async def look_at(store: ObjectStore, folder: str, number: int) -> LogView:
+    """List everything there is and sort out what counts."""
+    listing = {row.key: row for row in await store.find(folder)}
+    generation = max((keys.parse_generation(key) or 0 for key in listing), default=0)
+    past = await commits.read_generation(store, folder, generation)
+    history = [
+        _past_piece(folder, entry, listing.get(f"{folder}/{entry.name}")) for entry in past.segments
+    ]
+    tail, problems = await _tail(store, past.end, listing.values())
+    pieces = history + tail
+    counting = {piece.key for piece in pieces} | {keys.manifest(folder, generation)}
+    indexes = {keys.index_of(piece.key) for piece in pieces} & set(listing)
+    leftovers = [row for key, row in listing.items() if key not in counting | indexes]
+    return LogView(number, folder, past, pieces, frozenset(indexes), leftovers, problems)
+
+
+def _past_piece(folder: str, entry: Entry, row: StoredObject | None) -> Piece:
+    return Piece(
+        f"{folder}/{entry.name}",
+        "history",
+        entry.base,
+        entry.end,
+        entry.records,
+        entry.size,
+        tuple(entry.spans()),
+        entry.content_id,
+        row.modified_ms if row else None,
+        entry,
+    )
+
+
+async def _tail(
+    store: ObjectStore, start: int, listing: Iterable[StoredObject]
+) -> tuple[list[Piece], list[str]]:
+    """Follow the chain of flushes by what they say of themselves at both ends."""
+    flushes = {
+        name.base: row
+        for row in listing
+        if (name := keys.parse_segment(row.key))
+        and name.generation is None
+        and not name.is_index
+        and name.base >= start
+    }
+    ends = await gathered(_flush_piece(store, row) for row in flushes.values())
+    found = dict(zip(flushes, ends, strict=True))
+    pieces: list[Piece] = []
+    at = start
+    while at in found:
+        piece = found.pop(at)
+        if isinstance(piece, str):
+            return pieces, [piece]
+        pieces.append(piece)
+        at = piece.end
+    problems = [
+        f"{flushes[base].key}: not reached by the chain, which ends at {at}" for base in found
+    ]
+    return pieces, problems
+
+
+async def _flush_piece(store: ObjectStore, row: StoredObject) -> Piece | str:
+    """Read what a flush says about itself; in words if it makes no sense."""
+    try:
+        found = await _outline(store, row)
+    except ObjectMissing:
+        return f"{row.key}: gone since it was listed"
+    except CorruptObject as bad:
+        return f"{row.key}: {bad}"
+    named = keys.parse_segment(row.key)
+    if named is None or named.base != found.base:
+        return f"{row.key}: says it begins at {found.base}"
+    return Piece(
+        row.key,
+        "flush",
+        found.base,
+        found.end,
+        found.records,
+        row.size,
+        found.spans,
+        found.content_id,
+        row.modified_ms,
+        None,
+    )
+
+
+async def _outline(store: ObjectStore, row: StoredObject) -> Outline:
+    if row.size <= _WHOLE_UP_TO:
+        data = await store.read(row.key)
+        if len(data) < segment.SMALLEST:
+            raise CorruptObject("too short to be a segment")
+        found = segment.outline(data, data, len(data))
+        return _with_times(data, found)
+    head = await store.read(row.key, 0, segment.HEADER.size)
+    needed = _FOOT
+    while True:
+        foot = await store.read(row.key, max(0, row.size - needed))
+        try:
+            return segment.outline(head, foot, row.size)
+        except segment.ShortFoot as short:
+            needed = short.needed
+
+
+def _with_times(data: memoryview, found: Outline) -> Outline:
+    """A small object without lanes is here as a whole: its batches tell their times."""
+    span = found.spans[0]
+    if (span.min_timestamp_ms, span.max_timestamp_ms) != segment.ANY_TIME:
+        return found
+    summary = segment.summarize(data, span.start, span.start + span.length)
+    times = (summary.min_timestamp_ms, summary.max_timestamp_ms)
+    timed = span._replace(min_timestamp_ms=times[0], max_timestamp_ms=times[1])
+    return found._replace(spans=(timed,))
+
+
+async def gathered(work: Iterable[Awaitable[_T]]) -> list[_T]:
+    """Await many reads, a few at a time, in order."""
+    gate = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def one(job: Awaitable[_T]) -> _T:
+        async with gate:
+            return await job
+
+    return await asyncio.gather(*map(one, work))
+
+
+def in_words(key: str, bad: CorruptObject) -> str:
+    """Name the object a complaint is about."""
+    text = str(bad)
+    return text if text.startswith(key) else f"{key}: {text}"

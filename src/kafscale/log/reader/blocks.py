@@ -1,0 +1,167 @@
+"""Bytes of old objects: what is loaded for whom, kept for a while, and loaded ahead.
+
+Blocks are counted from the beginning of a lane's part of an object and end with it, so that
+reading one lane loads that lane and nothing else. Where many lanes of one stretch of an object
+are asked for, each for a small piece, the stretch is loaded instead: one request for all.
+
+Here: ranged GETs through a cache. Next door: the batches in them (reader.py), the cache (cache.py).
+"""
+
+import asyncio
+from itertools import islice
+from typing import Final, NamedTuple
+
+from kafscale.log.formats.manifest import Entry
+from kafscale.log.formats.segment import Span
+from kafscale.log.reader.cache import LoadingCache, Recent
+from kafscale.model.errors import CorruptObject, KafscaleError
+from kafscale.objects.store import ObjectStore
+from kafscale.tasks import Tasks
+
+_PIECES: Final = 4  # the so-manieth request for a piece of a stretch is one for the stretch
+_SMALL: Final = 8  # and a piece is small if so many would make a block
+_REMEMBERED: Final = 10_000
+
+
+class _Coming(NamedTuple):
+    """Bytes that are being loaded, and which of the load they are."""
+
+    task: asyncio.Task[memoryview]
+    start: int
+    end: int
+
+    def cut(self) -> memoryview:
+        return self.task.result()[self.start : self.end]
+
+
+class Blocks:
+    """One cache for all logs of a broker."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        cache_bytes: int,
+        block_bytes: int,
+        read_ahead: int,
+        tasks: Tasks,
+    ) -> None:
+        """Keep at most `cache_bytes`."""
+        self._store = store
+        self._tasks = tasks
+        self._block_bytes = block_bytes
+        self._read_ahead = read_ahead
+        # By object, and where a lane's block begins; or ~number of a stretch.
+        self.cache: LoadingCache[memoryview] = LoadingCache(cache_bytes, len, tasks)
+        self._pieces: Recent[tuple[str, int]] = Recent(_REMEMBERED)
+
+    async def read(self, folder: str, entry: Entry, span: Span, start: int, end: int) -> memoryview:
+        """Bytes of a lane's part; within one block they are handed out without copying."""
+        key = f"{folder}/{entry.name}"
+        size = self._block_bytes
+        first, last = (start - span.start) // size, (max(start, end - 1) - span.start) // size
+        if first == last:
+            block_start = span.start + first * size
+            block = await self._block(key, span, first)
+            piece = block[start - block_start : end - block_start]
+        else:
+            blocks = await asyncio.gather(
+                *(self._block(key, span, number) for number in range(first, last + 1))
+            )
+            blocks[0] = blocks[0][start - span.start - first * size :]
+            blocks[-1] = blocks[-1][: end - span.start - last * size]
+            piece = memoryview(b"".join(blocks))
+        return _checked(entry, piece, end - start)
+
+    async def read_whole(self, folder: str, wanted: list[tuple[Span, Entry]]) -> list[memoryview]:
+        """Parts of one block at most, side by side: a thousand may wait for the same load."""
+        found: list[memoryview | _Coming] = []
+        for span, entry in wanted:
+            key, end = f"{folder}/{entry.name}", span.start + span.length
+            found.append(self._here(key, span.start, end) or self._coming(key, span.start, end))
+        coming = {one.task for one in found if isinstance(one, _Coming)}
+        if coming:
+            await asyncio.wait(coming)
+        return [
+            _checked(entry, one.cut() if isinstance(one, _Coming) else one, span.length)
+            for one, (span, entry) in zip(found, wanted, strict=True)
+        ]
+
+    def _here(self, key: str, start: int, end: int) -> memoryview | None:
+        """Bytes from memory: a lane's own block, or the stretch they lie in."""
+        origin = start
+        block = self.cache.peek((key, start))
+        if block is None:
+            number = start // self._block_bytes
+            origin = number * self._block_bytes
+            block = self.cache.peek((key, ~number))
+        if block is None or end - origin > len(block):
+            return None
+        self.cache.hits += 1
+        return block[start - origin : end - origin]
+
+    async def _block(self, key: str, span: Span, number: int) -> memoryview:
+        start = span.start + number * self._block_bytes
+        end = min(start + self._block_bytes, span.start + span.length)
+        found = self._here(key, start, end)
+        if found is not None:
+            return found
+        coming = self._coming(key, start, end)
+        # Shielded: one reader giving up must not fail the others.
+        await asyncio.shield(coming.task)
+        return coming.cut()
+
+    def _coming(self, key: str, start: int, end: int) -> "_Coming":
+        """The load that will bring these bytes: of their own, or of the stretch they lie in."""
+        name, origin, length = start, start, end - start
+        stretch = start // self._block_bytes
+        if (key, start) not in self.cache and self._is_worth_a_stretch(key, stretch, start, end):
+            name, origin, length = ~stretch, stretch * self._block_bytes, self._block_bytes
+        self.cache.misses += 1
+        task = self.cache.load((key, name), lambda: self._store.read(key, origin, length))
+        return _Coming(task, start - origin, end - origin)
+
+    def _is_worth_a_stretch(self, key: str, stretch: int, start: int, end: int) -> bool:
+        """Whether so many small pieces of a stretch were asked for that one request is cheaper."""
+        size = self._block_bytes
+        if (end - start) * _SMALL > size or (end - 1) // size != stretch:
+            return False
+        if size > self.cache.budget_bytes:
+            return False  # it would not stay for the others
+        if (key, ~stretch) in self.cache:
+            return True  # on its way
+        asked = (self._pieces.get((key, stretch)) or 0) + 1
+        self._pieces.put((key, stretch), asked % _PIECES)
+        return asked == _PIECES
+
+    def look_ahead(
+        self, folder: str, entry: Entry, span: Span, stop: int, later: list[tuple[Span, Entry]]
+    ) -> None:
+        """Load the blocks a sequential reader will want next, unless they are here."""
+        size = self._block_bytes
+        here = [(entry, -(-(stop - span.start) // size), span)]  # the block of `stop` is here
+        ahead = (
+            (one, number, part)
+            for one, first, part in here + [(one, 0, part) for part, one in later]
+            for number in range(first, -(-part.length // size))
+        )
+        for one, number, part in islice(ahead, self._read_ahead):
+            self._prefetch(f"{folder}/{one.name}", part, number)
+
+    def _prefetch(self, key: str, span: Span, number: int) -> None:
+        start = span.start + number * self._block_bytes
+        end = min(start + self._block_bytes, span.start + span.length)
+        if (key, start) not in self.cache and self._here(key, start, end) is None:
+            self._tasks.spawn(self._prefetched(key, span, number), f"read ahead {key}")
+
+    async def _prefetched(self, key: str, span: Span, number: int) -> None:
+        try:
+            await self._block(key, span, number)
+        except KafscaleError:
+            return  # whoever really needs the block will meet the same error and report it
+
+
+def _checked(entry: Entry, piece: memoryview, size: int) -> memoryview:
+    if len(piece) != size:
+        raise CorruptObject(f"{entry.name} is shorter than the {entry.size} bytes it had")
+    return piece

@@ -1,0 +1,325 @@
+"""Reading what has left memory: batches by offset and by time.
+
+Here: from (lane, offset) to whole batches, and from a time to an offset. Every batch handed
+out from here has had its checksum looked at.
+Next door: recent batches (lane.py), which bytes are loaded and kept (blocks.py).
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import islice
+from typing import Final, TypeVar
+
+import structlog
+
+from kafscale.log.formats import index, keys
+from kafscale.log.formats.index import Index
+from kafscale.log.formats.manifest import Entry
+from kafscale.log.formats.segment import ContentId, Span
+from kafscale.log.reader.blocks import Blocks
+from kafscale.log.reader.cache import LoadingCache, Recent
+from kafscale.log.writer.lane import Lane
+from kafscale.log.writer.log import Log
+from kafscale.model.errors import (
+    CorruptBatch,
+    CorruptObject,
+    ObjectMissing,
+    StoreError,
+)
+from kafscale.objects.store import ObjectStore
+from kafscale.records import batch, record
+from kafscale.records.batch import BatchHeader
+from kafscale.tasks import Tasks
+
+BLOCK_BYTES: Final = 4 << 20
+_SMALL_AT_ONCE: Final = 64
+_REBUILT_INTERVAL: Final = 4096
+_LARGEST_OPENED: Final = 128 << 20
+_ALL: Final = 1 << 62
+_REMEMBERED: Final = 10_000
+
+T = TypeVar("T")
+
+logger = structlog.get_logger()
+
+
+class Reader:
+    """Reads old segments of any log of a broker."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        cache_bytes: int,
+        index_cache_bytes: int,
+        read_ahead: int,
+        tasks: Tasks,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        """Share one cache between all logs."""
+        self._store = store
+        self._block_bytes = block_bytes
+        self._bytes = Blocks(
+            store,
+            cache_bytes=cache_bytes,
+            block_bytes=block_bytes,
+            read_ahead=read_ahead,
+            tasks=tasks,
+        )
+        self.blocks = self._bytes.cache
+        self._bookmarks: Recent[tuple[ContentId, int, int]] = Recent(_REMEMBERED)
+        self.indexes: LoadingCache[Index] = LoadingCache(
+            index_cache_bytes, lambda found: 64 + 80 * len(found.addresses), tasks
+        )
+
+    # -- by offset -------------------------------------------------------------------------
+
+    async def read(
+        self, log: Log, lane: Lane, offset: int, max_bytes: int, *, at_least_one: bool
+    ) -> list[memoryview]:
+        """Whole batches from the one that holds `offset` on, at most `max_bytes` of them."""
+        return await _on_newest(
+            log, lambda: self._read(log, lane, offset, max_bytes, at_least_one=at_least_one)
+        )
+
+    async def _read(
+        self, log: Log, lane: Lane, offset: int, max_bytes: int, *, at_least_one: bool
+    ) -> list[memoryview]:
+        spans = list(islice(lane.spans_at(offset), _SMALL_AT_ONCE))
+        for at, (span, entry) in enumerate(spans):
+            piece, stop = await self._from_span(
+                log.folder, entry, span, offset, max_bytes, at_least_one=at_least_one
+            )
+            ended = stop >= span.start + span.length
+            if not len(piece) and ended:
+                continue  # key compaction took the span's last records: the next one has them
+            later = spans[at + 1 :] if len(piece) else []
+            found = [piece]
+            if ended:
+                found += await self._whole_small(log.folder, later, max_bytes - len(piece))
+            if len(piece):
+                self._bytes.look_ahead(log.folder, entry, span, stop, later[len(found) - 1 :])
+            return [one for one in found if len(one)]
+        return []
+
+    async def _whole_small(
+        self, folder: str, later: list[tuple[Span, Entry]], room: int
+    ) -> list[memoryview]:
+        """Further parts of the lane that fit as a whole, read side by side."""
+        wanted = []
+        for span, entry in later:
+            room -= span.length
+            if room < 0 or span.length > self._block_bytes:
+                break
+            wanted.append((span, entry))
+        pieces = await self._bytes.read_whole(folder, wanted)
+        for (_, entry), piece in zip(wanted, pieces, strict=True):
+            self._check(entry, piece)
+        return pieces
+
+    async def _from_span(
+        self,
+        folder: str,
+        entry: Entry,
+        span: Span,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+    ) -> tuple[memoryview, int]:
+        """Batches of one lane in one object, from `offset` on; and where they end in it."""
+        at = await self._position(folder, entry, span, offset)
+        end = span.start + span.length
+        # Blocks are loaded whole: looking on to the end of this one costs nothing more.
+        block_end = at + self._block_bytes - (at - span.start) % self._block_bytes
+        window_end = min(end, max(at + max_bytes, block_end))
+        window = await self._bytes.read(folder, entry, span, at, window_end)
+        begin: int | None = None
+        stop = following_offset = 0
+        for position, header in batch.walk(window):
+            following = position + header.size
+            if begin is None and header.last_offset >= offset:
+                begin = position
+            if begin is not None:
+                first = stop == begin
+                if following - begin > max_bytes and not (at_least_one and first):
+                    break
+            stop = following
+            following_offset = header.last_offset + 1
+        if begin is None:
+            # All that is whole in the window lies before `offset`: the next batch sticks out.
+            return await self._one_by_one(
+                folder, entry, span, offset, at + stop, max_bytes, at_least_one=at_least_one
+            )
+        piece = window[begin:stop]
+        self._check(entry, piece)
+        if at + stop < end:
+            self._bookmarks.put((entry.content_id, span.lane, following_offset), at + stop)
+        return piece, at + stop
+
+    async def _one_by_one(
+        self,
+        folder: str,
+        entry: Entry,
+        span: Span,
+        offset: int,
+        at: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+    ) -> tuple[memoryview, int]:
+        """Go on batch by batch from `at`, where a window could not help, to the first wanted."""
+        end = span.start + span.length
+        while at < end:
+            head = await self._bytes.read(folder, entry, span, at, at + batch.HEADER_SIZE)
+            header = batch.read_header(head)
+            if header.last_offset >= offset:
+                if header.size > max_bytes and not at_least_one:
+                    return memoryview(b""), at
+                piece = await self._bytes.read(folder, entry, span, at, at + header.size)
+                self._check(entry, piece)
+                return piece, at + header.size
+            at += header.size
+        return memoryview(b""), end
+
+    def _check(self, entry: Entry, piece: memoryview) -> None:
+        for at, header in batch.walk(piece):
+            if not batch.check_crc(piece[at : at + header.size]):
+                raise CorruptObject(
+                    f"{entry.name}: the batch at offset {header.base_offset} fails its checksum"
+                )
+
+    # -- the index -------------------------------------------------------------------------
+
+    async def _position(self, folder: str, entry: Entry, span: Span, offset: int) -> int:
+        """Where to begin looking for an offset: at or before its batch."""
+        if offset <= span.first:
+            return span.start
+        if (at := self._bookmarks.get((entry.content_id, span.lane, offset))) is not None:
+            return at
+        if not entry.has_index or span.length <= self._block_bytes // 4:
+            return span.start
+        found = (await self._index(folder, entry)).find(span.lane, offset)
+        if found is not None and await self._is_right(folder, entry, span, *found):
+            return found[1]
+        rebuilt = await self._rebuild_index(folder, entry)
+        self.indexes.put(f"{folder}/{entry.name}", rebuilt)
+        found = rebuilt.find(span.lane, offset)
+        return span.start if found is None else found[1]
+
+    async def _is_right(
+        self, folder: str, entry: Entry, span: Span, first: int, position: int
+    ) -> bool:
+        """The index may stem from another attempt: believe it only if the batch agrees."""
+        if not span.start <= position <= span.start + span.length - batch.HEADER_SIZE:
+            return False
+        head = await self._bytes.read(folder, entry, span, position, position + batch.HEADER_SIZE)
+        header = batch.read_header(head)
+        return header.magic == 2 and header.base_offset == first
+
+    async def _index(self, folder: str, entry: Entry) -> Index:
+        key = f"{folder}/{entry.name}"
+
+        async def load() -> Index:
+            try:
+                return index.decode(await self._store.read(keys.index_of(key)))
+            except (ObjectMissing, CorruptObject):
+                return await self._rebuild_index(folder, entry)
+
+        return await self.indexes.get(key, load)
+
+    async def _rebuild_index(self, folder: str, entry: Entry) -> Index:
+        key = f"{folder}/{entry.name}"
+        data = await self._store.read(key)
+        spans = entry.spans()
+        pieces = [[data[span.start : span.start + span.length]] for span in spans]
+        found = index.of_pieces(spans, pieces, _REBUILT_INTERVAL)
+        try:
+            await self._store.put_new(keys.index_of(key), [index.encode(found)])
+        except StoreError as problem:
+            # Often a wrong one lies there. Ours in memory is used instead.
+            logger.info("index_not_written", key=key, error=repr(problem))
+        return found
+
+    # -- by time ---------------------------------------------------------------------------
+
+    async def find_time(self, log: Log, lane: Lane, timestamp_ms: int) -> tuple[int, int] | None:
+        """First record at or after a time: (offset, its timestamp); None if there is none."""
+        return await _on_newest(log, lambda: self._find_time(log, lane, timestamp_ms))
+
+    async def _find_time(self, log: Log, lane: Lane, timestamp_ms: int) -> tuple[int, int] | None:
+        for span, entry in list(lane.spans_at(lane.start)):
+            if span.max_timestamp_ms < timestamp_ms:
+                continue
+            async for data, header in self._batches(log, lane, entry, span):
+                if header.max_timestamp_ms < timestamp_ms or header.last_offset < lane.start:
+                    continue
+                for one in record.open_batch(data, _LARGEST_OPENED):
+                    if one.timestamp_ms >= timestamp_ms and one.offset >= lane.start:
+                        return one.offset, one.timestamp_ms
+        return None
+
+    async def find_max_time(self, log: Log, lane: Lane) -> tuple[int, int] | None:
+        """The record with the greatest timestamp, the first of them if several share it."""
+        return await _on_newest(log, lambda: self._find_max_time(log, lane))
+
+    async def _find_max_time(self, log: Log, lane: Lane) -> tuple[int, int] | None:
+        best: tuple[int, int] | None = None  # (timestamp, -offset)
+        spans = list(lane.spans_at(lane.start))
+        for span, entry in sorted(spans, key=lambda row: -row[0].max_timestamp_ms):
+            # The latest record of a span may lie below the log start, so a span that promises
+            # most need not keep it; one that promises less than we have need not be opened.
+            if best is not None and span.max_timestamp_ms < best[0]:
+                break
+            async for data, header in self._batches(log, lane, entry, span):
+                if best is not None and header.max_timestamp_ms < best[0]:
+                    continue
+                for one in record.open_batch(data, _LARGEST_OPENED):
+                    if one.offset >= lane.start:
+                        mine = (one.timestamp_ms, -one.offset)
+                        best = mine if best is None else max(best, mine)
+        return None if best is None else (-best[1], best[0])
+
+    async def _batches(
+        self, log: Log, lane: Lane, entry: Entry, span: Span
+    ) -> AsyncIterator[tuple[memoryview, BatchHeader]]:
+        """All batches of a span, from memory where they still are."""
+        # Memory has the batches as they were written: key compaction may have made the span
+        # shorter since, so its length says nothing about them.
+        recent = lane.read_memory(span.first, _ALL, at_least_one=True)
+        if recent is not None:
+            for one in recent:
+                header = batch.read_header(one)
+                if header.base_offset > span.last:
+                    return
+                yield one, header
+            return
+        at, end = span.start, span.start + span.length
+        while at < end:
+            window = await self._bytes.read(
+                log.folder, entry, span, at, min(end, at + self._block_bytes)
+            )
+            moved = 0
+            for position, header in batch.walk(window):
+                moved = position + header.size
+                yield window[position:moved], header
+            if not moved:
+                header = batch.read_header(window)
+                yield await self._bytes.read(log.folder, entry, span, at, at + header.size), header
+                moved = header.size
+            at += moved
+
+
+async def _on_newest(log: Log, look: Callable[[], Awaitable[T]]) -> T:
+    """Look; where an object was rewritten and deleted since, look again by a newer manifest."""
+    seen = log.manifest.generation
+    again = False
+    while True:
+        try:
+            return await look()
+        except ObjectMissing:
+            moved = log.manifest.generation != seen
+            if again or not (moved or await log.adopt_foreign()):
+                raise
+            again = True
+        except CorruptBatch as problem:
+            raise CorruptObject(f"{log.folder}: {problem}") from problem

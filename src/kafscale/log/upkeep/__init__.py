@@ -1,0 +1,1 @@
+"""Rewriting and deleting old objects of a log: roll-up, retention, sweeping."""

@@ -1,0 +1,1 @@
+"""One log, opened for writing: appending, flushing, and what is committed."""

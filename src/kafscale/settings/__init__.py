@@ -1,0 +1,1 @@
+"""The settings of Kafscale: their names, types, defaults, sources and rules."""

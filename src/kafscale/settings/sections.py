@@ -1,0 +1,242 @@
+"""The settings of a broker, section by section: names, types, defaults.
+
+Here: one struct per section. A YAML key is the attribute's name in camelCase, and
+docs/operating/configuration.md lists them all (a test compares it with this file).
+Next door: all sections together (config.py), what a value may look like (config_values.py).
+"""
+
+import re
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from kafscale.settings.values import (
+    Acks1,
+    BrokerId,
+    CompressionType,
+    Encryption,
+    FormatVersion,
+    Limit,
+    LogFormat,
+    LogLevel,
+    MappedTopics,
+    Placement,
+    Placements,
+    PositiveSize,
+    Seconds,
+    Size,
+    SqliteSynchronous,
+    Validation,
+)
+from kafscale.virtual.arithmetic import DEFAULT_RANGE
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Count = Annotated[int, Meta(ge=0)]
+AtLeastOne = Annotated[int, Meta(ge=1)]
+Milliseconds = Annotated[int, Meta(ge=0)]
+Price = Annotated[float, Meta(ge=0)]
+MillisecondsOrForever = Annotated[int, Meta(ge=-1)]
+
+_MI: Final = 1024 * 1024
+_ETCD_PORT: Final = 2379
+_PORT_AT_END: Final = re.compile(r":[0-9]+$")
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A group of settings."""
+
+
+class BrokerSection(Section, frozen=True):
+    """Who this process is and where it listens."""
+
+    id: BrokerId | None = None  # None: allocated once and remembered in the metadata store
+    host: str = "127.0.0.1"
+    port: Port = 9092  # 0: any free one
+    metrics_port: Port = 9093
+    advertised_host: str | None = None
+    advertised_port: Port | None = None
+    rack: str | None = None
+    allow_insecure_bind: bool = False
+    data_dir: str = "./data"
+
+    def advertised(self, bound_port: int) -> tuple[str, int]:
+        """What clients are told to connect to, once the listener has its port."""
+        return self.advertised_host or self.host, self.advertised_port or bound_port
+
+
+class NetworkSection(Section, frozen=True):
+    """What one client, and all of them together, may take."""
+
+    max_connections: AtLeastOne = 10000
+    max_connections_per_ip: Count = 0  # 0: no cap
+    max_request_size: PositiveSize = PositiveSize(100 * _MI)
+    socket_send_buffer: PositiveSize | None = None  # None: the system tunes it
+    socket_receive_buffer: PositiveSize | None = None
+    connection_timeout: Seconds = Seconds(30)
+    idle_timeout: Seconds = Seconds(600)
+    request_timeout: Seconds = Seconds(60)
+    max_in_flight_bytes: PositiveSize = PositiveSize(256 * _MI)
+    max_in_flight_bytes_per_connection: PositiveSize = PositiveSize(64 * _MI)
+
+
+class S3Section(Section, frozen=True):
+    """The bucket. Without one, objects are files under broker.dataDir."""
+
+    bucket: str | None = None
+    region: str = "us-east-1"
+    endpoint: str | None = None
+    path_style: bool = False
+    access_key: str | None = None
+    secret_key: str | None = None
+    session_token: str | None = None
+    part_size: PositiveSize = PositiveSize(16 * _MI)
+    concurrency: AtLeastOne = 64
+    max_retries: Count = 3
+    max_idle_conns: AtLeastOne = 100
+    max_idle_conns_per_host: AtLeastOne | None = None  # None: max_idle_conns; there is one host
+    idle_conn_timeout: Seconds = Seconds(90)
+    connect_timeout: Seconds = Seconds(5)
+    request_timeout: Seconds = Seconds(30)
+    storage_class: str | None = None  # None: what the bucket does by itself
+    server_side_encryption: Encryption | None = None
+    kms_key_id: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The bucket as people write it."""
+        bucket = self.bucket or ""
+        return bucket if "://" in bucket else f"s3://{bucket}"
+
+    @property
+    def idle_connections(self) -> int:
+        """How many open connections are kept for later."""
+        return min(self.max_idle_conns, self.max_idle_conns_per_host or self.max_idle_conns)
+
+
+class EtcdTlsSection(Section, frozen=True):
+    """How to trust etcd."""
+
+    enabled: bool = False
+    cert_file: str | None = None
+    key_file: str | None = None
+    ca_file: str | None = None
+
+
+class EtcdSection(Section, frozen=True):
+    """The metadata store of a fleet. Without endpoints it is a file under broker.dataDir."""
+
+    endpoints: list[str] = []
+    dial_timeout: Seconds = Seconds(5)
+    request_timeout: Seconds = Seconds(10)
+    lease_ttl: Seconds = Seconds(10)
+    username: str | None = None
+    password: str | None = None
+    tls: EtcdTlsSection = EtcdTlsSection()
+
+    def targets(self) -> tuple[str, ...]:
+        """The endpoints as host:port."""
+        return tuple(_target(endpoint) for endpoint in self.endpoints)
+
+    def is_encrypted(self) -> bool:
+        """Whether TLS is asked for, by its setting or by an https:// endpoint."""
+        return self.tls.enabled or any(one.startswith("https://") for one in self.endpoints)
+
+
+def _target(endpoint: str) -> str:
+    address = endpoint.removeprefix("https://").removeprefix("http://").rstrip("/")
+    return address if _PORT_AT_END.search(address) else f"{address}:{_ETCD_PORT}"
+
+
+class StorageSection(Section, frozen=True):
+    """How records become objects."""
+
+    namespace: str = "default"
+    segment_bytes: PositiveSize = PositiveSize(100 * _MI)
+    index_interval_bytes: PositiveSize = PositiveSize(4096)
+    placement: Placement = "dedicated"  # of topics that do not say
+    placement_by_namespace: Placements = Placements({})  # before the one above
+    shared_logs: Count = 0  # 0: one per broker
+    flush_bytes: PositiveSize = PositiveSize(4 * _MI)
+    flush_interval_ms: Milliseconds | None = None  # None: see Config.flush_interval_ms
+    flush_messages: Count = 10000  # 0: records are not counted
+    acks1: Acks1 = "durable"
+    fsync: bool = False
+    sqlite_synchronous: SqliteSynchronous = "NORMAL"
+    grace_period: Seconds | None = None  # None: see Config.grace_period_s
+    rollup_objects: AtLeastOne = 500
+    housekeeping_interval: Seconds = Seconds(30)
+    checkpoint_interval: Seconds = Seconds(60)
+    validation: Validation = "records"
+
+
+class CacheSection(Section, frozen=True):
+    """Memory spent on reading. The defaults suit a laptop."""
+
+    segment_cache_size: Size | None = None  # None: see Config.segment_cache_bytes
+    index_cache_size: Size = Size(256 * _MI)
+    read_ahead_segments: Count = 3
+    tail_cache_size: Size = Size(256 * _MI)
+
+
+class ConsumerSection(Section, frozen=True):
+    """Consumer groups."""
+
+    session_timeout_ms: Milliseconds = 30000
+    heartbeat_interval_ms: Milliseconds = 3000
+    rebalance_timeout_ms: Milliseconds = 60000
+    max_poll_interval_ms: Milliseconds = 300000
+    min_session_timeout_ms: Milliseconds = 6000
+    max_session_timeout_ms: Milliseconds = 1800000
+    initial_rebalance_delay_ms: Milliseconds = 3000
+    max_group_size: AtLeastOne = 1000
+    offsets_retention_minutes: AtLeastOne = 10080
+    offsets_retention_check_interval_ms: AtLeastOne = 600000
+
+
+class CompressionSection(Section, frozen=True):
+    """What topics without a compression.type of their own do."""
+
+    type: CompressionType = "producer"
+
+
+class TopicsSection(Section, frozen=True):
+    """What topics without settings of their own get."""
+
+    auto_create: bool = True
+    default_partitions: AtLeastOne = 1
+    max_partitions: AtLeastOne = 1024
+    max_virtual_partitions: AtLeastOne = 100_000
+    retention_ms: MillisecondsOrForever = 604800000
+    retention_bytes: Limit = Limit(-1)
+    max_message_bytes: PositiveSize = PositiveSize(1048588)
+    message_format_version: FormatVersion = FormatVersion("3.0-IV1")
+
+
+class MappingSection(Section, frozen=True, rename=None):
+    """How many partitions clients see, on how many logs; the names are those of the remapper."""
+
+    virtual_partitions: AtLeastOne | None = None
+    physical_partitions: AtLeastOne | None = None  # None: one log per partition
+    offset_range: AtLeastOne = DEFAULT_RANGE
+    topics: MappedTopics = MappedTopics({})
+
+
+class LoggingSection(Section, frozen=True):
+    """What the broker says about itself."""
+
+    level: LogLevel = "info"
+    format: LogFormat | None = None  # None: text on a terminal, json elsewhere
+
+
+class PricesSection(Section, frozen=True):
+    """What the bucket's provider charges, in any currency. The defaults: S3 in us-east-1, USD."""
+
+    currency: str = "USD"
+    storage_gb_month: Price = 0.023
+    put_per_1000: Price = 0.005
+    get_per_1000: Price = 0.0004
+    list_per_1000: Price = 0.005
+    delete_per_1000: Price = 0.0
+    written_gb: Price = 0.0
+    read_gb: Price = 0.0  # within a region

@@ -1,0 +1,297 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafscale.engine.coordinator.offsets import Wish
+from kafscale.groups.events import Done, Heartbeat, Join, Joined, Leave, Outcome, Sync, Synced
+from kafscale.groups.states import State
+from kafscale.metadata import keys
+from kafscale.metadata.store import Put
+from kafscale.model.errors import MetadataConflict
+from tests.unit.engine.engine_harness import Shop
+
+DAY_MS = 24 * 3600 * 1000
+
+
+def subscription(*topics: str) -> bytes:
+    """What an ordinary consumer says about itself."""
+    raw = b"\x00\x03" + len(topics).to_bytes(4, "big")
+    for topic in topics:
+        raw += len(topic).to_bytes(2, "big") + topic.encode()
+    return raw + b"\xff\xff\xff\xff"
+
+
+async def ask(shop: Shop, kind: type[Any], **fields: Any) -> Outcome:
+    groups = shop.engine.groups
+    await groups.load("g")
+    event = kind(call=groups.new_call(), **fields)
+    waiting = groups.ask("g", event)
+    if isinstance(event, Join | Sync):
+        return await groups.settled("g", waiting, event)
+    return await waiting
+
+
+async def work(shop: Shop, *topics: str, metadata: bytes | None = None) -> None:
+    """A group of one member that reads these topics."""
+    fields: dict[str, Any] = {
+        "session_timeout_s": 1800.0,
+        "rebalance_timeout_s": 60.0,
+        "protocol_type": "consumer",
+        "protocols": {"range": subscription(*topics) if metadata is None else metadata},
+    }
+    joined = await ask(shop, Join, fresh_id="m", **fields)
+    assert isinstance(joined, Joined)
+    synced = await ask(shop, Sync, member_id="m", generation=joined.generation)
+    assert isinstance(synced, Synced)
+
+
+async def pass_days(shop: Shop, days: float, *, alive: bool = False) -> None:
+    """Let time pass; members who are alive say so."""
+    steps = round(days * 96)  # a quarter of an hour each
+    for _ in range(steps):
+        shop.clock.advance_ms(DAY_MS // 96)
+        if alive:
+            generation = shop.engine.groups._held["g"].machine.generation
+            assert await ask(shop, Heartbeat, member_id="m", generation=generation) == Done()
+        shop.engine.groups.tick()
+    await settle(shop)
+
+
+async def settle(shop: Shop) -> None:
+    """Wait until what happened in memory is saved."""
+    for held in list(shop.engine.groups._held.values()):
+        await shop.engine.groups._save(held)
+
+
+async def places(shop: Shop) -> set[tuple[str, int]]:
+    return set(await shop.engine.offsets.committed("g"))
+
+
+async def names(shop: Shop) -> list[str]:
+    return [row.group_id for row in await shop.engine.groups.list()]
+
+
+@pytest.fixture
+async def topics(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 200, {})
+    await shop.engine.create_topic("u", 1, {})
+
+
+@pytest.mark.usefixtures("topics")
+async def test_offsets_of_a_group_without_members_go_after_seven_days_since_it_became_empty(
+    shop: Shop,
+) -> None:
+    await work(shop, "t")
+    await shop.engine.offsets.commit("g", [Wish("t", at, 1) for at in range(200)])
+    await pass_days(shop, 3, alive=True)
+    await ask(shop, Leave, leavers=(("m", None),))
+    await pass_days(shop, 6.9)
+    await shop.engine.expiry.expire()
+    assert len(await places(shop)) == 200
+    await pass_days(shop, 0.2)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == set()
+    assert await names(shop) == [], "the group went with its offsets"
+    assert await shop.metadata.find(keys.CONSUMERS) == []
+
+
+@pytest.mark.usefixtures("topics")
+async def test_an_offset_moved_by_hand_counts_from_then(shop: Shop) -> None:
+    await work(shop, "t")
+    await shop.engine.offsets.commit("g", [Wish("t", 0, 1), Wish("t", 1, 1)])
+    await ask(shop, Leave, leavers=(("m", None),))
+    await pass_days(shop, 5)
+    await shop.engine.offsets.commit("g", [Wish("t", 1, 0)])
+    await pass_days(shop, 3)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == {("t", 1)}
+    assert await names(shop) == ["g"]
+
+
+@pytest.mark.usefixtures("topics")
+async def test_offsets_of_a_group_that_never_had_members_count_from_their_commit(
+    shop: Shop,
+) -> None:
+    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await pass_days(shop, 4)
+    await shop.engine.offsets.commit("g", [Wish("t", 1, 1)])
+    await pass_days(shop, 3.1)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == {("t", 1)}
+    await pass_days(shop, 4)
+    await shop.engine.expiry.expire()
+    assert await shop.metadata.find(keys.CONSUMERS) == []
+
+
+@pytest.mark.usefixtures("topics")
+async def test_a_group_at_work_keeps_the_topics_it_reads_and_loses_the_others(
+    shop: Shop,
+) -> None:
+    await work(shop, "t")
+    await shop.engine.offsets.commit("g", [Wish("t", 0, 1), Wish("u", 0, 1)])
+    await pass_days(shop, 6, alive=True)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == {("t", 0), ("u", 0)}
+    await pass_days(shop, 2, alive=True)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == {("t", 0)}
+    assert await names(shop) == ["g"]
+
+
+@pytest.mark.usefixtures("topics")
+@pytest.mark.parametrize("metadata", [b"", b"\x00\x01\xff", b"connect says other things"])
+async def test_what_a_group_reads_that_nobody_understands_is_kept(
+    shop: Shop, metadata: bytes
+) -> None:
+    await work(shop, metadata=metadata)
+    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await pass_days(shop, 8, alive=True)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == {("t", 0)}
+
+
+@pytest.mark.usefixtures("topics")
+async def test_in_the_middle_of_a_rebalance_nothing_expires(shop: Shop) -> None:
+    await work(shop, "t")
+    await shop.engine.offsets.commit("g", [Wish("u", 0, 1)])
+    await pass_days(shop, 8, alive=True)
+    groups = shop.engine.groups
+    held = groups._held["g"]
+    waiting = groups.ask(
+        "g",
+        Join(
+            call=groups.new_call(),
+            fresh_id="n",
+            session_timeout_s=10.0,
+            rebalance_timeout_s=60.0,
+            protocol_type="consumer",
+            protocols={"range": subscription("t")},
+        ),
+    )
+    assert held.machine.state is State.PREPARING
+    await shop.engine.expiry.expire()
+    assert await places(shop) == {("u", 0)}
+    waiting.cancel()
+
+
+@pytest.mark.usefixtures("topics")
+async def test_the_days_go_on_while_the_broker_is_away(shop: Shop) -> None:
+    await work(shop, "t")
+    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await ask(shop, Leave, leavers=(("m", None),))
+    await settle(shop)
+    await pass_days(shop, 4)
+    await shop.reopen()
+    await pass_days(shop, 3.1)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == set()
+
+
+@pytest.mark.usefixtures("topics")
+async def test_members_that_were_lost_with_the_broker_do_not_keep_offsets_for_ever(
+    shop: Shop,
+) -> None:
+    await work(shop, "t")
+    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await shop.reopen()  # and nobody ever asks for the group again
+    await pass_days(shop, 8)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == {("t", 0)}, "who knows whether they come back"
+    await pass_days(shop, 0.1)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == {("t", 0)}, "empty since a moment"
+    await pass_days(shop, 7.1)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == set()
+
+
+@pytest.mark.usefixtures("topics")
+async def test_an_empty_group_without_offsets_is_forgotten_at_the_next_look(shop: Shop) -> None:
+    await work(shop, "t")
+    await shop.engine.expiry.expire()
+    assert await names(shop) == ["g"]
+    await ask(shop, Leave, leavers=(("m", None),))
+    await settle(shop)
+    await shop.engine.expiry.expire()
+    assert await names(shop) == []
+    assert await shop.metadata.find(keys.CONSUMERS) == []
+    await work(shop, "t")  # and it can come back
+    assert await names(shop) == ["g"]
+
+
+@pytest.mark.usefixtures("topics")
+async def test_a_claim_without_anything_else_is_swept(shop: Shop) -> None:
+    await shop.engine.offsets.take("g")
+    assert len(await shop.metadata.find(keys.CONSUMERS)) == 1
+    assert await names(shop) == []
+    await shop.engine.expiry.expire()
+    assert await shop.metadata.find(keys.CONSUMERS) == []
+
+
+@pytest.mark.usefixtures("topics")
+async def test_a_commit_that_comes_meanwhile_wins(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await pass_days(shop, 8)
+    remove = shop.engine.offsets.remove
+
+    async def late(*given: Any) -> None:
+        await shop.engine.offsets.commit("g", [Wish("t", 0, 2)])
+        with pytest.raises(MetadataConflict):
+            await remove(*given)
+        raise MetadataConflict("as it was")
+
+    monkeypatch.setattr(shop.engine.offsets, "remove", late)
+    await shop.engine.expiry.expire()
+    found = await shop.engine.offsets.committed("g")
+    assert [row.offset for row in found.values()] == [2]
+
+
+@pytest.mark.usefixtures("topics")
+async def test_a_commit_under_way_when_its_group_is_forgotten_is_not_lost(shop: Shop) -> None:
+    await shop.engine.offsets.take("g")
+    groups = shop.engine.groups
+    await groups.load("g")
+    results = await asyncio.gather(
+        groups.discard_bare("g"),
+        shop.engine.offsets.commit("g", [Wish("t", 0, 2)]),
+        return_exceptions=True,
+    )
+    stored = [row.offset for row in (await shop.engine.offsets.committed("g")).values()]
+    assert (stored == [2]) is (results[1] == [None]), results
+
+
+@pytest.mark.usefixtures("topics")
+async def test_one_unreadable_group_does_not_keep_the_others(shop: Shop) -> None:
+    await shop.metadata.commit([Put(keys.group_metadata("a"), b"{nonsense")])
+    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await pass_days(shop, 8)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == set()
+
+
+@pytest.mark.usefixtures("topics")
+async def test_a_group_whose_end_could_not_be_saved_keeps_its_offsets_for_the_whole_time(
+    shop: Shop,
+) -> None:
+    await work(shop, "t")
+    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await pass_days(shop, 8, alive=True)
+    shop.metadata.refuse_commits = 1
+    await ask(shop, Leave, leavers=(("m", None),))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert shop.metadata.refuse_commits == 0, "the record still names the member"
+    await shop.engine.expiry.expire()
+    assert await places(shop) == {("t", 0)}
+    record = await shop.metadata.get(keys.group_metadata("g"))
+    assert record is not None
+    assert keys.decode(keys.Group, record.value).members == {}, "by the pass itself"
+    await pass_days(shop, 6.9)
+    await shop.engine.expiry.expire()
+    assert await places(shop) == {("t", 0)}
+    await pass_days(shop, 0.2)
+    await shop.engine.expiry.expire()
+    assert await shop.metadata.find(keys.CONSUMERS) == []

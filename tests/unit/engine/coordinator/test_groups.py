@@ -1,0 +1,260 @@
+import asyncio
+import json
+import random
+from typing import Any
+
+import pytest
+
+from kafscale.engine.coordinator import groups as engine_groups
+from kafscale.groups.events import (
+    Done,
+    Event,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    Outcome,
+    Refused,
+    Sync,
+    Synced,
+)
+from kafscale.groups.states import State
+from kafscale.metadata import keys
+from kafscale.metadata.store import Put
+from kafscale.model.errors import (
+    GroupNotEmpty,
+    GroupNotFound,
+    InvalidGroupId,
+    MetadataUnavailable,
+    UnknownMember,
+)
+from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.small_metadata import Narrow
+
+KEY = "/kafscale/consumers/g/metadata"
+SUBSCRIPTION = b"\x00\x03\x00\x00\x00\x02\x00\x06orders\x00\x01t"
+ASSIGNMENT = b"\x00\x00\x00\x00\x00\x01\x00\x06orders" + bytes((0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2))
+
+
+async def ask(shop: Shop, kind: type[Any], **fields: Any) -> Outcome:
+    groups = shop.engine.groups
+    await groups.load("g")
+    event: Event = kind(call=groups.new_call(), **fields)
+    waiting = groups.ask("g", event)
+    if isinstance(event, Join | Sync):
+        return await groups.settled("g", waiting, event)
+    return await waiting
+
+
+async def join(shop: Shop, fresh_id: str = "m", /, **fields: Any) -> Outcome:
+    given = {
+        "fresh_id": fresh_id,
+        "client_id": "me",
+        "client_host": "/127.0.0.1",
+        "session_timeout_s": 10.0,
+        "rebalance_timeout_s": 60.0,
+        "protocol_type": "consumer",
+        "protocols": {"range": SUBSCRIPTION},
+        **fields,
+    }
+    return await ask(shop, Join, **given)
+
+
+async def stable(shop: Shop, assignment: bytes = ASSIGNMENT) -> None:
+    assert isinstance(await join(shop), Joined)
+    outcome = await ask(shop, Sync, member_id="m", generation=1, assignments={"m": assignment})
+    assert outcome == Synced("consumer", "range", assignment)
+
+
+async def stored(shop: Shop) -> dict[str, Any] | None:
+    entry = await shop.metadata.get(KEY)
+    return None if entry is None else json.loads(entry.value)
+
+
+async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(shop: Shop) -> None:
+    await stable(shop)
+    row = await stored(shop)
+    assert row is not None
+    member = row["members"].pop("m")
+    assert row == {
+        "group_id": "g",
+        "state": "Stable",
+        "protocol_type": "consumer",
+        "protocol": "range",
+        "leader": "m",
+        "generation_id": 1,
+        "members": {},
+        "state_at": "2023-11-14T22:13:20.000Z",
+    }
+    assert member["client_id"] == "me"
+    assert member["client_host"] == "/127.0.0.1"
+    assert member["heartbeat_at"] == "2023-11-14T22:13:20.000Z"
+    assert member["subscriptions"] == ["orders", "t"]
+    assert member["assignment"] == [{"topic": "orders", "partitions": [0, 2]}]
+
+
+@pytest.mark.parametrize("junk", [b"", b"\x00", b"\xff" * 30, ASSIGNMENT[:-1], b"\x00\x00\x7f" * 9])
+async def test_bytes_that_say_nothing_to_us_are_kept_all_the_same(shop: Shop, junk: bytes) -> None:
+    await stable(shop, junk)
+    row = await stored(shop)
+    assert row is not None
+    assert row["members"]["m"]["assignment"] == []
+    await shop.reopen()
+    assert await ask(shop, Sync, member_id="m", generation=1) == Synced("consumer", "range", junk)
+
+
+async def test_heartbeats_are_not_written(shop: Shop) -> None:
+    await stable(shop)
+    before = await shop.metadata.get(KEY)
+    for _ in range(10):
+        assert await ask(shop, Heartbeat, member_id="m", generation=1) == Done()
+    assert await shop.metadata.get(KEY) == before
+
+
+async def test_nobody_hears_of_an_assignment_that_was_not_saved(shop: Shop) -> None:
+    await join(shop)
+    shop.metadata.refuse_commits = 1000  # the group's own attempts, and those for who waits
+    fields: dict[str, Any] = {"member_id": "m", "generation": 1}
+    refused = await ask(shop, Sync, **fields, assignments={"m": b"mine"})
+    assert isinstance(refused, Refused)
+    assert isinstance(refused.problem, MetadataUnavailable)
+    assert await stored(shop) is None
+    shop.metadata.refuse_commits = 0
+    assert await ask(shop, Sync, **fields) == Synced("consumer", "range", b"mine")
+    assert await stored(shop) is not None
+
+
+async def test_a_group_whose_last_member_left_is_saved_as_empty(shop: Shop) -> None:
+    await stable(shop)
+    await ask(shop, Leave, leavers=(("m", None),))
+    await shop.reopen()
+    row = await stored(shop)
+    assert row is not None
+    assert (row["state"], row["generation_id"], row["members"]) == ("Empty", 2, {})
+    joined = await join(shop)
+    assert isinstance(joined, Joined)
+    assert joined.generation == 3
+
+
+async def test_members_that_do_not_come_back_after_a_restart_expire(shop: Shop) -> None:
+    await stable(shop)
+    await shop.reopen()
+    assert await ask(shop, Heartbeat, member_id="m", generation=1) == Done()
+    shop.clock.advance_ms(10_000)
+    shop.engine.groups.tick()
+    outcome = await ask(shop, Heartbeat, member_id="m", generation=1)
+    assert isinstance(outcome, Refused)
+    assert isinstance(outcome.problem, UnknownMember)
+
+
+async def test_timers_go_off_by_themselves() -> None:
+    shop = Shop()
+    async with shop:
+        await stable(shop)
+        held = shop.engine.groups._held["g"]
+        shop.clock.advance_ms(9_999)
+        await ask(shop, Sync, member_id="m", generation=1)
+        held.wakes_s = float("inf")
+        shop.engine.groups._wake_at(held, 10.0)  # in a millisecond, as time stands
+        shop.clock.advance_ms(20_000)
+        while held.machine.state is not State.EMPTY:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_record_nobody_can_read_is_a_group_that_begins_again(shop: Shop) -> None:
+    await shop.metadata.commit([Put(KEY, b"{nonsense")])
+    joined = await join(shop)
+    assert isinstance(joined, Joined)
+    assert joined.generation == 1
+
+
+async def test_a_group_that_cannot_be_read_is_not_made_up(shop: Shop) -> None:
+    groups = shop.engine.groups
+    with pytest.raises(MetadataUnavailable):
+        groups.ask("g", Heartbeat(call=groups.new_call(), member_id="m", generation=1))
+    with pytest.raises(InvalidGroupId):
+        await groups.load("")
+
+
+async def test_groups_without_members_leave_memory_when_there_are_many(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_groups, "_MOST_IDLE", 10)
+    await stable(shop)
+    for number in range(100):
+        await shop.engine.groups.load(f"idle-{number}")
+    assert len(shop.engine.groups._held) <= 11
+    assert await ask(shop, Heartbeat, member_id="m", generation=1) == Done()
+
+
+async def test_deleting_takes_everything_with_it(shop: Shop) -> None:
+    groups = shop.engine.groups
+    with pytest.raises(GroupNotFound):
+        await groups.delete("g")
+    await stable(shop)
+    with pytest.raises(GroupNotEmpty):
+        await groups.delete("g")
+    await ask(shop, Leave, leavers=(("m", None),))
+    await groups.delete("g")
+    assert await shop.metadata.find(keys.group("g")) == []
+    assert await groups.list() == []
+    joined = await join(shop)
+    assert isinstance(joined, Joined)
+    assert joined.generation == 1
+
+
+async def test_a_member_id_is_short_whatever_the_client_calls_itself(shop: Shop) -> None:
+    found = shop.engine.groups.fresh_member_id("x" * 32_767)
+    assert len(found) == 255 + 37
+    assert found != shop.engine.groups.fresh_member_id("x" * 32_767)
+
+
+async def test_a_member_whose_time_is_over_does_not_keep_a_group_from_being_deleted(
+    shop: Shop,
+) -> None:
+    await stable(shop)
+    shop.clock.advance_ms(10_001)  # the timer of the loop has not come yet
+    await shop.engine.groups.delete("g")
+    assert await stored(shop) is None
+
+
+async def wide_group(shop: Shop, subscription: bytes, members: int) -> list[Outcome]:
+    """A group of that many members, all of them at once."""
+    names = [f"m{number:03}" for number in range(members)]
+    fields = {"protocols": {"range": subscription, "sticky": subscription}}
+    await join(shop, names[0], **fields)
+    async with asyncio.timeout(30):
+        await asyncio.gather(
+            *(join(shop, name, **fields) for name in names[1:]),
+            join(shop, member_id=names[0], **fields),
+        )
+    shares = dict.fromkeys(names, ASSIGNMENT)
+    return await asyncio.gather(
+        *(ask(shop, Sync, member_id=name, generation=2, assignments=shares) for name in names)
+    )
+
+
+async def test_members_that_read_hundreds_of_topics_fit_into_etcd(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shop.engine.groups, "_metadata", Narrow(shop.metadata))
+    topics = b"".join(b"\0\x18com.example.orders.v1.%03d" % number for number in range(200))
+    outcomes = await wide_group(shop, b"\0\3" + (200).to_bytes(4, "big") + topics, 100)
+    assert set(outcomes) == {Synced("consumer", "range", ASSIGNMENT)}
+    await shop.reopen()
+    back = await ask(shop, Sync, member_id="m099", generation=2)
+    assert back == Synced("consumer", "range", ASSIGNMENT)
+
+
+async def test_a_group_beyond_all_measure_lives_and_joins_again_after_a_restart(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shop.engine.groups, "_metadata", Narrow(shop.metadata))
+    outcomes = await wide_group(shop, random.Random(1).randbytes(400_000), 3)
+    assert set(outcomes) == {Synced("consumer", "range", ASSIGNMENT)}
+    await shop.reopen()
+    again = await ask(shop, Heartbeat, member_id="m001", generation=2)
+    assert isinstance(again, Refused)
+    assert isinstance(again.problem, UnknownMember)
+    assert isinstance(joined := await join(shop, "n"), Joined)
+    assert joined.generation == 3

@@ -1,0 +1,192 @@
+"""Several brokers in one process, on one object store and one metadata store."""
+
+import asyncio
+import dataclasses
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kafscale.engine.cluster.fleet import Fleet
+from kafscale.engine.engine import Engine
+from kafscale.engine.partitions.reads import Part, Wanted
+from kafscale.metadata import keys
+from kafscale.metadata.embedded import EmbeddedMetadataStore
+from kafscale.metadata.lease import Lease
+from kafscale.metadata.store import Entry, MetadataStore, Watch
+from kafscale.model.errors import MetadataUnavailable
+from kafscale.objects.memory import MemoryObjectStore
+from kafscale.settings.config import Config
+from kafscale.settings.sections import BrokerSection, EtcdSection
+from kafscale.system import SystemClock
+from kafscale.testing.faulty_store import FaultyObjectStore, Plan
+from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
+from tests.unit.gateways.kafka.caller import make_batch
+
+LEASE_S = 2.0
+PATIENCE_S = 60.0
+
+
+class Wire:
+    """One broker's way to the metadata store, which a test can cut."""
+
+    def __init__(self, inner: MetadataStore) -> None:
+        self.inner = inner
+        self.is_cut = False
+        self.is_deaf = False  # what is watched of topics does not come through
+        self.leases: list[Lease] = []
+
+    def _check(self) -> None:
+        if self.is_cut:
+            raise MetadataUnavailable("cut by the test")
+
+    async def get(self, key: str) -> Entry | None:
+        self._check()
+        return await self.inner.get(key)
+
+    async def find(self, prefix: str, *, after: str = "", limit: int | None = None) -> list[Entry]:
+        self._check()
+        return await self.inner.find(prefix, after=after, limit=limit)
+
+    async def commit(self, writes: Any, guards: Any = ()) -> int:
+        self._check()
+        return await self.inner.commit(writes, guards)
+
+    async def lease(self, ttl_s: float) -> Lease:
+        self._check()
+        lease = await self.inner.lease(ttl_s)
+        self.leases.append(lease)
+        return lease
+
+    async def watch(self, prefix: str) -> Watch:
+        async for news in self.inner.watch(prefix):
+            while self.is_cut or (self.is_deaf and prefix == keys.TOPICS):
+                await asyncio.sleep(0.01)
+            yield news
+
+    async def aclose(self) -> None:
+        pass  # the store is everybody's
+
+
+@dataclasses.dataclass
+class Mate:
+    """One broker of the squad."""
+
+    broker: InProcessBroker
+    wire: Wire
+    plan: Plan
+    fleet_id: int
+
+    @property
+    def engine(self) -> Engine:
+        return self.broker.engine
+
+    @property
+    def fleet(self) -> Fleet:
+        fleet = self.engine.fleet
+        assert isinstance(fleet, Fleet)
+        return fleet
+
+    async def append(self, name: str, partition: int, *values: bytes) -> int:
+        """Append a batch and wait until it is committed; gives its first offset."""
+        topic = self.engine.topics.get(name)
+        await self.engine.logs.open(topic, partition)
+        records = memoryview(bytearray(make_batch(*values)))
+        stored = self.engine.appends.append(topic, partition, records, acknowledged=False)
+        assert stored.appended.committed is not None
+        problem = await stored.appended.committed
+        if problem is not None:
+            raise problem
+        return stored.first
+
+    async def read(self, name: str, partition: int, offset: int = 0, epoch: int = -1) -> Part:
+        topic = self.engine.topics.get(name)
+        wanted = Wanted(topic, partition, offset, 1 << 20, epoch)
+        (part,) = await self.engine.reads.fetch([wanted], 1 << 20, 0, 0.0)
+        return part
+
+
+class Squad:
+    """Use with `async with`; brokers are started one by one."""
+
+    def __init__(self) -> None:
+        self.objects = MemoryObjectStore()
+        self._folder = tempfile.TemporaryDirectory(prefix="kafscale-squad-")
+        self.metadata = EmbeddedMetadataStore(
+            Path(self._folder.name) / "metadata.db", "OFF", SystemClock()
+        )
+        self.mates: list[Mate] = []
+        self.lease_s = LEASE_S
+
+    async def __aenter__(self) -> "Squad":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for mate in self.mates:
+            mate.plan.clear()
+            mate.wire.is_cut = mate.wire.is_deaf = False
+            await mate.broker.stop()
+        await self.metadata.aclose()
+        self._folder.cleanup()
+
+    async def start(self, broker_id: int, config: Config = FOR_TESTS) -> Mate:
+        wire, plan = Wire(self.metadata), Plan()
+        settings = msgspec.structs.replace(
+            config,
+            broker=BrokerSection(id=broker_id, port=0),
+            etcd=EtcdSection(lease_ttl=self.lease_s),
+        )
+        broker = InProcessBroker(
+            config=settings,
+            store=FaultyObjectStore(self.objects, plan),
+            metadata=wire,
+            is_shared=True,
+        )
+        mate = Mate(await broker.start(), wire, plan, broker_id)
+        self.mates.append(mate)
+        return mate
+
+    async def start_all(self, count: int) -> list[Mate]:
+        mates = [await self.start(number) for number in range(count)]
+        await self.agree()
+        return mates
+
+    def alive(self) -> list[Mate]:
+        return [mate for mate in self.mates if not mate.wire.is_cut and mate.fleet.holds()]
+
+    async def agree(self) -> None:
+        """Wait until all who are alive know the same settled members: exactly those alive."""
+        await eventually(lambda: self._agree())
+
+    def _agree(self) -> bool:
+        alive = self.alive()
+        ids = {mate.fleet.identity.broker_id for mate in alive}
+        return len({mate.fleet.generation for mate in alive}) == 1 and all(
+            mate.fleet.is_settled
+            and {row.broker_id for row in mate.fleet.placement.brokers} == ids
+            and mate.fleet.is_member
+            for mate in alive
+        )
+
+    def owner(self, name: str, partition: int) -> Mate:
+        """The living broker that all others point to."""
+        topic = self.alive()[0].engine.topics.get(name)
+        folder = topic.folder(partition)
+        (found,) = {mate.fleet.leader_of(folder) for mate in self.alive()}
+        return next(mate for mate in self.alive() if mate.fleet.identity.broker_id == found)
+
+
+async def with_topic(squad: Squad, brokers: int, partitions: int) -> list[Mate]:
+    """Brokers that all know a topic "t"."""
+    mates = await squad.start_all(brokers)
+    await mates[0].engine.create_topic("t", partitions, {})
+    await eventually(lambda: all(mate.engine.topics.find("t") for mate in mates))
+    return mates
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():
+            await asyncio.sleep(0.01)

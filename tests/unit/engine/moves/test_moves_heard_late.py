@@ -1,0 +1,81 @@
+"""Moves that are heard of late: by brokers, by administrators, by producers."""
+
+import msgspec
+import pytest
+
+from kafscale.log.moves.copying import committed, seal
+from kafscale.metadata.keys import MoveReport
+from kafscale.model.errors import NotTheOwner, OutOfOrderSequence, TopicMoving, UnknownProducer
+from kafscale.model.topics import Move, TopicDefaults
+from kafscale.testing.faulty_store import Fault, Rule
+from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.moves.test_moves import all_values, arrived, filled, move, seventh
+from tests.unit.engine.test_administration import adding
+
+__all__ = ["filled"]
+
+
+async def test_a_broker_that_hears_late_seals_nothing_in_the_new_place(
+    filled: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, moves = filled.engine.topics.get("t"), filled.engine.moves
+    old, defaults = topic.descriptor, TopicDefaults()
+    await move(filled, "shared")
+    new = topic.descriptor
+    on_its_way = Move(
+        move_id="0" * 16,
+        layout=new.layout,
+        folder=new.folder,
+        logs=new.logs,
+        shared=new.shared,
+        sealing=True,
+    )
+
+    async def nothing_more(*_: object) -> dict[str, MoveReport]:
+        """The topic arrives, and its reports are removed, while this broker asks for them."""
+        topic.become(new, defaults)
+        return {}
+
+    monkeypatch.setattr(moves._reports, "find", nothing_more)
+    topic.become(msgspec.structs.replace(old, moving=on_its_way), defaults)
+    await moves.step(topic)
+    assert topic.descriptor == new
+    assert await filled.append("t", b"after") == 4
+
+
+async def test_a_wish_that_a_move_has_overtaken_is_refused(filled: Shop) -> None:
+    topic = filled.engine.topics.get("t")
+    old = topic.descriptor
+    await move(filled, "shared")
+    new = topic.descriptor
+    topic.become(old, TopicDefaults())  # this broker has not heard of it
+    with pytest.raises(TopicMoving):
+        await filled.engine.admin.change_configs("t", adding("storage.placement", "dedicated"))
+    topic.become(new, TopicDefaults())
+    await filled.engine.admin.change_configs("t", adding("retention.ms", "77"))
+    assert topic.descriptor.moving is None
+    assert topic.descriptor.layout == "shared"
+
+
+async def test_what_was_sent_behind_a_refused_batch_does_not_come_before_it(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 1, {})
+    await shop.append("t", b"of others")
+    held = shop.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*@shared/0/segment*"))
+    await shop.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    await held.reached.wait()
+    topic = shop.engine.topics.get("t")
+    log = await shop.engine.logs.open_log(topic.folder(0), topic)
+    appended = seal(log, 0)
+    assert appended.committed is not None
+    await committed(appended.committed)
+    with pytest.raises(NotTheOwner):
+        await shop.append("t", b"first", **seventh(0))
+    shop.plan.clear()
+    await arrived(shop)
+    with pytest.raises(OutOfOrderSequence):
+        await shop.append("t", b"second", **seventh(1))
+    await shop.append("t", b"first", **seventh(0))
+    await shop.append("t", b"second", **seventh(1))
+    with pytest.raises(UnknownProducer):  # a move makes no strangers known
+        await shop.append("t", b"-", producer_id=8, producer_epoch=0, base_sequence=5)
+    assert await all_values(shop) == [b"of others", b"first", b"second"]

@@ -1,0 +1,269 @@
+"""Shared placement: partitions of many topics are lanes of a few logs, and nobody can tell."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from kafscale.engine.upkeep import housekeeping
+from kafscale.engine.upkeep.housekeeping import OVERDUE_MS
+from kafscale.log.upkeep import history
+from kafscale.model.errors import InvalidTopicConfig, UnknownTopic
+from kafscale.settings.config import Config
+from kafscale.testing.in_process import FOR_TESTS
+from tests.unit.engine.engine_harness import Shop, values_of
+from tests.unit.engine.test_administration import adding
+
+SHARED = {"storage.placement": "shared"}
+
+
+def logs_of(shop: Shop) -> set[str]:
+    return {log.folder for _, log in shop.engine.logs.each()}
+
+
+async def names_below(shop: Shop, folder: str) -> list[str]:
+    return [key for key in await shop.keys(folder) if "/segment-" in key]
+
+
+async def test_topics_share_logs_and_have_offsets_of_their_own(shop: Shop) -> None:
+    for name in ("a", "b", "c"):
+        await shop.engine.create_topic(name, 2, SHARED)
+    for name in ("a", "b", "c"):
+        for partition in range(2):
+            for turn in range(2):
+                value = f"{name}-{partition}-{turn}".encode()
+                assert await shop.append(name, value, partition=partition) == turn
+    assert logs_of(shop) == {"default/@shared/0"}, "one broker, one log"
+    await shop.reopen()
+    for name in ("a", "b", "c"):
+        for partition in range(2):
+            found = await shop.read(name, partition=partition)
+            assert values_of(found) == [f"{name}-{partition}-{turn}".encode() for turn in range(2)]
+            assert (found.start, found.high) == (0, 2)
+
+
+async def test_one_flush_of_many_topics_is_one_object(shop: Shop) -> None:
+    topics = [await shop.engine.create_topic(f"t{n}", 3, SHARED) for n in range(4)]
+    await asyncio.gather(
+        *(shop.append(topic.name, b"x", partition=p) for topic in topics for p in range(3))
+    )
+    written = await names_below(shop, "default/@shared/0")
+    assert 1 <= len(written) <= 3, "the first at once, what came meanwhile together"
+
+
+async def test_more_partitions_are_further_lanes(shop: Shop) -> None:
+    topic = await shop.engine.create_topic("t", 1, SHARED)
+    await shop.engine.create_topic("between", 1, SHARED)
+    await shop.append("t", b"old")
+    await shop.engine.admin.create_partitions("t", 3)
+    assert [topic.place(p).lane for p in range(3)] == [0, 2, 3]
+    await shop.append("t", b"new", partition=2)
+    await shop.reopen()
+    assert values_of(await shop.read("t", partition=2)) == [b"new"]
+    assert values_of(await shop.read("t")) == [b"old"]
+    with pytest.raises(UnknownTopic):
+        shop.engine.topics.get("t").place(3)
+
+
+async def test_a_name_used_again_sees_nothing_of_before(shop: Shop) -> None:
+    await shop.engine.create_topic("t", 1, SHARED)
+    await shop.append("t", b"old")
+    await shop.engine.delete_topic("t")
+    again = await shop.engine.create_topic("t", 1, SHARED)
+    assert again.place(0).lane == 1, "lanes are not used again"
+    assert values_of(await shop.read("t")) == []
+    assert await shop.append("t", b"new") == 0
+    await shop.reopen()
+    assert values_of(await shop.read("t")) == [b"new"]
+
+
+async def test_a_deleted_topic_takes_nothing_more(shop: Shop) -> None:
+    topic = await shop.engine.create_topic("t", 1, SHARED)
+    await shop.append("t", b"old")
+    await shop.engine.delete_topic("t")
+    assert shop.engine.logs.find(topic, 0) is None
+    with pytest.raises(UnknownTopic):
+        await shop.engine.logs.open(topic, 0)
+
+
+async def test_deleting_a_topic_touches_no_neighbour(shop: Shop) -> None:
+    for name in ("a", "b"):
+        await shop.engine.create_topic(name, 1, SHARED)
+        await shop.append(name, name.encode())
+    await shop.engine.delete_topic("a")
+    for _ in range(3):
+        shop.clock.advance_ms(1_000_000)  # more than a grace period
+        await shop.engine.housekeeping.tidy()
+        assert values_of(await shop.read("b")) == [b"b"]
+    assert await names_below(shop, "default/@shared")
+    await shop.reopen()
+    assert values_of(await shop.read("b")) == [b"b"]
+
+
+async def test_retention_goes_by_the_settings_of_each_topic(shop: Shop) -> None:
+    await shop.engine.create_topic("short", 1, SHARED | {"retention.bytes": "100"})
+    await shop.engine.create_topic("long", 1, SHARED)
+    for turn in range(5):
+        await shop.append("short", b"%d" % turn * 60)
+        await shop.append("long", b"%d" % turn * 60)
+    await shop.engine.housekeeping.tidy()
+    short, long = await shop.read("short", offset=4), await shop.read("long")
+    assert (short.start, short.high) == (4, 5)
+    assert (long.start, len(values_of(long))) == (0, 5)
+
+
+async def test_an_object_goes_with_its_last_lane(shop: Shop) -> None:
+    for name in ("a", "b"):
+        await shop.engine.create_topic(name, 1, SHARED)
+        await shop.append(name, b"x" * 500)
+    (log,) = [log for _, log in shop.engine.logs.each()]
+    await history.roll_up(log)
+    for name in ("a", "b"):
+        await shop.engine.delete_topic(name)
+    await shop.engine.housekeeping.tidy()
+    assert log.manifest.segments == []
+
+
+async def test_what_is_half_dead_is_rewritten_without_the_dead(shop: Shop) -> None:
+    for name, size in (("large", 4000), ("small", 40)):
+        await shop.engine.create_topic(name, 1, SHARED)
+        await shop.append(name, name[:1].encode() * size)
+    (log,) = [log for _, log in shop.engine.logs.each()]
+    await history.roll_up(log)
+    await shop.engine.delete_topic("large")
+    await shop.engine.housekeeping.tidy()
+    (entry,) = log.manifest.segments
+    assert [span.lane for span in entry.spans()] == [1]
+    assert entry.size < 400
+    assert values_of(await shop.read("small")) == [b"s" * 40]
+    await shop.reopen()
+    assert values_of(await shop.read("small")) == [b"s" * 40]
+
+
+async def test_a_broken_object_does_not_keep_its_log_from_being_swept(shop: Shop) -> None:
+    for name, size in (("large", 4000), ("small", 40)):
+        await shop.engine.create_topic(name, 1, SHARED)
+        await shop.append(name, name[:1].encode() * size)
+    (log,) = [log for _, log in shop.engine.logs.each()]
+    await history.roll_up(log)
+    (entry,) = log.manifest.segments
+    key = f"{log.folder}/{entry.name}"
+    body = bytearray(await shop.objects.read(key))
+    body[entry.spans()[0].start + 70] ^= 1
+    await shop.objects.delete([key])
+    await shop.objects.put_new(key, [body])
+    await shop.engine.delete_topic("large")
+    for _ in range(3):
+        shop.clock.advance_ms(700_000)
+        await shop.engine.housekeeping.tidy()
+    left = [name for name in await names_below(shop, log.folder) if name.endswith(".kfs")]
+    assert left == [key], "the flushes that were rolled up are gone"
+    shown = shop.engine.probe.registry.render().decode()
+    assert "\nkafscale_broken_objects_total 1\n" in shown
+
+
+async def test_a_little_of_a_deleted_topic_is_gone_when_its_time_is_up(shop: Shop) -> None:
+    for name, size in (("large", 4000), ("small", 40)):
+        await shop.engine.create_topic(name, 1, SHARED | {"retention.ms": "-1"})
+        await shop.append(name, name[:1].encode() * size)
+    (log,) = [log for _, log in shop.engine.logs.each()]
+    await history.roll_up(log)
+    await shop.engine.delete_topic("small")
+    await shop.engine.housekeeping.tidy()
+    assert len(log.manifest.segments[0].spans()) == 2, "too little to write all else again for"
+    shop.clock.advance_ms(OVERDUE_MS)
+    await shop.engine.housekeeping.tidy()
+    (entry,) = log.manifest.segments
+    assert [span.lane for span in entry.spans()] == [0]
+    assert values_of(await shop.read("large")) == [b"l" * 4000]
+
+
+async def test_a_removal_is_over_when_no_object_names_its_lanes(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "_LOOK_EVERY_S", 0.0)
+    for name in ("gone", "stays"):
+        await shop.engine.create_topic(name, 1, SHARED | {"retention.ms": "-1"})
+        await shop.append(name, b"x" * 100)
+    (log,) = [log for _, log in shop.engine.logs.each()]
+    await history.roll_up(log)
+    await shop.engine.delete_topic("gone")
+    shop.clock.advance_ms(1_000_000)
+    await shop.engine.housekeeping.remove_deleted_topics()
+    assert await shop.metadata.find("/kafscale/removals/")
+    shop.clock.advance_ms(OVERDUE_MS)
+    await shop.engine.housekeeping.tidy()
+    await shop.engine.housekeeping.tidy()
+    assert not await shop.metadata.find("/kafscale/removals/")
+    assert values_of(await shop.read("stays")) == [b"x" * 100]
+
+
+async def test_the_cluster_may_say_that_topics_share(shop: Shop) -> None:
+    storage = {"placement": "shared", "shared_logs": 3}
+    config = _with_storage(**storage)
+    async with Shop(config) as other:
+        topic = await other.engine.create_topic("t", 4, {})
+        assert [topic.place(p) for p in range(4)] == [
+            ("default/@shared/0", 0),
+            ("default/@shared/1", 0),
+            ("default/@shared/2", 0),
+            ("default/@shared/0", 1),
+        ]
+        assert topic.descriptor.configs["storage.placement"] == "shared"
+        own = await other.engine.create_topic("own", 1, {"storage.placement": "dedicated"})
+        virtual = await other.engine.create_topic("v", 4, {"physical.partitions": "2"})
+        assert own.place(0).folder == "default/own/0"
+        assert virtual.place(3) == ("default/v/1", 1)
+
+
+async def test_a_namespace_may_say_otherwise_than_the_cluster() -> None:
+    said = {"default": "shared", "other": "dedicated"}
+    async with Shop(_with_storage(placement_by_namespace=said)) as shop:
+        assert (await shop.engine.create_topic("t", 1, {})).is_shared
+
+
+async def test_logs_of_its_own_and_shared_ones_exclude_each_other(shop: Shop) -> None:
+    with pytest.raises(InvalidTopicConfig, match=r"physical\.partitions"):
+        await shop.engine.create_topic("t", 4, SHARED | {"physical.partitions": "2"})
+    await shop.engine.create_topic("t", 4, SHARED)
+    await shop.engine.admin.change_configs("t", adding("retention.ms", "5"))
+    assert shop.engine.topics.get("t").settings.retention_ms == 5
+
+
+def _with_storage(**changes: object) -> Config:
+    storage = msgspec.structs.replace(FOR_TESTS.storage, **changes)
+    return msgspec.structs.replace(FOR_TESTS, storage=storage)
+
+
+async def test_looking_for_the_dead_does_not_cost_per_removal(shop: Shop) -> None:
+    await shop.engine.create_topic("stays", 1, SHARED)
+    for number in range(20):
+        await shop.engine.create_topic(f"t{number}", 1, SHARED)
+        await shop.append(f"t{number}", b"x")
+        await shop.append("stays", b"y" * 200)
+    for number in range(20):
+        await shop.engine.delete_topic(f"t{number}")
+    shop.clock.advance_ms(7_200_000)
+    await shop.engine.housekeeping.tidy()
+    before = len(shop.store.calls)
+    shop.clock.advance_ms(700_000)
+    await shop.engine.housekeeping.tidy()
+    made = [call for call in shop.store.calls[before:] if "@shared/0" in call[1]]
+    assert len(made) < 40
+
+
+async def test_a_deleted_topics_lanes_are_forgotten_in_the_end(shop: Shop) -> None:
+    await shop.engine.create_topic("stays", 1, SHARED)
+    await shop.append("stays", b"y")
+    for number in range(20):
+        await shop.engine.create_topic(f"t{number}", 1, SHARED)
+        await shop.append(f"t{number}", b"x")
+        await shop.engine.delete_topic(f"t{number}")
+    for _ in range(6):
+        await shop.engine.housekeeping.tidy()
+        shop.clock.advance_ms(86_400_000)
+    assert await shop.metadata.find("/kafscale/removals/") == []
+    await shop.reopen()
+    await shop.append("stays", b"z")
+    (log,) = [log for topic, log in shop.engine.logs.each() if topic is None]
+    assert set(log.manifest.lanes) == {0}
