@@ -3,12 +3,12 @@
 import pytest
 
 from kafscale.engine.coordinator.offsets import Wish
-from kafscale.groups.events import Heartbeat, Join, Joined, Outcome, Refused, Sync, Synced
+from kafscale.groups.events import GroupOutcome, Heartbeat, Join, Joined, Rejected, Sync, Synced
 from kafscale.model.errors import NotTheCoordinator
 from tests.unit.engine.fleet_harness import Mate, Squad, eventually, with_topic
 
 
-async def join(mate: Mate, group: str, member_id: str = "") -> Outcome:
+async def join(mate: Mate, group: str, member_id: str = "") -> GroupOutcome:
     await mate.engine.groups.load(group)
     event = Join(
         call=mate.engine.groups.new_call(),
@@ -23,7 +23,7 @@ async def join(mate: Mate, group: str, member_id: str = "") -> Outcome:
     return await mate.engine.groups.settled(group, waiting, event)
 
 
-async def sync(mate: Mate, group: str, generation: int) -> Outcome:
+async def sync(mate: Mate, group: str, generation: int) -> GroupOutcome:
     event = Sync(
         call=mate.engine.groups.new_call(),
         generation=generation,
@@ -62,7 +62,7 @@ async def test_a_group_goes_on_with_its_generation_at_the_next_coordinator(squad
         call=staying.engine.groups.new_call(), generation=joined.generation, member_id="m"
     )
     outcome = await staying.engine.groups.ask(group, beat)
-    assert not isinstance(outcome, Refused)
+    assert not isinstance(outcome, Rejected)
     committed = await staying.engine.offsets.committed(group)
     assert [row.offset for row in committed.values()] == [7]
     assert [row.group_id for row in await staying.engine.groups.list()] == [group]
@@ -88,7 +88,7 @@ async def test_members_that_wait_for_a_rebalance_are_sent_to_the_next_coordinato
     await leaving.broker.stop()
     squad.mates.remove(leaving)
     outcome = await waiting
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert isinstance(outcome.problem, NotTheCoordinator)
 
 

@@ -4,8 +4,17 @@ from typing import Any
 import pytest
 
 from kafscale.engine.coordinator.offsets import Wish
-from kafscale.groups.events import Done, Heartbeat, Join, Joined, Leave, Outcome, Sync, Synced
-from kafscale.groups.states import State
+from kafscale.groups.events import (
+    Accepted,
+    GroupOutcome,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    Sync,
+    Synced,
+)
+from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.model.errors import MetadataConflict
@@ -22,7 +31,7 @@ def subscription(*topics: str) -> bytes:
     return raw + b"\xff\xff\xff\xff"
 
 
-async def ask(shop: Shop, kind: type[Any], **fields: Any) -> Outcome:
+async def ask(shop: Shop, kind: type[Any], **fields: Any) -> GroupOutcome:
     groups = shop.engine.groups
     await groups.load("g")
     event = kind(call=groups.new_call(), **fields)
@@ -53,7 +62,7 @@ async def pass_days(shop: Shop, days: float, *, alive: bool = False) -> None:
         shop.clock.advance_ms(DAY_MS // 96)
         if alive:
             generation = shop.engine.groups._held["g"].machine.generation
-            assert await ask(shop, Heartbeat, member_id="m", generation=generation) == Done()
+            assert await ask(shop, Heartbeat, member_id="m", generation=generation) == Accepted()
         shop.engine.groups.tick()
     await settle(shop)
 
@@ -169,7 +178,7 @@ async def test_in_the_middle_of_a_rebalance_nothing_expires(shop: Shop) -> None:
             protocols={"range": subscription("t")},
         ),
     )
-    assert held.machine.state is State.PREPARING
+    assert held.machine.state is GroupState.PREPARING
     await shop.engine.expiry.expire()
     assert await places(shop) == {("u", 0)}
     waiting.cancel()

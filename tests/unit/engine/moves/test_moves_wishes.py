@@ -16,7 +16,7 @@ from kafscale.log.protocol import survey
 from kafscale.metadata import keys
 from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.testing.in_process import FOR_TESTS
-from kafscale.virtual.rules import Layout, LayoutRules
+from kafscale.virtual.rules import LayoutRules, PartitionLayout
 from tests.unit.engine.engine_harness import Shop
 from tests.unit.engine.moves.test_moves import LAYOUTS, all_values, arrived, filled, move
 from tests.unit.engine.test_administration import adding
@@ -272,7 +272,7 @@ async def test_a_setting_taken_away_too_late_is_not_forgotten(
 async def test_the_mapping_is_a_default_too(shop: Shop) -> None:
     topic = await shop.engine.create_topic("t", 4, {"physical.partitions": "3"})
     rules = shop.engine.topics._rules
-    layouts = LayoutRules(Layout(physical_partitions=2))
+    layouts = LayoutRules(PartitionLayout(physical_partitions=2))
     shop.engine.topics._rules = dataclasses.replace(rules, layouts=layouts)
     await take_away(shop, "physical.partitions")
     await settled(shop, "virtual")
