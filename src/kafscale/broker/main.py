@@ -16,11 +16,12 @@ import structlog
 import uvloop
 
 from kafscale.broker import banner, log_output
-from kafscale.broker.wiring import Broker, build, open_metadata, open_store
+from kafscale.broker.wiring import Broker, build
 from kafscale.engine.cluster.membership import Node
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.capability_check import probe_create_if_absent
 from kafscale.settings.config import Config
+from kafscale.settings.stores import open_metadata, open_store
 from kafscale.system import SystemClock, SystemDice
 
 logger = structlog.get_logger()
