@@ -159,8 +159,8 @@ class FileObjectStore:
                 os.link(temp, path)
                 return
             except FileExistsError:
-                # Perhaps an earlier attempt of this writer linked it and failed after that: readers that
-                # find the object rely on it.
+                # An earlier attempt of this writer may have linked it and failed after that.
+                # Readers that find the object rely on it.
                 self._sync_folder_of(path)
                 raise ObjectExists(path) from None
             except FileNotFoundError as failed:

@@ -87,7 +87,7 @@ def to_batches(
 
 
 def _times(limits: BatchLimits, now_ms: int) -> _Times:
-    """Before 1970 was no time that an old client could mean, unless nobody asks what it meant."""
+    """The timestamps to accept: none before 1970, unless the topic accepts every timestamp."""
     before_ms, after_ms = limits.timestamp_before_max_ms, limits.timestamp_after_max_ms
     if before_ms == after_ms == NO_LIMIT:
         return _Times(-(2**63), 2**63 - 1)
