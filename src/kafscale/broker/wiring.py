@@ -24,9 +24,9 @@ from kafscale.engine.metrics.log_gauges import Census
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.appends import Appends
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.reads import Reads
-from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Topic
@@ -193,7 +193,7 @@ async def build(
     if is_shared or (is_shared is None and config.etcd.endpoints):
         fleet = Fleet(metadata, identity, clock, lease_s=config.etcd.lease_ttl)
     memory = TailMemory(config.cache.tail_cache_size)
-    health = StoreHealth(window, clock)
+    health = StoreGate(window, clock)
     tell = sampling.teller(config.flush_interval_ms)
     if config.logging.level == "debug":
         probe.tell_received = sampling.tell_received
@@ -212,7 +212,7 @@ async def build(
             may_answer=fleet.holds,
         )
 
-    logs = Logs(make_log, fleet)
+    logs = OpenLogs(make_log, fleet)
     reader = Reader(
         watched,
         cache_bytes=config.segment_cache_bytes,
@@ -324,9 +324,9 @@ async def build(
 def _sample(
     probe: Probe,
     started_s: float,
-    health: StoreHealth,
+    health: StoreGate,
     topics: Topics,
-    logs: Logs,
+    logs: OpenLogs,
     listener: Listener,
     memory: TailMemory,
     reader: Reader,

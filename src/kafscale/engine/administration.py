@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.reads import check_epoch
 from kafscale.engine.topics.new_places import new_place
 from kafscale.engine.topics.registry import Topics
@@ -45,7 +45,7 @@ class Administration:
     def __init__(
         self,
         topics: Topics,
-        logs: Logs,
+        logs: OpenLogs,
         tasks: Tasks,
         dice: Dice,
         on_changed: Callable[[Topic], None],

@@ -19,11 +19,11 @@ from kafscale.engine.metrics.lag import LOOK_EVERY_S, Lag
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.appends import Appends
-from kafscale.engine.partitions.open_logs import Logs
-from kafscale.engine.partitions.opener import OwnedLogs
+from kafscale.engine.partitions.open_logs import OpenLogs
+from kafscale.engine.partitions.opener import Opener
 from kafscale.engine.partitions.producer_ids import ProducerIds
 from kafscale.engine.partitions.reads import Reads, check_epoch
-from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.discovery import Discovery
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.topic import Topic
@@ -57,7 +57,7 @@ class Engine:
         self,
         fleet: Membership,
         topics: Topics,
-        logs: Logs,
+        logs: OpenLogs,
         appends: Appends,
         reads: Reads,
         reader: Reader,
@@ -67,7 +67,7 @@ class Engine:
         expiry: Expiry,
         lag: Lag,
         housekeeping: Housekeeping,
-        health: StoreHealth,
+        health: StoreGate,
         tasks: Tasks,
         probe: Probe,
         clock: Clock,
@@ -107,8 +107,8 @@ class Engine:
         moves.on_failed = probe.move_failures.inc
         probe.sample_moves(moves.counts, moves.ages)
         self._tasks = tasks
-        self._opening = OwnedLogs(topics, logs, fleet)
-        fleet.on_ready = self._opening.look
+        self._opening = Opener(topics, logs, fleet)
+        fleet.on_ready = self._opening.wake
         checkpoints.responsible = lambda: fleet.is_controller
         lag.is_shared = fleet.is_shared
         probe.sample_checkpoint_age(checkpoints.age_s)
@@ -120,7 +120,7 @@ class Engine:
     async def start(self) -> None:
         """Learn the topics and begin background work."""
         await self.topics.load()
-        self._tasks.spawn(self._opening.open_for_ever(), "opening")
+        self._tasks.spawn(self._opening.run(), "opening")
         if self.fleet.is_shared:
             self._tasks.spawn(follow_topics(self.topics), "topics")
         self._tasks.spawn(self.moves.move_for_ever(), "moves")
@@ -174,7 +174,7 @@ class Engine:
         self.appends.forget(topic)
         self.logs.adjust(topic)
         self.logs.leave(topic)
-        self._opening.look()
+        self._opening.wake()
         self.moves.look()
 
     def _topic_gone(self, topic: Topic) -> None:
