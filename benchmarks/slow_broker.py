@@ -12,7 +12,8 @@ from typing import Any
 from kafscale.broker import main as broker
 from kafscale.broker.wiring import open_store
 from kafscale.cli.main import main
-from kafscale.objects.store import Buffer, ObjectStore
+from kafscale.model.buffer import Buffer
+from kafscale.objects.store import ObjectStore
 
 
 class SlowStore:

@@ -29,9 +29,9 @@ from kafscale.log.upkeep import reclaim
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.types import Appended
 from kafscale.metadata import keys as metadata_keys
+from kafscale.model.buffer import Buffer
 from kafscale.model.topics import LaneRange, Layout, Move, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
-from kafscale.objects.store import Buffer
 from kafscale.records.batch import BatchHeader
 from kafscale.testing.simulated.metadata import SimulatedEtcd
 

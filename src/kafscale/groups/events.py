@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from kafscale.groups.snapshot import Snapshot
 from kafscale.model.errors import KafscaleError
 
-Call = object  # whoever waits for an answer; never looked at
+CallToken = object  # whoever waits for an answer; never looked at
 
 # -- events ----------------------------------------------------------------------------------
 
@@ -19,7 +19,7 @@ Call = object  # whoever waits for an answer; never looked at
 class Join:
     """Somebody wants to be a member, or to be one of the next generation."""
 
-    call: Call
+    call: CallToken
     member_id: str = ""
     fresh_id: str = ""  # the id to give to one who has none; never used before
     instance_id: str | None = None
@@ -37,7 +37,7 @@ class Join:
 class Sync:
     """A member asks for its assignment; the leader brings everyone's."""
 
-    call: Call
+    call: CallToken
     generation: int
     member_id: str
     instance_id: str | None = None
@@ -50,7 +50,7 @@ class Sync:
 class Heartbeat:
     """A member is alive."""
 
-    call: Call
+    call: CallToken
     generation: int
     member_id: str
     instance_id: str | None = None
@@ -60,7 +60,7 @@ class Heartbeat:
 class Commit:
     """Somebody wants to commit offsets: a member, or with generation -1 anybody."""
 
-    call: Call
+    call: CallToken
     generation: int
     member_id: str
     instance_id: str | None = None
@@ -70,7 +70,7 @@ class Commit:
 class Leave:
     """Members go, each named by member id, by instance id, or by both."""
 
-    call: Call
+    call: CallToken
     leavers: tuple[tuple[str, str | None], ...]
 
 
@@ -78,7 +78,7 @@ class Leave:
 class Delete:
     """Somebody wants the group to be forgotten."""
 
-    call: Call
+    call: CallToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +148,10 @@ Outcome = Joined | Synced | Done | Left | Refused
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """A call that waited, or has just come, gets its outcome."""
 
-    call: Call
+    call: CallToken
     outcome: Outcome
 
 
@@ -169,4 +169,4 @@ class Persist:
     snapshot: Snapshot
 
 
-Effect = Answer | WakeAt | Persist
+Effect = Reply | WakeAt | Persist

@@ -15,8 +15,7 @@ from typing import Any
 
 from kafscale.groups import admission
 from kafscale.groups.events import (
-    Answer,
-    Call,
+    CallToken,
     Commit,
     Delete,
     Done,
@@ -30,6 +29,7 @@ from kafscale.groups.events import (
     Outcome,
     Persist,
     Refused,
+    Reply,
     Sync,
     Synced,
     Tick,
@@ -307,7 +307,7 @@ class Group:
                 call, member.syncing = member.syncing, None
                 self._hand_out(call, member, now_s)
 
-    def _hand_out(self, call: Call, member: Member, now_s: float) -> None:
+    def _hand_out(self, call: CallToken, member: Member, now_s: float) -> None:
         member.is_alive(now_s)
         self._answer(call, Synced(self.protocol_type, self.protocol, member.assignment))
 
@@ -390,8 +390,8 @@ class Group:
 
     # -- effects -----------------------------------------------------------------------------
 
-    def _answer(self, call: Call, outcome: Outcome) -> None:
-        self._effects.append(Answer(call, outcome))
+    def _answer(self, call: CallToken, outcome: Outcome) -> None:
+        self._effects.append(Reply(call, outcome))
 
     def _persist(self) -> None:
         members = tuple(member.snapshot() for member in self.roster.by_id.values())

@@ -7,17 +7,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from kafscale.model.buffer import Buffer
 from kafscale.model.clock import Clock
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreError
 from kafscale.objects.health import HealthWindow
-from kafscale.objects.store import (
-    PAGE,
-    Buffer,
-    ObjectStore,
-    OnRequest,
-    SaysRequests,
-    StoredObject,
-)
+from kafscale.objects.store import PAGE, ObjectStore, OnRequest, SaysRequests, StoredObject
 
 # operation (put, get, list, delete, time), key or folder, seconds, body bytes, whether the store
 # is to be praised

@@ -29,6 +29,7 @@ from obstore.exceptions import (
     UnknownConfigurationKeyError,
 )
 
+from kafscale.model.buffer import Buffer
 from kafscale.model.errors import (
     ObjectExists,
     ObjectMissing,
@@ -38,7 +39,7 @@ from kafscale.model.errors import (
 )
 from kafscale.objects.bucket_client import FIRST_PAUSE_S, LAST_PAUSE_S, S3Settings, open_client
 from kafscale.objects.names import check_folder, check_key
-from kafscale.objects.store import PAGE, Buffer, OnRequest, Request, StoredObject
+from kafscale.objects.store import PAGE, OnRequest, Request, StoredObject
 
 if TYPE_CHECKING:
     from obstore import Attributes  # exists in the type stubs only

@@ -10,9 +10,9 @@ key that is free, exactly one succeeds, and readers see all of its bytes or none
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-# What can be written without being joined first. memoryview and bytearray are passed through.
-Buffer = bytes | bytearray | memoryview
+from kafscale.model.buffer import Buffer
 
+# What can be written without being joined first. memoryview and bytearray are passed through.
 
 # What a request to a bucket is, as its provider counts them.
 Request = Literal["put", "get", "head", "list", "delete"]

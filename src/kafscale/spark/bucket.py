@@ -16,9 +16,10 @@ from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats import places
 from kafscale.log.protocol import survey
 from kafscale.log.protocol.survey import Snapshot
+from kafscale.model.buffer import Buffer
 from kafscale.model.errors import UnknownTopic
 from kafscale.model.topics import TopicDescriptor
-from kafscale.objects.store import Buffer, ObjectStore
+from kafscale.objects.store import ObjectStore
 from kafscale.spark import wiring
 from kafscale.system import SystemClock, SystemDice
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from kafscale.groups.events import (
-    Answer,
     Commit,
     Event,
     Heartbeat,
@@ -11,6 +10,7 @@ from kafscale.groups.events import (
     Leave,
     Outcome,
     Persist,
+    Reply,
     Sync,
     Tick,
     WakeAt,
@@ -37,7 +37,7 @@ class Bench:
 
     def handle(self, event: Event) -> None:
         for effect in self.group.handle(event, self.now_s):
-            if isinstance(effect, Answer):
+            if isinstance(effect, Reply):
                 assert isinstance(effect.call, int)
                 assert effect.call not in self.answers, "answered twice"
                 self.answers[effect.call] = effect.outcome

@@ -7,7 +7,7 @@ import asyncio
 import math
 from dataclasses import dataclass, field
 
-from kafscale.groups.events import Answer, Refused
+from kafscale.groups.events import Refused, Reply
 from kafscale.groups.machine import Group
 from kafscale.groups.snapshot import Snapshot
 from kafscale.model.errors import NotTheCoordinator
@@ -37,10 +37,10 @@ class Held:
         for member in self.machine.roster.by_id.values():
             for call in (member.joining, member.syncing):
                 if call is not None:
-                    give(Answer(call, gone))
+                    give(Reply(call, gone))
 
 
-def give(answer: Answer) -> None:
+def give(answer: Reply) -> None:
     """Let whoever waits have it."""
     call = answer.call
     assert isinstance(call, asyncio.Future)

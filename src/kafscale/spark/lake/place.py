@@ -8,7 +8,8 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from kafscale.objects.store import Buffer, StoredObject
+from kafscale.model.buffer import Buffer
+from kafscale.objects.store import StoredObject
 from kafscale.spark import wiring
 from kafscale.spark.bucket import on_store
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from kafscale.wire.buffer import Buffer, MalformedMessage
+from kafscale.model.buffer import Buffer
+from kafscale.wire.buffer import MalformedMessage
 from kafscale.wire.kafka import codec, header
 from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.header import Request

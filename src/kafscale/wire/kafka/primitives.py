@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kafscale.wire.buffer import Buffer
+from kafscale.model.buffer import Buffer
 
 _ONE_BYTE: Final = [bytes((n,)) for n in range(0x80)]
 _SHORT: Final = struct.Struct(">h").pack

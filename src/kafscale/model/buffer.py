@@ -1,0 +1,3 @@
+"""The one type of bytes that are handed on without being copied."""
+
+Buffer = bytes | bytearray | memoryview
