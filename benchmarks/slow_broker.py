@@ -12,7 +12,7 @@ from typing import Any
 from kafscale.broker import main as broker
 from kafscale.broker.wiring import open_store
 from kafscale.cli.main import main
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 from kafscale.objects.store import ObjectStore
 
 

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 
 _LENGTH: Final = struct.Struct(">i")
 _FIRST_ALLOCATION: Final = 32 << 10

@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import (
     ObjectExists,
     ObjectMissing,

@@ -35,7 +35,7 @@ from kafscale.settings.sections import (
 )
 from kafscale.settings.sources import Given
 from kafscale.settings.values import MAX_INT32, ConfigError, read_value
-from kafscale.virtual.rules import Layout, LayoutRules
+from kafscale.virtual.rules import LayoutRules, PartitionLayout
 
 
 class Config(Section, frozen=True):
@@ -120,7 +120,9 @@ class Config(Section, frozen=True):
         """Which topics are virtual. Raises InvalidMapping."""
         mapping = self.mapping
         return LayoutRules.of(
-            Layout(mapping.virtual_partitions, mapping.physical_partitions, mapping.offset_range),
+            PartitionLayout(
+                mapping.virtual_partitions, mapping.physical_partitions, mapping.offset_range
+            ),
             mapping.topics,
         )
 

@@ -16,7 +16,7 @@ from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats import places
 from kafscale.log.protocol import survey
 from kafscale.log.protocol.survey import Snapshot
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore

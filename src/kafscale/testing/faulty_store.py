@@ -11,7 +11,7 @@ from enum import Enum, auto
 from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import StoreError, StoreUnavailable
 from kafscale.objects.store import ObjectStore, StoredObject
 from kafscale.testing.clock import SeededDice

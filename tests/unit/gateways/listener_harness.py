@@ -6,7 +6,7 @@ from typing import Any
 
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.listener import Listener, ListenerLimits
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 from kafscale.testing.clock import ManualClock
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
 from kafscale.objects.capability_check import probe_create_if_absent
 from kafscale.objects.memory import MemoryObjectStore

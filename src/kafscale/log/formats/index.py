@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kafscale.log.formats.segment import Span
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import CorruptObject
 from kafscale.records import batch
 from kafscale.records.batch import BatchHeader

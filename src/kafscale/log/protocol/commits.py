@@ -15,7 +15,7 @@ import structlog
 from kafscale.log.formats import keys, manifest, segment
 from kafscale.log.formats.manifest import Manifest
 from kafscale.log.formats.segment import ContentId
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
     KafscaleError,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kafscale.log.formats import keys, segment
 from kafscale.log.formats.manifest import Entry, Manifest, Replacement
 from kafscale.log.formats.segment import Span
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import CorruptBatch, CorruptObject, ObjectMissing
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.jobs import assembly, sorting_out, transfer

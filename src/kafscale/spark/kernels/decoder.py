@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kafscale.model.buffer import Buffer
 from kafscale.model.errors import BadBatch, CorruptBatch, CorruptObject
 from kafscale.records import batch
 from kafscale.records.compression import Codec, decompress
@@ -28,6 +27,8 @@ from kafscale.spark.kernels.positions import (
     engine,
 )
 from kafscale.spark.kernels.scan import Headers
+
+Buffer = bytes | bytearray | memoryview
 
 BUFFER_BYTES: Final = 4 << 20  # measured: 1 to 4 MiB are best, half or four times that cost 20 %
 LARGEST_BATCH: Final = 512 << 20

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 from kafscale.objects.store import StoredObject
 from kafscale.spark import wiring
 from kafscale.spark.bucket import on_store

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 from kafscale.testing.simulated.loop import SimulatedLoop, SimulatedProcess
 
 _LENGTH: Final = struct.Struct(">i")

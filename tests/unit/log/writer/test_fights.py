@@ -12,7 +12,7 @@ import pytest
 
 from kafscale.log.upkeep import history
 from kafscale.log.writer.log import Log, State
-from kafscale.model.buffer import Buffer
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import BadSequence, KafscaleError, NotTheOwner
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import StoredObject

@@ -5,9 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafscale.model.buffer import Buffer
 from kafscale.records.record import Record
-from kafscale.spark.kernels.decoder import FIELDS, Decoder, Finding, Lane, Piece
+from kafscale.spark.kernels.decoder import FIELDS, Buffer, Decoder, Finding, Lane, Piece
 
 LANE = Lane("t", 3)
 ENGINES = [False, True]  # the plain one and the compiled one
