@@ -35,7 +35,7 @@ from kafscale.engine.upkeep.housekeeping import Housekeeping
 from kafscale.engine.upkeep.recovery import require_whole
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import Context
+from kafscale.gateways.kafka.call import KafkaContext
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener
@@ -206,7 +206,9 @@ async def build(
     )
     if isinstance(fleet, Fleet):
         fleet.on_change, fleet.on_lost = engine.hand_over, engine.drop_all
-    context = Context(engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED)
+    context = KafkaContext(
+        engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED
+    )
 
     def make_session(connection: Connection) -> KafkaSession:
         return KafkaSession(connection, context, tasks)
