@@ -1,9 +1,9 @@
 """The configuration of a broker: loading it, and the rules between settings.
 
 Here: Config, load, and every reason to refuse a combination.
-Next door: the settings (config_sections.py), value types (config_values.py), files, variables
-and flags (config_sources.py).
-Never here: opening what is configured (wiring.py).
+Next door: the settings (sections.py), value types (values.py), files, variables and flags
+(sources.py).
+Never here: opening what is configured (stores.py).
 """
 
 import ipaddress
@@ -19,6 +19,8 @@ from kafscale.model.errors import InvalidMapping
 from kafscale.model.topics import TopicDefaults
 from kafscale.settings import sources
 from kafscale.settings.sections import (
+    METADATA_FILE,
+    OBJECTS_FOLDER,
     BrokerSection,
     CacheSection,
     CompressionSection,
@@ -61,6 +63,16 @@ class Config(Section, frozen=True):
         if self.use_memory_s3:
             return "memory"
         return "s3" if self.s3.bucket else "files"
+
+    @property
+    def objects_dir(self) -> Path:
+        """The folder of the objects, where the store is files."""
+        return Path(self.broker.data_dir) / OBJECTS_FOLDER
+
+    @property
+    def metadata_file(self) -> Path:
+        """The metadata store, where it is a file."""
+        return Path(self.broker.data_dir) / METADATA_FILE
 
     @property
     def broker_name(self) -> str | None:
@@ -140,11 +152,30 @@ def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object])
         _take(values, sources.from_file(file))
     _take(values, sources.from_environment(env))
     _take(values, sources.from_flags(flags))
+    config: Config = _built(values)
+    _check(config)
+    return config
+
+
+def load_bucket(bucket: str, env: Mapping[str, str]) -> S3Section:
+    """Read how to reach a bucket from the KAFSCALE_S3_* variables alone. Raises ConfigError.
+
+    For programs that are told the bucket and its namespace otherwise, and are no broker.
+    """
+    ours = {name: raw for name, raw in env.items() if name.startswith(sources.S3_VARIABLES)}
+    ours = {name: raw for name, raw in ours.items() if name not in sources.OF_THE_BROKER}
+    values: dict[str, Any] = {}
+    _take(values, sources.from_environment(ours))
+    s3 = _built({**values, "s3.bucket": bucket}).s3
+    _check_s3(s3)
+    return s3
+
+
+def _built(values: dict[str, Any]) -> Config:
     if values.get("s3.endpoint"):
         # Servers other than AWS rarely have a host name per bucket.
         values.setdefault("s3.pathStyle", True)
     config: Config = _build(Config, values, "")
-    _check(config)
     return config
 
 
