@@ -110,9 +110,7 @@ class TopicChanges:
             raise TopicMoving(_MOVING.format(name))
         if only_check:
             return
-        fresh = (
-            await self.allot(count - topic.partitions) if topic.uses_shared_logs else None
-        )
+        fresh = await self.allot(count - topic.partitions) if topic.uses_shared_logs else None
 
         def changed(old: TopicDescriptor) -> TopicDescriptor:
             if old.moving is not None:
@@ -271,7 +269,9 @@ def _still_made_of(old: TopicDescriptor, wanted: dict[str, str]) -> dict[str, st
             del wanted[name]
     own_logs = wanted.get("physical.partitions")
     if wanted.get("storage.placement") == "shared" and own_logs == had.get("physical.partitions"):
-        wanted.pop("physical.partitions", None)  # the client did not set it: it belongs to the old place
+        wanted.pop(
+            "physical.partitions", None
+        )  # the client did not set it: it belongs to the old place
     for name in FIXED_AT_CREATION:
         is_now = had.get(name, TOPIC_CONFIGS[name].default)
         if wanted.get(name, is_now) != is_now:

@@ -182,9 +182,7 @@ def build_topics(
     registry = TopicRegistry(metadata, rules)
     records = TopicRecords(metadata, clock)
     changes = TopicChanges(registry, records, descriptors, shared_logs, cluster, dice, tasks)
-    lifecycle = TopicLifecycle(
-        registry, records, descriptors, changes, store, cluster, clock, dice
-    )
+    lifecycle = TopicLifecycle(registry, records, descriptors, changes, store, cluster, clock, dice)
     discovery = Discovery(registry, lifecycle, cluster, tasks, clock)
     topics = Topics(registry, lifecycle, changes, discovery, cluster, tasks)
     return TopicParts(registry, records, changes, lifecycle, discovery, topics)
