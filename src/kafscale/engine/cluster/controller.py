@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from kafscale.engine.cluster.fleet_state import View, readable
+from kafscale.engine.cluster.fleet_state import FleetState, readable
 from kafscale.metadata import keys
 from kafscale.metadata.store import Compare, MetadataStore, Put
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
@@ -26,7 +26,7 @@ _NO_MEMBERS: Final = keys.Members(generation=0)
 class Controller:
     """A candidate, and controller whenever there is no other."""
 
-    def __init__(self, view: View, metadata: MetadataStore) -> None:
+    def __init__(self, view: FleetState, metadata: MetadataStore) -> None:
         """Go by `view`, decide by `metadata`."""
         self._view = view
         self._metadata = metadata

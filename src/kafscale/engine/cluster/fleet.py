@@ -4,7 +4,7 @@ Here: everything that waits for the metadata store. A broker registers under a l
 lost by a new generation it lets go of and then says so in its registration; what it gained it
 waits for until all others have said so. When the lease is lost everything is dropped, and the
 broker registers anew, as another incarnation, as soon as the store is back.
-Next door: what follows from all this (fleet_view.py), who decides (controller.py).
+Next door: what follows from all this (fleet_state.py), who decides (controller.py).
 """
 
 import asyncio
@@ -18,9 +18,9 @@ import structlog
 from kafscale import __version__
 from kafscale.engine.cluster import identity
 from kafscale.engine.cluster.controller import Controller
-from kafscale.engine.cluster.fleet_state import View, readable
+from kafscale.engine.cluster.fleet_state import FleetState, readable
 from kafscale.engine.cluster.identity import Identity
-from kafscale.engine.cluster.membership import HAND_OVER_S, Node
+from kafscale.engine.cluster.membership import HAND_OVER_S, ClusterEvents, Node
 from kafscale.metadata import keys
 from kafscale.metadata.lease import Lease
 from kafscale.metadata.store import Change, Compare, Listing, MetadataStore, Put
@@ -42,7 +42,7 @@ class _Replaced(KafscaleError):
     """Another process has registered under this broker's id."""
 
 
-class Fleet(View):
+class Fleet(FleetState):
     """Implements Membership by the metadata store."""
 
     def __init__(
@@ -64,6 +64,10 @@ class Fleet(View):
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     # -- coming and going --------------------------------------------------------------------
+
+    def start(self, events: ClusterEvents) -> None:
+        """Tell `events` what changes from now on."""
+        self.events = events
 
     async def join(self, node: Node) -> None:
         """Register, and wait a while until there is a generation with us in it."""

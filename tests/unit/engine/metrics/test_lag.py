@@ -153,7 +153,7 @@ async def test_a_look_at_the_store_does_not_take_back_what_was_committed_here(sh
     await commit(shop, "g", 0, 1)
     lag = shop.engine.lag
     lag.note("g", "t", 0, 2)  # as if the store were read just before this one
-    lag.is_shared = True
+    lag.has_peers = True
     await lag.recall()
     assert await lags(shop) == {("g", "t", "0"): 1}
 

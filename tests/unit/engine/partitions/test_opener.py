@@ -30,7 +30,7 @@ async def test_what_a_client_asks_for_is_opened_before_the_rest(
     await shop.engine.create_topic("t", 5, {})
     logs = shop.engine.logs
     monkeypatch.setattr(logs, "_turns", Turns(1))
-    monkeypatch.setattr(type(shop.engine.fleet), "is_shared", True)  # many at once
+    monkeypatch.setattr(type(shop.engine.fleet), "has_peers", True)  # many at once
     stall = shop.plan.add(Rule(Fault.STALL_BEFORE, "find", "*/t/0", times=1))
     passing = asyncio.ensure_future(opener(shop).open_all())
     await stall.reached.wait()
