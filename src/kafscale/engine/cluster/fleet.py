@@ -57,7 +57,7 @@ class Fleet(FleetState):
         self._incarnations = {identity.epoch}
         self._is_first = True
         self._started_at = iso_time(clock.now_ms())
-        self._row: keys.Broker | None = None  # what the store has under our name
+        self._row: keys.BrokerRow | None = None  # what the store has under our name
         self._version = 0
         self._writing = asyncio.Lock()
         self._joined = asyncio.Event()
@@ -178,11 +178,11 @@ class Fleet(FleetState):
         while True:
             found = await self._metadata.get(key)
             if not self._is_first:
-                for there in readable(keys.Broker, [found] if found else []):
+                for there in readable(keys.BrokerRow, [found] if found else []):
                     self._check_ours(there)
             members = await self._metadata.find(keys.MEMBERS)
-            newest = [there.generation for there in readable(keys.Members, members)]
-            row = keys.Broker(
+            newest = [there.generation for there in readable(keys.MemberList, members)]
+            row = keys.BrokerRow(
                 broker_id=self.identity.broker_id,
                 host=self.node.host,
                 port=self.node.port,
@@ -205,7 +205,7 @@ class Fleet(FleetState):
             self._row, self.lease, self._is_first = row, lease, False
             return
 
-    def _check_ours(self, row: keys.Broker) -> None:
+    def _check_ours(self, row: keys.BrokerRow) -> None:
         if row.incarnation not in self._incarnations:
             raise _Replaced(
                 f"another broker has registered as broker {row.broker_id}, "
@@ -284,7 +284,7 @@ class Fleet(FleetState):
                 continue
             # The watch may be behind; whoever was a member before this generation is in here.
             rows = await self._persistently(lambda: self._metadata.find(keys.BROKERS))
-            behind = _behind(readable(keys.Broker, rows), generation)
+            behind = _behind(readable(keys.BrokerRow, rows), generation)
             if behind and not overdue:
                 continue
             if behind:
@@ -306,7 +306,7 @@ async def _end_of(lease: Lease) -> None:
     raise MetadataUnavailable("the lease is lost")
 
 
-def _behind(rows: Iterable[keys.Broker], generation: int) -> list[int]:
+def _behind(rows: Iterable[keys.BrokerRow], generation: int) -> list[int]:
     """The brokers that have not let go yet of what they lost by this generation.
 
     We ourselves count, too: what was lost and comes back may still be flushed by its old log.

@@ -47,9 +47,9 @@ class FleetState:
         self.lease: Lease | None = None
         self.is_leaving = False
         self.node = Node(identity.broker_id, "127.0.0.1", 0)
-        self.placement = Placement(keys.Members(generation=0))
-        self.brokers: dict[int, keys.Broker] = {}
-        self.controller: keys.Controller | None = None
+        self.placement = Placement(keys.MemberList(generation=0))
+        self.brokers: dict[int, keys.BrokerRow] = {}
+        self.controller: keys.ControllerRow | None = None
         self.learned_s = 0.0  # when the newest generation was heard of
         self.events: ClusterEvents = _NoEvents()  # until `start` gives the engine's
         self.handing_over: list[asyncio.Future[None]] = []
@@ -81,23 +81,23 @@ class FleetState:
         else:
             gone = {key.removeprefix(keys.BROKERS) for key in news.removed}
             self.brokers = {who: row for who, row in self.brokers.items() if str(who) not in gone}
-        for row in readable(keys.Broker, _written(news)):
+        for row in readable(keys.BrokerRow, _written(news)):
             self.brokers[row.broker_id] = row
         self.ring()
 
     def take_controller(self, news: Listing | Change) -> None:
         """The controller has come or gone."""
         self.controller = None
-        for row in readable(keys.Controller, _written(news)):
+        for row in readable(keys.ControllerRow, _written(news)):
             self.controller = row
         self.ring()
 
     def take_members(self, news: Listing | Change) -> None:
         """There may be a new generation."""
-        for row in readable(keys.Members, _written(news)):
+        for row in readable(keys.MemberList, _written(news)):
             self._take_generation(row)
 
-    def _take_generation(self, members: keys.Members) -> None:
+    def _take_generation(self, members: keys.MemberList) -> None:
         before, now = self.placement, Placement(members)
         if now.generation <= before.generation:
             return
@@ -147,7 +147,7 @@ class FleetState:
     @property
     def is_controller(self) -> bool:
         """Whether we are it, as far as we know."""
-        ours = keys.Controller(broker_id=self.identity.broker_id, incarnation=self.incarnation)
+        ours = keys.ControllerRow(broker_id=self.identity.broker_id, incarnation=self.incarnation)
         return self.controller == ours and self.holds()
 
     def holds(self) -> bool:

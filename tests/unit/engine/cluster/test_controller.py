@@ -26,17 +26,19 @@ async def test_a_deposed_controller_cannot_write_members(squad: Squad) -> None:
     (other,) = [mate for mate in mates if mate is not old]
     guard = await old.fleet._controller._elected()
     assert guard is not None
-    usurper = keys.Controller(
+    usurper = keys.ControllerRow(
         broker_id=other.fleet.identity.broker_id, incarnation=other.fleet.incarnation
     )
     await squad.metadata.commit([Put(keys.CONTROLLER, keys.encode(usurper))])
     before = await squad.metadata.get(keys.MEMBERS)
-    stranger = keys.Broker(
+    stranger = keys.BrokerRow(
         broker_id=9, host="h", port=1, started_at="", version="", incarnation=1000, leaving=True
     )
     other.wire.is_cut = True  # the one that could is silent
     await squad.metadata.commit([Put(keys.broker(9), keys.encode(stranger))])
-    stays = keys.Broker(broker_id=9, host="h", port=1, started_at="", version="", incarnation=1000)
+    stays = keys.BrokerRow(
+        broker_id=9, host="h", port=1, started_at="", version="", incarnation=1000
+    )
     await squad.metadata.commit([Put(keys.broker(9), keys.encode(stays))])
     with pytest.raises(MetadataConflict):
         await old.fleet._controller._govern(guard)
@@ -65,10 +67,10 @@ async def test_a_broker_that_missed_a_generation_waits_before_it_goes_on(squad: 
     (mate,) = await with_topic(squad, 1, 2)
     await mate.append("t", 0, b"x")
     fleet = mate.fleet
-    members = keys.Members(
+    members = keys.MemberList(
         generation=fleet.generation + 10,
         previous=fleet.generation + 5,  # which we have never seen
-        brokers=(keys.Member(0, fleet.incarnation),),
+        brokers=(keys.MemberRow(0, fleet.incarnation),),
     )
     fleet._take_generation(members)
     assert mate.engine.logs.count() == 0  # somebody may have had it in between
