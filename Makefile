@@ -73,8 +73,8 @@ simulate: $(VENV)/.dev  ## whole clusters on seeded time, network and stores, un
 faults: $(VENV)/.dev  ## attack a fleet for minutes and judge it: ARGS="--minutes 5 --seed 1 --only kill"
 	@$(BIN)/python -m tests.faults $(ARGS)
 
-bench: $(VENV)/.dev  ## compare with Apache Kafka; a slow store, take-overs, many partitions, scraping
-	@for part in compare slow_store takeover partitions lanes scrape; do $(BIN)/python -m benchmarks.$$part || exit 1; done
+bench: $(VENV)/.dev  ## compare with Apache Kafka; a slow store, take-overs, many partitions, scraping (QUICK=1: only whether it runs)
+	@for part in compare slow_store takeover partitions lanes scrape; do $(BIN)/python -m benchmarks.$$part $(if $(QUICK),--quick) || exit 1; done
 
 bench-spark: $(VENV)/.dev  ## measure the pipeline: kernels, source, export, jobs, sink (an hour; QUICK=1: only whether it runs)
 	@$(BIN)/python -m benchmarks.spark_all $(if $(QUICK),--quick)

@@ -63,7 +63,7 @@ class FaultyMetadata:
         await self.inner.aclose()
 
 
-class Shop:
+class EngineHarness:
     """A broker without clients. Use with `async with`; `reopen` is a restart."""
 
     def __init__(self, config: Config = FOR_TESTS) -> None:
@@ -71,7 +71,7 @@ class Shop:
         self.plan = Plan()
         self.objects = MemoryObjectStore(self.clock.now_ms)
         self.store = FaultyObjectStore(self.objects, self.plan)
-        self._folder = tempfile.TemporaryDirectory(prefix="kafscale-shop-")
+        self._folder = tempfile.TemporaryDirectory(prefix="kafscale-engine-")
         self.metadata = FaultyMetadata(
             EmbeddedMetadataStore(Path(self._folder.name) / "metadata.db", "OFF")
         )
@@ -79,7 +79,7 @@ class Shop:
         self._config = config
         self._broker: InProcessBroker | None = None
 
-    async def __aenter__(self) -> "Shop":
+    async def __aenter__(self) -> "EngineHarness":
         self._broker = await InProcessBroker(
             config=self._config,
             store=self.store,

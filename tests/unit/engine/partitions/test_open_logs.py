@@ -11,7 +11,7 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.log import Log
 from kafscale.model.errors import LogStopped
 from kafscale.testing.faulty_store import Fault, Rule
-from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.log.conftest import bench
 from tests.unit.log.log_harness import FOLDER, Bench, write
 
@@ -56,22 +56,24 @@ async def test_a_generation_that_stays_is_one_look(bench: Bench) -> None:
     await logs.aclose(1.0)
 
 
-async def test_logs_with_broken_objects_are_counted_until_they_are_whole(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 2, {})
-    await shop.append("t", b"x")
-    assert shop.engine.logs.stopped() == 0
-    topic = shop.engine.topics.get("t")
-    (segment,) = await shop.store.find(topic.folder(0))
-    whole = bytes(await shop.store.read(segment.key))
-    await shop.reopen()
-    await shop.store.delete([segment.key])
-    await shop.store.put_new(segment.key, [whole[:60] + b"?" + whole[61:]])
+async def test_logs_with_broken_objects_are_counted_until_they_are_whole(
+    harness: EngineHarness,
+) -> None:
+    await harness.engine.create_topic("t", 2, {})
+    await harness.append("t", b"x")
+    assert harness.engine.logs.stopped() == 0
+    topic = harness.engine.topics.get("t")
+    (segment,) = await harness.store.find(topic.folder(0))
+    whole = bytes(await harness.store.read(segment.key))
+    await harness.reopen()
+    await harness.store.delete([segment.key])
+    await harness.store.put_new(segment.key, [whole[:60] + b"?" + whole[61:]])
     for _ in range(2):
         with pytest.raises(LogStopped):
-            await shop.engine.logs.open(topic, 0)
-    await shop.engine.logs.open(topic, 1)
-    assert (shop.engine.logs.count(), shop.engine.logs.stopped()) == (1, 1)
-    await shop.store.delete([segment.key])
-    await shop.store.put_new(segment.key, [whole])
-    await shop.engine.logs.open(topic, 0)
-    assert (shop.engine.logs.count(), shop.engine.logs.stopped()) == (2, 0)
+            await harness.engine.logs.open(topic, 0)
+    await harness.engine.logs.open(topic, 1)
+    assert (harness.engine.logs.count(), harness.engine.logs.stopped()) == (1, 1)
+    await harness.store.delete([segment.key])
+    await harness.store.put_new(segment.key, [whole])
+    await harness.engine.logs.open(topic, 0)
+    assert (harness.engine.logs.count(), harness.engine.logs.stopped()) == (2, 0)
