@@ -12,7 +12,7 @@ from benchmarks import clients, run
 from benchmarks.meter import Cost, Meter
 from benchmarks.workloads import Figure
 from kafscale.records import legacy_down, legacy_up
-from kafscale.records.validation import Limits
+from kafscale.records.validation import BatchLimits
 from tests.support import old_wire, wire
 from tests.support.broker import KafscaleProcess
 
@@ -59,7 +59,7 @@ def _set(magic: int, codec: str) -> bytes:
 
 
 def _alone(magic: int, codec: str, count: int) -> Iterator[Figure]:
-    limits = Limits(1 << 20, 1 << 30, _LARGEST)
+    limits = BatchLimits(1 << 20, 1 << 30, _LARGEST)
     records, rounds = _set(magic, codec), max(1, count // PER_SET)
     began = time.process_time()
     for _ in range(rounds):

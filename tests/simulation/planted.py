@@ -18,7 +18,7 @@ from kafscale.engine.moves.moves import Moves
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.topic import Resident, Topic
 from kafscale.engine.upkeep.housekeeping import Housekeeping
-from kafscale.groups.events import Done
+from kafscale.groups.events import Accepted
 from kafscale.groups.machine import Group
 from kafscale.log.catalog.lane_allotment import SharedLogs
 from kafscale.log.formats import places
@@ -29,9 +29,9 @@ from kafscale.log.upkeep import reclaim
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.types import Appended
 from kafscale.metadata import keys as metadata_keys
+from kafscale.model.buffers import Buffer
 from kafscale.model.topics import LaneRange, Layout, Move, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
-from kafscale.objects.store import Buffer
 from kafscale.records.batch import BatchHeader
 from kafscale.testing.simulated.metadata import SimulatedEtcd
 
@@ -93,7 +93,7 @@ def metadata_without_guards() -> AbstractContextManager[Any]:
 
 def group_that_lets_anybody_commit() -> AbstractContextManager[Any]:
     def commit(self: Group, event: Any, _now_s: float) -> None:
-        self._answer(event.call, Done())
+        self._answer(event.call, Accepted())
 
     return patch.object(Group, "_commit", commit)
 

@@ -126,7 +126,7 @@ async def check_store(config: Config) -> Finding:
     folder = Path(config.broker.data_dir)
     if config.store_kind == "files" and not folder.exists():
         return _check_parent("store", folder)
-    from kafscale.broker.wiring import open_store
+    from kafscale.settings.stores import open_store
 
     async def probe() -> None:
         store = open_store(config)
@@ -151,8 +151,8 @@ async def check_metadata(config: Config, running: bool) -> Finding:
         if running:
             return Finding("ok", "metadata", "in use by the running broker")
         where = f"opens under {folder}"
-    from kafscale.broker.wiring import open_metadata, open_store
     from kafscale.engine.upkeep.recovery import require_whole
+    from kafscale.settings.stores import open_metadata, open_store
 
     async def open_and_read() -> None:
         async with AsyncExitStack() as opened:

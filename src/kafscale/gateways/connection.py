@@ -13,10 +13,11 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from kafscale.model.buffers import Buffer
+
 if TYPE_CHECKING:
     from kafscale.gateways.listener import Listener
 
-Buffer = bytes | bytearray | memoryview
 
 _LENGTH: Final = struct.Struct(">i")
 _FIRST_ALLOCATION: Final = 32 << 10

@@ -7,10 +7,10 @@ Never here: behaviour.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kafscale.groups.snapshot import Snapshot
+from kafscale.groups.snapshot import GroupSnapshot
 from kafscale.model.errors import KafscaleError
 
-Call = object  # whoever waits for an answer; never looked at
+Caller = object  # whoever waits for an answer; never looked at
 
 # -- events ----------------------------------------------------------------------------------
 
@@ -19,7 +19,7 @@ Call = object  # whoever waits for an answer; never looked at
 class Join:
     """Somebody wants to be a member, or to be one of the next generation."""
 
-    call: Call
+    call: Caller
     member_id: str = ""
     fresh_id: str = ""  # the id to give to one who has none; never used before
     instance_id: str | None = None
@@ -37,7 +37,7 @@ class Join:
 class Sync:
     """A member asks for its assignment; the leader brings everyone's."""
 
-    call: Call
+    call: Caller
     generation: int
     member_id: str
     instance_id: str | None = None
@@ -50,17 +50,17 @@ class Sync:
 class Heartbeat:
     """A member is alive."""
 
-    call: Call
+    call: Caller
     generation: int
     member_id: str
     instance_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class CommitOffsets:
     """Somebody wants to commit offsets: a member, or with generation -1 anybody."""
 
-    call: Call
+    call: Caller
     generation: int
     member_id: str
     instance_id: str | None = None
@@ -70,7 +70,7 @@ class Commit:
 class Leave:
     """Members go, each named by member id, by instance id, or by both."""
 
-    call: Call
+    call: Caller
     leavers: tuple[tuple[str, str | None], ...]
 
 
@@ -78,7 +78,7 @@ class Leave:
 class Delete:
     """Somebody wants the group to be forgotten."""
 
-    call: Call
+    call: Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Tick:
     """Time has passed."""
 
 
-Event = Join | Sync | Heartbeat | Commit | Leave | Delete | Tick
+Event = Join | Sync | Heartbeat | CommitOffsets | Leave | Delete | Tick
 
 # -- outcomes --------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class Synced:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Accepted:
     """Fine."""
 
 
@@ -135,24 +135,24 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Rejected:
     """Why not; and the member id to try again with."""
 
     problem: KafscaleError
     member_id: str = ""
 
 
-Outcome = Joined | Synced | Done | Left | Refused
+GroupOutcome = Joined | Synced | Accepted | Left | Rejected
 
 # -- effects ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """A call that waited, or has just come, gets its outcome."""
 
-    call: Call
-    outcome: Outcome
+    call: Caller
+    outcome: GroupOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class WakeAt:
 class Persist:
     """This must outlive the process."""
 
-    snapshot: Snapshot
+    snapshot: GroupSnapshot
 
 
-Effect = Answer | WakeAt | Persist
+Effect = Reply | WakeAt | Persist

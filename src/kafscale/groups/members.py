@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kafscale.groups.events import Call, Join, Subscriber
+from kafscale.groups.events import Caller, Join, Subscriber
 from kafscale.groups.snapshot import MemberSnapshot
 from kafscale.model.errors import FencedInstance, KafscaleError, UnknownMember
 
@@ -25,8 +25,8 @@ class Member:
     protocols: Mapping[str, bytes]
     assignment: bytes = b""
     expires_s: float = 0.0
-    joining: Call | None = None
-    syncing: Call | None = None
+    joining: Caller | None = None
+    syncing: Caller | None = None
     has_synced: bool = False
 
     @property

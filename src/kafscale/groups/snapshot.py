@@ -18,7 +18,7 @@ class MemberSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class GroupSnapshot:
     """A stable group, or an empty one: then without protocol, leader and members."""
 
     protocol_type: str

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 
-class State(Enum):
+class GroupState(Enum):
     """The protocol's own names."""
 
     EMPTY = "Empty"
@@ -28,14 +28,14 @@ class Turn(Enum):
     DELETED = "the group is to be forgotten"
 
 
-NEXT: Final[dict[tuple[State, Turn], State]] = {
-    (State.EMPTY, Turn.REBALANCE): State.PREPARING,
-    (State.COMPLETING, Turn.REBALANCE): State.PREPARING,
-    (State.STABLE, Turn.REBALANCE): State.PREPARING,
-    (State.PREPARING, Turn.JOINED): State.COMPLETING,
-    (State.PREPARING, Turn.EMPTIED): State.EMPTY,
-    (State.COMPLETING, Turn.ASSIGNED): State.STABLE,
-    (State.EMPTY, Turn.DELETED): State.DEAD,
+NEXT: Final[dict[tuple[GroupState, Turn], GroupState]] = {
+    (GroupState.EMPTY, Turn.REBALANCE): GroupState.PREPARING,
+    (GroupState.COMPLETING, Turn.REBALANCE): GroupState.PREPARING,
+    (GroupState.STABLE, Turn.REBALANCE): GroupState.PREPARING,
+    (GroupState.PREPARING, Turn.JOINED): GroupState.COMPLETING,
+    (GroupState.PREPARING, Turn.EMPTIED): GroupState.EMPTY,
+    (GroupState.COMPLETING, Turn.ASSIGNED): GroupState.STABLE,
+    (GroupState.EMPTY, Turn.DELETED): GroupState.DEAD,
 }
 
 

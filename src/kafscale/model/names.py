@@ -1,6 +1,6 @@
-"""Names and numbers that must not be mixed up.
+"""Topic names and topic ids.
 
-Here: what a topic may be called, topic ids in their three forms, types for the many integers.
+Here: which names a topic may have, and topic ids in their three forms.
 Next door: what a topic is (topics.py), what objects are called (log/formats/keys.py).
 """
 
@@ -12,10 +12,6 @@ from typing import Final, NewType
 from kafscale.model.clock import Dice
 from kafscale.model.errors import InvalidTopicName
 
-Partition = NewType("Partition", int)  # what a client sees
-Lane = NewType("Lane", int)  # a partition's place in a log
-Offset = NewType("Offset", int)  # counts the records of one lane
-Position = NewType("Position", int)  # counts the records of one log
 TopicId = NewType("TopicId", bytes)  # 16 bytes; on the wire and nowhere else
 
 MAX_TOPIC_NAME: Final = 249

@@ -19,6 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import (
     ObjectExists,
     ObjectMissing,
@@ -27,7 +28,7 @@ from kafscale.model.errors import (
     StoreUnavailable,
 )
 from kafscale.objects.names import check_folder, check_key, inside
-from kafscale.objects.store import Buffer, StoredObject
+from kafscale.objects.store import StoredObject
 
 INLINE_BYTES: Final = 64 * 1024  # up to this size the event loop does the work itself
 LEFTOVER_AGE_S: Final = 600  # a temporary file this old was left by a process that died

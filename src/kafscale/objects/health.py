@@ -24,7 +24,7 @@ class Health(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HealthLimits:
     """From where on an average latency or a share of errors is bad, and very bad."""
 
     window_s: int = 60
@@ -45,8 +45,8 @@ class _Second:
 class HealthWindow:
     """One sum per second, as a ring: reporting and asking cost the same at any load."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, limits: HealthLimits | None = None) -> None:
+        self._limits = limits or HealthLimits()
         self._ring = [_Second() for _ in range(self._limits.window_s)]
         self._verdict = Health.HEALTHY
         self._verdict_second: int | None = None  # None: the last report may have changed it

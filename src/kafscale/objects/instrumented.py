@@ -7,21 +7,15 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.clock import Clock
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreError
 from kafscale.objects.health import HealthWindow
-from kafscale.objects.store import (
-    PAGE,
-    Buffer,
-    ObjectStore,
-    OnRequest,
-    SaysRequests,
-    StoredObject,
-)
+from kafscale.objects.store import PAGE, ObjectStore, OnRequest, SaysRequests, StoredObject
 
 # operation (put, get, list, delete, time), key or folder, seconds, body bytes, whether the store
 # is to be praised
-Observe = Callable[[str, str, float, int, bool], None]
+ObserveRequest = Callable[[str, str, float, int, bool], None]
 
 CLOCK_KEY = ""  # reading the store's clock is about no key
 _LARGE: Final = 8 << 20  # a body that may rightly take a while
@@ -39,7 +33,7 @@ class InstrumentedStore:
     def __init__(
         self,
         inner: ObjectStore,
-        observe: Observe,
+        observe: ObserveRequest,
         on_request: OnRequest,
         clock: Clock,
         window: HealthWindow | None = None,

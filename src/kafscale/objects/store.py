@@ -10,14 +10,15 @@ key that is free, exactly one succeeds, and readers see all of its bytes or none
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from kafscale.model.buffers import Buffer
+
 # What can be written without being joined first. memoryview and bytearray are passed through.
-Buffer = bytes | bytearray | memoryview
 
 
 # What a request to a bucket is, as its provider counts them.
-Request = Literal["put", "get", "head", "list", "delete"]
+RequestKind = Literal["put", "get", "head", "list", "delete"]
 # request, the key or folder it is about, how many of them
-OnRequest = Callable[[Request, str, int], None]
+OnRequest = Callable[[RequestKind, str, int], None]
 PAGE = 1000  # most keys that one listing gives or one deletion takes
 
 

@@ -1,6 +1,6 @@
 """The data pipeline: Spark on the objects themselves, without a broker.
 
-bucket.py and wiring.py reach the store; views.py says what is in it; source/ makes topics into
+bucket.py reaches the store; views.py says what is in it; source/ makes topics into
 DataFrames and sink/ DataFrames into topics; kernels/ decodes records and values/ what is in them;
 lake/ writes tables; units.py runs work whose bytes never enter Spark; jobs/ has one job per file,
 moving/ and report/ what several of them share.

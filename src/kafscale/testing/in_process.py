@@ -99,7 +99,7 @@ class InProcessBroker:
             undo.push_async_callback(broker.listener.aclose)
             await broker.engine.start()
             self.port = await broker.listener.open(_HOST, 0)
-            await broker.engine.fleet.join(
+            await broker.engine.cluster.join(
                 Node(broker.engine.identity.broker_id, _HOST, self.port, self.config.broker.rack)
             )
             self._broker = broker
@@ -109,7 +109,7 @@ class InProcessBroker:
     async def stop(self) -> None:
         """Leave as a broker leaves: hand over, close the door, flush what waits."""
         if self._broker is not None:
-            await self._broker.engine.fleet.leave()
+            await self._broker.engine.cluster.leave()
         await self._undo.aclose()
         self._broker = None
 

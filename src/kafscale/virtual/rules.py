@@ -16,7 +16,7 @@ from kafscale.virtual.arithmetic import DEFAULT_RANGE, SMALLEST_RANGE
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PartitionLayout:
     """How many partitions clients see, on how many logs, with how many offsets each."""
 
     virtual_partitions: int | None = None  # where nobody asks for a number
@@ -44,14 +44,14 @@ class Override:
     physical_partitions: int | None = None
     offset_range: int | None = None
 
-    def over(self, default: Layout) -> Layout:
+    def over(self, default: PartitionLayout) -> PartitionLayout:
         """The default with what this one says."""
         virtual, physical, offsets = (
             self.virtual_partitions,
             self.physical_partitions,
             self.offset_range,
         )
-        return Layout(
+        return PartitionLayout(
             default.virtual_partitions if virtual is None else virtual,
             default.physical_partitions if physical is None else physical,
             default.offset_range if offsets is None else offsets,
@@ -62,16 +62,16 @@ class Override:
 class LayoutRules:
     """The layout of any topic."""
 
-    default: Layout = Layout()
-    by_name: Mapping[str, Layout] = field(default_factory=dict)
-    patterns: tuple[tuple[re.Pattern[str], Layout], ...] = ()
+    default: PartitionLayout = PartitionLayout()
+    by_name: Mapping[str, PartitionLayout] = field(default_factory=dict)
+    patterns: tuple[tuple[re.Pattern[str], PartitionLayout], ...] = ()
 
     @staticmethod
-    def of(default: Layout, overrides: Mapping[str, Override]) -> "LayoutRules":
+    def of(default: PartitionLayout, overrides: Mapping[str, Override]) -> "LayoutRules":
         """Read what is configured, in its order. Raises InvalidMapping."""
         default.check("the default")
-        names: dict[str, Layout] = {}
-        patterns: list[tuple[re.Pattern[str], Layout]] = []
+        names: dict[str, PartitionLayout] = {}
+        patterns: list[tuple[re.Pattern[str], PartitionLayout]] = []
         for key, override in overrides.items():
             layout = override.over(default)
             layout.check(key)
@@ -105,7 +105,7 @@ class LayoutRules:
                     f"{what}: {partitions} virtual partitions are more than topics.{name} ({limit})"
                 )
 
-    def layout_of(self, topic: str) -> Layout:
+    def layout_of(self, topic: str) -> PartitionLayout:
         """What holds for a topic of this name."""
         found = self.by_name.get(topic)
         if found is not None:

@@ -8,9 +8,7 @@ Never here: sockets, messages, a byte taken for a length before it was compared 
 Every reader raises MalformedMessage, and nothing else, whatever the bytes are.
 """
 
-from typing import Final, TypeAlias
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
+from typing import Final
 
 _MAX_U32: Final = 0xFFFF_FFFF
 _MAX_U64: Final = 0xFFFF_FFFF_FFFF_FFFF

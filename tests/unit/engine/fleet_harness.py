@@ -85,7 +85,7 @@ class Member:
 
     @property
     def fleet(self) -> Fleet:
-        fleet = self.engine.fleet
+        fleet = self.engine.cluster
         assert isinstance(fleet, Fleet)
         return fleet
 

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from kafscale.gateways.connection import Buffer, Connection
+from kafscale.gateways.connection import Connection
 from kafscale.gateways.listener import Listener, ListenerLimits
+from kafscale.model.buffers import Buffer
 from kafscale.testing.clock import ManualClock
 
 

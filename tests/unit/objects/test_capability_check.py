@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
 from kafscale.objects.capability_check import probe_create_if_absent
 from kafscale.objects.memory import MemoryObjectStore
-from kafscale.objects.store import Buffer
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 
 

@@ -78,10 +78,10 @@ class MoveWork:
         for folder in self._routes.pop(move_id, {}):
             self._copied_s.pop(folder, None)
 
-    async def _open(self, task: Task, folder: str, is_shared: bool) -> Log:
+    async def _open(self, task: Task, folder: str, uses_shared_logs: bool) -> Log:
         async with self._opening:
             task.require()
-            log = await self._logs.open_log(folder, None if is_shared else task.topic)
+            log = await self._logs.open_log(folder, None if uses_shared_logs else task.topic)
         if not task.is_on():
             self._logs.leave(task.topic)
         task.require()

@@ -28,7 +28,7 @@ from kafscale.model.errors import (
 from kafscale.records import batch, record
 from kafscale.records.batch import BatchHeader
 from kafscale.records.compression import Codec
-from kafscale.records.validation import NO_LIMIT, Limits, validate
+from kafscale.records.validation import NO_LIMIT, BatchLimits, validate
 
 # What a compressed batch may grow to when it is opened: a small bomb must stay a small matter.
 _MOST_EXPANSION: Final = 10
@@ -87,7 +87,7 @@ class Appends:
         self._health = health
         self._largest_opened = largest_opened_bytes
         self._walk_records = walk_records
-        self._limits: dict[tuple[bytes, bool], Limits] = {}
+        self._limits: dict[tuple[bytes, bool], BatchLimits] = {}
         # By partition and producer: the first batch that was refused where its topic moves away, or
         # was not there (again) yet, so that the new place cannot know what should come first.
         self._refused: dict[tuple[str, int], dict[int, _Refused]] = {}
@@ -211,7 +211,7 @@ class Appends:
                 producer_id, epoch = one.header.producer_id, one.header.producer_epoch
                 lane.producers.expect(producer_id, epoch, one.header.base_sequence, now_ms)
 
-    def limits_of(self, topic: Topic, allow_zstd: bool = True) -> Limits:
+    def limits_of(self, topic: Topic, allow_zstd: bool = True) -> BatchLimits:
         """What the topic's settings allow."""
         key = (topic.topic_id, allow_zstd)
         limits = self._limits.get(key)
@@ -219,7 +219,7 @@ class Appends:
             settings = topic.settings
             largest = max(_OPENED_AT_LEAST, _MOST_EXPANSION * settings.max_message_bytes)
             stamped = settings.log_append_time  # then nobody asks for the producer's times
-            limits = self._limits[key] = Limits(
+            limits = self._limits[key] = BatchLimits(
                 max_message_bytes=settings.max_message_bytes,
                 max_segment_bytes=settings.segment_bytes,
                 max_decompressed_bytes=min(self._largest_opened, largest),
@@ -237,7 +237,7 @@ class Appends:
             self._limits.pop((topic.topic_id, allow_zstd), None)
 
     def _recompress(
-        self, topic: Topic, header: BatchHeader, records: memoryview, limits: Limits
+        self, topic: Topic, header: BatchHeader, records: memoryview, limits: BatchLimits
     ) -> tuple[memoryview, BatchHeader]:
         """Honour the topic's compression.type; what has it already passes untouched."""
         wanted = Codec.named(topic.settings.compression or "none")

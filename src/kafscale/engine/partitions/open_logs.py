@@ -109,7 +109,7 @@ class Logs:
         """The partition's place, opening its log if need be."""
         self._require_alive(topic)
         folder, number = topic.place(partition)
-        log = await self.open_log(folder, None if topic.is_shared else topic)
+        log = await self.open_log(folder, None if topic.uses_shared_logs else topic)
         log.is_used = True
         return log, _lane(log, number, topic, partition)
 
@@ -256,7 +256,7 @@ class Logs:
             self._failed.pop(folder, None)
         for folder in self._own(topic):
             await self._take_out(folder).abandon(for_ever=True)
-        if topic.is_shared:
+        if topic.uses_shared_logs:
             self._wake(topic)
 
     def leave(self, topic: Topic) -> None:

@@ -126,7 +126,7 @@ class Topics:
     def log_folders(self) -> Iterator[tuple[str, Topic | None]]:
         """Every log there is, with the topic it belongs to; None if it is shared by many."""
         for topic in self.all():
-            if not topic.is_shared:
+            if not topic.uses_shared_logs:
                 yield from ((folder, topic) for folder in places.own_folders(topic.descriptor))
         yield from ((folder, None) for folder in self._lanes())
 

@@ -23,7 +23,7 @@ from kafscale.model.errors import (
 )
 from kafscale.records import batch, legacy_down, legacy_up
 from kafscale.records.compression import Codec
-from kafscale.records.validation import Limits, peek_magic
+from kafscale.records.validation import BatchLimits, peek_magic
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ def are_quick(sets: Sequence[memoryview]) -> bool:
 
 
 def to_store(
-    records: memoryview, limits: Limits, now_ms: int, compression: str | None
+    records: memoryview, limits: BatchLimits, now_ms: int, compression: str | None
 ) -> Converted:
     """The batches of a message set, packed as the topic or else the producer wants, or why not."""
     try:

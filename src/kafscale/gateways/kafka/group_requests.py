@@ -9,7 +9,7 @@ from typing import Any
 from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
-from kafscale.groups.events import Event, Outcome, Refused
+from kafscale.groups.events import Event, GroupOutcome, Rejected
 from kafscale.model.errors import KafscaleError
 
 
@@ -34,17 +34,17 @@ async def _take(call: Call) -> None:
     await call.engine.offsets.take(call.message.group_id)
 
 
-def ask_now(call: Call, event: Event) -> Outcome:
+def ask_now(call: Call, event: Event) -> GroupOutcome:
     """What becomes of an event that nobody waits for."""
     try:
         return call.engine.groups.ask(call.message.group_id, event).result()
     except KafscaleError as problem:
-        return Refused(problem)
+        return Rejected(problem)
 
 
-def noted(call: Call, outcome: Outcome) -> int:
+def noted(call: Call, outcome: GroupOutcome) -> int:
     """The code of an outcome; refusals that are the client's doing are counted."""
-    if not isinstance(outcome, Refused):
+    if not isinstance(outcome, Rejected):
         return 0
     client_errors.note(call, outcome.problem)
     return coordinator_code_of(outcome.problem)

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import structlog
 
-from kafscale.gateways.connection import Buffer, Connection
+from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.call import Call, CloseConnection, Context, Later
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import KafscaleError
 from kafscale.tasks import Tasks
-from kafscale.wire.kafka.frame import MalformedMessage, Request, response_frame
+from kafscale.wire.kafka.frame import MalformedMessage, RequestHeader, response_frame
 from kafscale.wire.kafka.schema import Message
 
 logger = structlog.get_logger()
@@ -35,7 +36,7 @@ class _Slot:
 
     __slots__ = ("answer", "answer_bytes", "held_bytes", "is_read", "request", "task")
 
-    def __init__(self, request: Request, frame_bytes: int) -> None:
+    def __init__(self, request: RequestHeader, frame_bytes: int) -> None:
         self.request = request
         self.held_bytes = frame_bytes + _QUEUED_BYTES
         self.answer_bytes = 0

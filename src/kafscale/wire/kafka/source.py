@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class Source:
+class FunctionSource:
     """Collects the text of one function and the objects its text refers to."""
 
     def __init__(self) -> None:

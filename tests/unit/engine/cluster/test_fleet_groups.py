@@ -3,12 +3,12 @@
 import pytest
 
 from kafscale.engine.coordinator.offsets import Wish
-from kafscale.groups.events import Heartbeat, Join, Joined, Outcome, Refused, Sync, Synced
+from kafscale.groups.events import GroupOutcome, Heartbeat, Join, Joined, Rejected, Sync, Synced
 from kafscale.model.errors import NotTheCoordinator
 from tests.unit.engine.fleet_harness import FleetHarness, Member, eventually, with_topic
 
 
-async def join(member: Member, group: str, member_id: str = "") -> Outcome:
+async def join(member: Member, group: str, member_id: str = "") -> GroupOutcome:
     await member.engine.groups.load(group)
     event = Join(
         call=member.engine.groups.new_call(),
@@ -23,7 +23,7 @@ async def join(member: Member, group: str, member_id: str = "") -> Outcome:
     return await member.engine.groups.settled(group, waiting, event)
 
 
-async def sync(member: Member, group: str, generation: int) -> Outcome:
+async def sync(member: Member, group: str, generation: int) -> GroupOutcome:
     event = Sync(
         call=member.engine.groups.new_call(),
         generation=generation,
@@ -64,7 +64,7 @@ async def test_a_group_goes_on_with_its_generation_at_the_next_coordinator(
         call=staying.engine.groups.new_call(), generation=joined.generation, member_id="m"
     )
     outcome = await staying.engine.groups.ask(group, beat)
-    assert not isinstance(outcome, Refused)
+    assert not isinstance(outcome, Rejected)
     committed = await staying.engine.offsets.committed(group)
     assert [row.offset for row in committed.values()] == [7]
     assert [row.group_id for row in await staying.engine.groups.list()] == [group]
@@ -90,7 +90,7 @@ async def test_members_that_wait_for_a_rebalance_are_sent_to_the_next_coordinato
     await leaving.broker.stop()
     fleet.members.remove(leaving)
     outcome = await waiting
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert isinstance(outcome.problem, NotTheCoordinator)
 
 

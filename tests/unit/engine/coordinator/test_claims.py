@@ -9,13 +9,13 @@ import pytest
 from kafscale.engine.coordinator.offsets import Wish
 from kafscale.engine.engine import Engine
 from kafscale.groups.events import (
+    GroupOutcome,
     Heartbeat,
     Join,
     Joined,
     Leave,
     Left,
-    Outcome,
-    Refused,
+    Rejected,
     Sync,
     Synced,
 )
@@ -36,7 +36,7 @@ async def rival(harness: EngineHarness) -> AsyncIterator[Engine]:
     await broker.stop()
 
 
-async def ask(engine: Engine, kind: type[Any], **fields: Any) -> Outcome:
+async def ask(engine: Engine, kind: type[Any], **fields: Any) -> GroupOutcome:
     await engine.groups.load("g")
     event = kind(call=engine.groups.new_call(), **fields)
     waiting = engine.groups.ask("g", event)
@@ -45,7 +45,7 @@ async def ask(engine: Engine, kind: type[Any], **fields: Any) -> Outcome:
     return await waiting
 
 
-async def join(engine: Engine, member_id: str) -> Outcome:
+async def join(engine: Engine, member_id: str) -> GroupOutcome:
     return await ask(
         engine,
         Join,
@@ -110,14 +110,14 @@ async def test_a_group_that_was_only_looked_at_is_not_taken_from_who_has_written
     assert isinstance(await ask(rival, Sync, member_id="m", generation=1), Synced)
     assert isinstance(await join(harness.engine, "n"), Joined)  # by what it knows
     outcome = await ask(harness.engine, Sync, member_id="n", generation=1)
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert isinstance(outcome.problem, NotTheCoordinator)
     entry = await harness.metadata.get(keys.group_metadata("g"))
     assert entry is not None
     assert list(keys.decode(keys.GroupRow, entry.value).members) == ["m"]
     # From now on it knows better.
     outcome = await ask(harness.engine, Heartbeat, member_id="n", generation=1)
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert harness.engine.groups.in_memory("g") is not None
 
 
@@ -143,7 +143,7 @@ async def test_who_waits_in_a_lost_group_is_sent_to_the_other_broker(
     with pytest.raises(NotTheCoordinator):
         await commit(harness.engine, 1)
     outcome = await groups.settled("g", waiting, event)
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert isinstance(outcome.problem, NotTheCoordinator)
 
 
@@ -212,4 +212,4 @@ async def test_questions_about_groups_nobody_knows_leave_nothing_behind(
 async def ask_nobody(engine: Engine, group: str) -> bool:
     await engine.groups.load(group)
     event = Heartbeat(call=engine.groups.new_call(), member_id="m", generation=1)
-    return isinstance(await engine.groups.ask(group, event), Refused)
+    return isinstance(await engine.groups.ask(group, event), Rejected)

@@ -4,8 +4,17 @@ from typing import Any
 import pytest
 
 from kafscale.engine.coordinator.offsets import Wish
-from kafscale.groups.events import Done, Heartbeat, Join, Joined, Leave, Outcome, Sync, Synced
-from kafscale.groups.states import State
+from kafscale.groups.events import (
+    Accepted,
+    GroupOutcome,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    Sync,
+    Synced,
+)
+from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.model.errors import MetadataConflict
@@ -22,7 +31,7 @@ def subscription(*topics: str) -> bytes:
     return raw + b"\xff\xff\xff\xff"
 
 
-async def ask(harness: EngineHarness, kind: type[Any], **fields: Any) -> Outcome:
+async def ask(harness: EngineHarness, kind: type[Any], **fields: Any) -> GroupOutcome:
     groups = harness.engine.groups
     await groups.load("g")
     event = kind(call=groups.new_call(), **fields)
@@ -53,7 +62,7 @@ async def pass_days(harness: EngineHarness, days: float, *, alive: bool = False)
         harness.clock.advance_ms(DAY_MS // 96)
         if alive:
             generation = harness.engine.groups._held["g"].machine.generation
-            assert await ask(harness, Heartbeat, member_id="m", generation=generation) == Done()
+            assert await ask(harness, Heartbeat, member_id="m", generation=generation) == Accepted()
         harness.engine.groups.tick()
     await settle(harness)
 
@@ -169,7 +178,7 @@ async def test_in_the_middle_of_a_rebalance_nothing_expires(harness: EngineHarne
             protocols={"range": subscription("t")},
         ),
     )
-    assert held.machine.state is State.PREPARING
+    assert held.machine.state is GroupState.PREPARING
     await harness.engine.expiry.expire()
     assert await places(harness) == {("u", 0)}
     waiting.cancel()

@@ -7,18 +7,18 @@ import pytest
 
 from kafscale.engine.coordinator import groups as engine_groups
 from kafscale.groups.events import (
-    Done,
+    Accepted,
     Event,
+    GroupOutcome,
     Heartbeat,
     Join,
     Joined,
     Leave,
-    Outcome,
-    Refused,
+    Rejected,
     Sync,
     Synced,
 )
-from kafscale.groups.states import State
+from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.model.errors import (
@@ -36,7 +36,7 @@ SUBSCRIPTION = b"\x00\x03\x00\x00\x00\x02\x00\x06orders\x00\x01t"
 ASSIGNMENT = b"\x00\x00\x00\x00\x00\x01\x00\x06orders" + bytes((0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2))
 
 
-async def ask(harness: EngineHarness, kind: type[Any], **fields: Any) -> Outcome:
+async def ask(harness: EngineHarness, kind: type[Any], **fields: Any) -> GroupOutcome:
     groups = harness.engine.groups
     await groups.load("g")
     event: Event = kind(call=groups.new_call(), **fields)
@@ -46,7 +46,7 @@ async def ask(harness: EngineHarness, kind: type[Any], **fields: Any) -> Outcome
     return await waiting
 
 
-async def join(harness: EngineHarness, fresh_id: str = "m", /, **fields: Any) -> Outcome:
+async def join(harness: EngineHarness, fresh_id: str = "m", /, **fields: Any) -> GroupOutcome:
     given = {
         "fresh_id": fresh_id,
         "client_id": "me",
@@ -113,7 +113,7 @@ async def test_heartbeats_are_not_written(harness: EngineHarness) -> None:
     await stable(harness)
     before = await harness.metadata.get(KEY)
     for _ in range(10):
-        assert await ask(harness, Heartbeat, member_id="m", generation=1) == Done()
+        assert await ask(harness, Heartbeat, member_id="m", generation=1) == Accepted()
     assert await harness.metadata.get(KEY) == before
 
 
@@ -122,7 +122,7 @@ async def test_nobody_hears_of_an_assignment_that_was_not_saved(harness: EngineH
     harness.metadata.refuse_commits = 1000  # the group's own attempts, and those for who waits
     fields: dict[str, Any] = {"member_id": "m", "generation": 1}
     refused = await ask(harness, Sync, **fields, assignments={"m": b"mine"})
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Rejected)
     assert isinstance(refused.problem, MetadataUnavailable)
     assert await stored(harness) is None
     harness.metadata.refuse_commits = 0
@@ -145,11 +145,11 @@ async def test_a_group_whose_last_member_left_is_saved_as_empty(harness: EngineH
 async def test_members_that_do_not_come_back_after_a_restart_expire(harness: EngineHarness) -> None:
     await stable(harness)
     await harness.reopen()
-    assert await ask(harness, Heartbeat, member_id="m", generation=1) == Done()
+    assert await ask(harness, Heartbeat, member_id="m", generation=1) == Accepted()
     harness.clock.advance_ms(10_000)
     harness.engine.groups.tick()
     outcome = await ask(harness, Heartbeat, member_id="m", generation=1)
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert isinstance(outcome.problem, UnknownMember)
 
 
@@ -163,7 +163,7 @@ async def test_timers_go_off_by_themselves() -> None:
         held.wakes_s = float("inf")
         harness.engine.groups._wake_at(held, 10.0)  # in a millisecond, as time stands
         harness.clock.advance_ms(20_000)
-        while held.machine.state is not State.EMPTY:
+        while held.machine.state is not GroupState.EMPTY:
             await asyncio.sleep(0.01)
 
 
@@ -192,7 +192,7 @@ async def test_groups_without_members_leave_memory_when_there_are_many(
     for number in range(100):
         await harness.engine.groups.load(f"idle-{number}")
     assert len(harness.engine.groups._held) <= 11
-    assert await ask(harness, Heartbeat, member_id="m", generation=1) == Done()
+    assert await ask(harness, Heartbeat, member_id="m", generation=1) == Accepted()
 
 
 async def test_deleting_takes_everything_with_it(harness: EngineHarness) -> None:
@@ -228,7 +228,9 @@ async def test_a_member_whose_time_is_over_does_not_keep_a_group_from_being_dele
     assert await stored(harness) is None
 
 
-async def wide_group(harness: EngineHarness, subscription: bytes, members: int) -> list[Outcome]:
+async def wide_group(
+    harness: EngineHarness, subscription: bytes, members: int
+) -> list[GroupOutcome]:
     """A group of that many members, all of them at once."""
     names = [f"m{number:03}" for number in range(members)]
     fields = {"protocols": {"range": subscription, "sticky": subscription}}
@@ -264,7 +266,7 @@ async def test_a_group_beyond_all_measure_lives_and_joins_again_after_a_restart(
     assert set(outcomes) == {Synced("consumer", "range", ASSIGNMENT)}
     await harness.reopen()
     again = await ask(harness, Heartbeat, member_id="m001", generation=2)
-    assert isinstance(again, Refused)
+    assert isinstance(again, Rejected)
     assert isinstance(again.problem, UnknownMember)
     assert isinstance(joined := await join(harness, "n"), Joined)
     assert joined.generation == 3

@@ -16,7 +16,7 @@ from kafscale.log.protocol import survey
 from kafscale.metadata import keys
 from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.testing.in_process import FOR_TESTS
-from kafscale.virtual.rules import Layout, LayoutRules
+from kafscale.virtual.rules import LayoutRules, PartitionLayout
 from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.engine.moves.test_moves import LAYOUTS, all_values, arrived, filled, move
 from tests.unit.engine.test_administration import adding
@@ -276,7 +276,7 @@ async def test_a_setting_taken_away_too_late_is_not_forgotten(
 async def test_the_mapping_is_a_default_too(harness: EngineHarness) -> None:
     topic = await harness.engine.create_topic("t", 4, {"physical.partitions": "3"})
     rules = harness.engine.topics._rules
-    layouts = LayoutRules(Layout(physical_partitions=2))
+    layouts = LayoutRules(PartitionLayout(physical_partitions=2))
     harness.engine.topics._rules = dataclasses.replace(rules, layouts=layouts)
     await take_away(harness, "physical.partitions")
     await settled(harness, "virtual")

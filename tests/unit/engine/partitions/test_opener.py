@@ -14,7 +14,7 @@ HOUR_MS = 3_600_000
 
 
 def opener(harness: EngineHarness) -> OwnedLogs:
-    return OwnedLogs(harness.engine.topics, harness.engine.logs, harness.engine.fleet)
+    return OwnedLogs(harness.engine.topics, harness.engine.logs, harness.engine.cluster)
 
 
 async def test_all_logs_are_opened(harness: EngineHarness) -> None:
@@ -30,7 +30,7 @@ async def test_what_a_client_asks_for_is_opened_before_the_rest(
     await harness.engine.create_topic("t", 5, {})
     logs = harness.engine.logs
     monkeypatch.setattr(logs, "_turns", Turns(1))
-    monkeypatch.setattr(type(harness.engine.fleet), "has_peers", True)  # many at once
+    monkeypatch.setattr(type(harness.engine.cluster), "has_peers", True)  # many at once
     stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", "*/t/0", times=1))
     passing = asyncio.ensure_future(opener(harness).open_all())
     await stall.reached.wait()

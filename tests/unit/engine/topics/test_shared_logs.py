@@ -223,7 +223,7 @@ async def test_the_cluster_may_say_that_topics_share(harness: EngineHarness) -> 
 async def test_a_namespace_may_say_otherwise_than_the_cluster() -> None:
     said = {"default": "shared", "other": "dedicated"}
     async with EngineHarness(_with_storage(placement_by_namespace=said)) as harness:
-        assert (await harness.engine.create_topic("t", 1, {})).is_shared
+        assert (await harness.engine.create_topic("t", 1, {})).uses_shared_logs
 
 
 async def test_logs_of_its_own_and_shared_ones_exclude_each_other(harness: EngineHarness) -> None:

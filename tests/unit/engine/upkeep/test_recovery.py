@@ -270,7 +270,7 @@ async def test_offsets_that_the_log_does_not_have_are_kept_and_counted(
 ) -> None:
     await harness.engine.create_topic("t", 1, {})
     await harness.append("t", b"a", b"b", b"c")
-    await harness.engine.admin.delete_records(harness.engine.topics.get("t"), 0, 2)
+    await harness.engine.inspection.delete_records(harness.engine.topics.get("t"), 0, 2)
     for group, offset in (("below", 1), ("first", 2), ("next", 3), ("beyond", 4)):
         await harness.engine.offsets.commit(group, [Wish("t", 0, offset)])
     await harness.engine.checkpoints.write()

@@ -41,7 +41,7 @@ def answer(call: Call) -> Answer:
 
 def _found(call: Call, key_type: int, key: str) -> Coordinator:
     if key_type == _GROUP:
-        node = call.engine.fleet.coordinator_of(key)
+        node = call.engine.cluster.coordinator_of(key)
         if node is not None:
             return Coordinator(key, node.broker_id, node.host, node.port)
         nobody = ErrorCode.COORDINATOR_NOT_AVAILABLE

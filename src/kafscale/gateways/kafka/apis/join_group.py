@@ -10,7 +10,7 @@ from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.group_requests import in_memory, noted
-from kafscale.groups.events import Join, Joined, Outcome, Refused
+from kafscale.groups.events import GroupOutcome, Join, Joined, Rejected
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.join_group import (
     JoinGroupRequest,
@@ -36,11 +36,13 @@ def answer(call: Call) -> Answer:
     try:
         waiting = groups.ask(request.group_id, event)
     except KafscaleError as problem:
-        return _response(call, Refused(problem, request.member_id))
+        return _response(call, Rejected(problem, request.member_id))
     return _answer(call, event, waiting)
 
 
-async def _answer(call: Call, event: Join, waiting: asyncio.Future[Outcome]) -> JoinGroupResponse:
+async def _answer(
+    call: Call, event: Join, waiting: asyncio.Future[GroupOutcome]
+) -> JoinGroupResponse:
     outcome = await call.engine.groups.settled(call.message.group_id, waiting, event)
     return _response(call, outcome)
 
@@ -66,7 +68,7 @@ def _event(call: Call) -> Join:
     )
 
 
-def _response(call: Call, outcome: Outcome) -> JoinGroupResponse:
+def _response(call: Call, outcome: GroupOutcome) -> JoinGroupResponse:
     if isinstance(outcome, Joined):
         return JoinGroupResponse(
             generation_id=outcome.generation,
@@ -80,7 +82,7 @@ def _response(call: Call, outcome: Outcome) -> JoinGroupResponse:
                 for row in outcome.members
             ],
         )
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     return JoinGroupResponse(
         error_code=noted(call, outcome),
         protocol_name=None if call.version >= _NULL_NAMES_FROM else "",

@@ -7,7 +7,7 @@ from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.group_requests import ask_now, in_memory, noted
-from kafscale.groups.events import Leave, Left, Refused
+from kafscale.groups.events import Leave, Left, Rejected
 from kafscale.wire.kafka.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -35,7 +35,7 @@ def answer(call: Call) -> Answer:
     outcome = ask_now(call, event)
     if not isinstance(outcome, Left):
         return LeaveGroupResponse(error_code=noted(call, outcome))
-    codes = [0 if why is None else noted(call, Refused(why)) for why in outcome.problems]
+    codes = [0 if why is None else noted(call, Rejected(why)) for why in outcome.problems]
     if not are_several:
         return LeaveGroupResponse(error_code=codes[0])
     return LeaveGroupResponse(

@@ -39,12 +39,12 @@ _NULL_NAMES_FROM: Final = 12
 
 def answer(call: Call) -> Answer:
     """Describe the cluster and the topics asked for."""
-    return _answer(call) if call.engine.fleet.has_joined else _answer_later(call)
+    return _answer(call) if call.engine.cluster.has_joined else _answer_later(call)
 
 
 async def _answer_later(call: Call) -> MetadataResponse:
     """A broker that has just started does not know yet who leads what."""
-    await call.engine.fleet.joined()
+    await call.engine.cluster.joined()
     answer = _answer(call)
     return answer if isinstance(answer, MetadataResponse) else await answer
 
@@ -129,25 +129,25 @@ def _describe(call: Call, topic: Topic) -> MetadataResponseTopic:
 
 
 def _partition(call: Call, topic: Topic, number: int) -> MetadataResponsePartition:
-    fleet = call.engine.fleet
-    leader = fleet.leader_of(topic.folder(number))
+    cluster = call.engine.cluster
+    leader = cluster.leader_of(topic.folder(number))
     nodes = [] if leader == NOBODY else [leader]
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE if nodes else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=number,
         leader_id=leader,
-        leader_epoch=fleet.generation,
+        leader_epoch=cluster.generation,
         replica_nodes=nodes,
         isr_nodes=nodes,
     )
 
 
 def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
-    fleet = call.engine.fleet
+    cluster = call.engine.cluster
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(*node) for node in fleet.nodes()],
-        cluster_id=fleet.identity.cluster_id,
-        controller_id=fleet.controller_id(),
+        brokers=[MetadataResponseBroker(*node) for node in cluster.nodes()],
+        cluster_id=cluster.identity.cluster_id,
+        controller_id=cluster.controller_id(),
         topics=topics,
         cluster_authorized_operations=permissions.on_cluster(
             call.message.include_cluster_authorized_operations
