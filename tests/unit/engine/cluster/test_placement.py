@@ -79,7 +79,8 @@ def test_another_process_gives_the_same_answers() -> None:
     script = (
         "from kafscale.engine.cluster.placement import Placement\n"
         "from kafscale.metadata.keys import MemberRow, MemberList\n"
-        "p = Placement(MemberList(generation=1, brokers=(MemberRow(0, 1), MemberRow(7, 1), MemberRow(9, 1))))\n"
+        "brokers = tuple(MemberRow(number, 1) for number in (0, 7, 9))\n"
+        "p = Placement(MemberList(generation=1, brokers=brokers))\n"
         "print([p.owner(f'default/t/{n}') for n in range(50)], p.coordinator('g'))\n"
     )
     said = {
