@@ -4,20 +4,20 @@ Here: the questions, and the broker that is alone and answers all of them with y
 Next door: a broker among others (fleet.py), the arithmetic (placement.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from kafscale.engine.cluster.identity import Identity
+from kafscale.model.endpoints import Endpoint
 
 HAND_OVER_S: Final = 3.0  # for flushing what another broker waits for
 
 
 class Node(NamedTuple):
-    """A broker as clients are told of it."""
+    """A broker as clients are told of it: by the endpoint of the listener they came in by."""
 
     broker_id: int
-    host: str
-    port: int
+    endpoints: Mapping[str, Endpoint]  # by listener name, the first one first
     rack: str | None = None
 
 

@@ -22,7 +22,7 @@ class Lone:
         self.identity = identity
         self.generation = identity.epoch
         self.on_ready: Callable[[], None] = lambda: None
-        self._node = Node(identity.broker_id, "127.0.0.1", 0)
+        self._node = Node(identity.broker_id, {})
         self._is_leaving = False
 
     def holds(self) -> bool:
