@@ -101,9 +101,8 @@ class Engine:
         probe.sample_moves(moves.counts, moves.ages)
         self._tasks = tasks
         self._opener = Opener(topics.registry, logs, cluster)
-        cluster.on_ready = self._opener.wake
         checkpoints.responsible = lambda: cluster.is_controller
-        lag.is_shared = cluster.is_shared
+        lag.has_peers = cluster.has_peers
         probe.sample_checkpoint_age(checkpoints.age_s)
         self.reactions = Reactions(
             cluster,
@@ -120,10 +119,11 @@ class Engine:
 
     async def start(self) -> None:
         """Read the topics and begin background work."""
+        self.cluster.start(self.reactions)
         await self._topic_parts.load(self.reactions)
         begin = self._tasks.spawn
         begin(self._opener.run(), "opening")
-        if self.cluster.is_shared:
+        if self.cluster.has_peers:
             begin(watch_topics(self._topic_parts.registry, self._metadata), "topics")
         begin(self.moves.run(), "moves")
         begin(self.housekeeping.roll_up_for_ever(), "roll-up")
@@ -140,7 +140,7 @@ class Engine:
                 await self.lag.recall()
             except KafscaleError as problem:
                 logger.warning("lag_not_recalled", error=str(problem))
-            if not self.cluster.is_shared:
+            if not self.cluster.has_peers:
                 return
             await asyncio.sleep(LOOK_EVERY_S)
 

@@ -1,6 +1,6 @@
 """What a broker does when topics change, and when the cluster gives or takes logs.
 
-Here: the one implementation of `TopicEvents`. Every reaction names the parts that must hear of an
+Here: the one implementation of `TopicEvents` and `ClusterEvents`. Every reaction names the parts that must hear of an
 event, in order.
 Next door: who raises the events (topics/registry.py, cluster/).
 """
@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 
 import structlog
 
-from kafscale.engine.cluster.membership import HAND_OVER_S, Membership
+from kafscale.engine.cluster.membership import HAND_OVER_S, ClusterEvents, Membership
 from kafscale.engine.coordinator.groups import Groups
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
@@ -28,7 +28,7 @@ from kafscale.tasks import Tasks
 logger = structlog.get_logger()
 
 
-class Reactions(TopicEvents):
+class Reactions(TopicEvents, ClusterEvents):
     """Tells the parts of one broker what concerns them."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Reactions(TopicEvents):
 
     async def _close_topic(self, topic: Topic) -> None:
         await self._logs.close_topic(topic)
-        if self._cluster.is_shared and end_of_topic.has_lanes(topic.descriptor):
+        if self._cluster.has_peers and end_of_topic.has_lanes(topic.descriptor):
             self._tasks.spawn(self._seal_lanes(topic), f"seals of {topic.name}")
         self._appends.forget(topic)
         self._probe.forget_topic(topic.name)
@@ -91,16 +91,20 @@ class Reactions(TopicEvents):
 
     # -- the cluster -------------------------------------------------------------------------
 
-    def hand_over(self) -> "asyncio.Task[None]":
+    def ownership_changed(self) -> "asyncio.Task[None]":
         """Stop serving, now, what has become another broker's; the task flushes and saves it."""
         logs = self._logs.release(HAND_OVER_S)
         groups = self._groups.release()
         return self._tasks.spawn(_gather(groups, logs), "hand-over")
 
-    def drop_all(self) -> None:
+    def lease_lost(self) -> None:
         """Stop serving everything: the lease is lost, and nothing may be promised any more."""
         self._logs.drop()
         self._groups.drop()
+
+    def logs_ready(self) -> None:
+        """Open owned logs that are not open yet."""
+        self._opener.wake()
 
 
 async def _gather(groups: Coroutine[None, None, None], logs: Coroutine[None, None, None]) -> None:

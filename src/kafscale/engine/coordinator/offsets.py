@@ -205,7 +205,7 @@ class Offsets:
 
     def _versions(self, writes: Sequence[_Guarded]) -> dict[str, int]:
         """The topics that offsets are written for, as we know them: others may know better."""
-        if not self._cluster.is_shared:
+        if not self._cluster.has_peers:
             return {}
         places = [keys.place_committed_by(row.key) for row, _ in writes if isinstance(row, Put)]
         return {place[0]: self._topics.version_of(place[0]) for place in places if place}
@@ -245,7 +245,7 @@ class Offsets:
         Told that it has committed nothing a group would begin anew.
         """
         entry = await self._metadata.get(keys.topic_config(name))
-        return None if entry is None else keys.decode(keys.Topic, entry.value).topic_id
+        return None if entry is None else keys.decode(keys.TopicRow, entry.value).topic_id
 
     async def remove(
         self, group_id: str, rows: Sequence[Entry], unchanged: Sequence[Entry]

@@ -85,7 +85,7 @@ class TopicLifecycle:
 
         A broker without peers has closed the topic's logs itself.
         """
-        if self._cluster.is_shared:
+        if self._cluster.has_peers:
             await end_of_topic.end_topic(self._tools, gone)
 
     async def list_names_in_bucket(self) -> list[str]:

@@ -36,11 +36,11 @@ class TopicRecords:
     async def list_unfinished(self) -> list[str]:
         """Names of topics whose last change may not have reached the metadata store."""
         entries = await self._metadata.find(keys.CHANGES)
-        return [keys.decode(keys.Change, entry.value).name for entry in entries]
+        return [keys.decode(keys.ChangeNote, entry.value).name for entry in entries]
 
     async def note_change(self, name: str) -> None:
         """Say that a topic is about to change: a start after a crash looks into the bucket."""
-        note = keys.encode(keys.Change(name=name))
+        note = keys.encode(keys.ChangeNote(name=name))
         await self._metadata.commit([Put(keys.change(name), note)])
 
     async def clear_note(self, name: str) -> None:
@@ -52,7 +52,7 @@ class TopicRecords:
         entry = await self._metadata.get(keys.topic_config(name))
         if entry is None:
             return None
-        return StoredTopic(descriptor_of(keys.decode(keys.Topic, entry.value)), entry.version)
+        return StoredTopic(descriptor_of(keys.decode(keys.TopicRow, entry.value)), entry.version)
 
     async def insert(
         self, descriptor: TopicDescriptor, version: int, defaults: TopicDefaults
@@ -82,7 +82,7 @@ class TopicRecords:
         record = keys.encode(record_of(descriptor, version, defaults))
         while True:
             entry = await self._metadata.get(key)
-            row = keys.decode(keys.Topic, entry.value) if entry else None
+            row = keys.decode(keys.TopicRow, entry.value) if entry else None
             if entry is None or row is None or row.topic_id != descriptor.topic_id:
                 await self._metadata.commit([done])
                 return None
@@ -121,10 +121,10 @@ class TopicRecords:
                 continue
 
 
-def record_of(descriptor: TopicDescriptor, version: int, defaults: TopicDefaults) -> keys.Topic:
+def record_of(descriptor: TopicDescriptor, version: int, defaults: TopicDefaults) -> keys.TopicRow:
     """A descriptor as the metadata store keeps it."""
     settings = TopicSettings.of(descriptor.configs, defaults)
-    return keys.Topic(
+    return keys.TopicRow(
         name=descriptor.name,
         partitions=descriptor.partitions,
         retention_ms=settings.retention_ms,
@@ -143,7 +143,7 @@ def record_of(descriptor: TopicDescriptor, version: int, defaults: TopicDefaults
     )
 
 
-def descriptor_of(row: keys.Topic) -> TopicDescriptor:
+def descriptor_of(row: keys.TopicRow) -> TopicDescriptor:
     """The descriptor that a record was made of."""
     return TopicDescriptor(
         name=row.name,

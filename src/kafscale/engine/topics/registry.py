@@ -49,7 +49,7 @@ class TopicRegistry:
         self._events = events
         for entry in await self._metadata.find(keys.TOPICS):
             if keys.topic_named_by(entry.key) is not None:
-                row = keys.decode(keys.Topic, entry.value)
+                row = keys.decode(keys.TopicRow, entry.value)
                 self.add(descriptor_of(row), entry.version)
 
     # -- finding -----------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class TopicRegistry:
         """The metadata store's entry of a topic is new or has changed."""
         name = keys.topic_named_by(entry.key)
         if name is not None and entry.version > self._versions.get(name, 0):
-            row = keys.decode(keys.Topic, entry.value)
+            row = keys.decode(keys.TopicRow, entry.value)
             self.apply(descriptor_of(row), entry.version)
 
     def apply_removal(self, name: str, version: int) -> None:

@@ -98,7 +98,7 @@ class Topics:
 
     async def _refresh(self, name: str) -> None:
         """Read the topic again: another broker may have deleted it, and even created it anew."""
-        if self._cluster.is_shared:
+        if self._cluster.has_peers:
             await self._registry.refresh(name)
 
     async def find_or_create(self, name: str) -> Topic:

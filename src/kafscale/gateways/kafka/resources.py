@@ -1,7 +1,7 @@
 """Config resources: what a request may describe or alter.
 
 Here: what AlterConfigs, IncrementalAlterConfigs and DescribeConfigs have in common.
-Next door: the APIs themselves (apis/), what a change does (engine/administration.py).
+Next door: the APIs themselves (apis/), what a change does (engine/topics/changes.py).
 """
 
 from collections import Counter
