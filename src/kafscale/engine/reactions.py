@@ -1,7 +1,7 @@
 """What a broker does when topics change, and when the cluster gives or takes logs.
 
-Here: the one implementation of `TopicEvents` and `ClusterEvents`. Every reaction names the parts that must hear of an
-event, in order.
+Here: the one implementation of `TopicEvents` and `ClusterEvents`. Every reaction names the parts
+that must hear of an event, in order.
 Next door: who raises the events (topics/registry.py, cluster/).
 """
 

@@ -180,9 +180,9 @@ class TopicChanges:
             await self._write_record(newest, version)
             return
         stored = await self._records.read(name)
-        if newest is not None and stored is not None:
-            if stored.descriptor.topic_id == newest.topic_id:
-                await self._records.remove(newest)  # a deletion that did not reach the store
+        stored_id = stored.descriptor.topic_id if stored is not None else ""
+        if newest is not None and stored_id == newest.topic_id:
+            await self._records.remove(newest)  # a deletion that did not reach the store
         await self._records.clear_note(name)
 
     async def _write_record(self, descriptor: TopicDescriptor, version: int) -> int:
