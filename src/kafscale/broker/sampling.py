@@ -11,7 +11,7 @@ from kafscale.engine.metrics.log_gauges import SHARED
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.partitions.store_gate import StoreHealth
 from kafscale.engine.topics.topic import Topic
-from kafscale.log.writer.log import Observer
+from kafscale.log.writer.types import Observer
 from kafscale.model.meters import Source
 from kafscale.objects.health import Health
 

@@ -1,7 +1,7 @@
 """Administration: changing topics that exist, and questions that only administrators ask.
 
 Here: settings, more partitions, deleting records, where leader epochs end.
-Next door: creating and deleting topics (topics.py), how a log start moves (log/upkeep/history.py).
+Next door: creating and deleting topics (topics.py), how a log start moves (log/upkeep/retention.py).
 """
 
 import asyncio
@@ -17,8 +17,7 @@ from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.rules import place_of_topic
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats.producers import Snapshot
-from kafscale.log.upkeep import history
-from kafscale.log.writer import late_writes
+from kafscale.log.upkeep import retention
 from kafscale.model.clock import Dice
 from kafscale.model.errors import (
     InvalidTopicConfig,
@@ -155,7 +154,7 @@ class Administration:
         log.require_open()
         start = lane.high if before == HIGH_WATERMARK else before
         if start > lane.high:
-            await late_writes.catch_up(log)
+            await log.late_writes.catch_up()
         if not 0 <= start <= lane.high:
             raise OffsetOutOfRange(f"{start} is beyond the high watermark {lane.high}")
         for _ in range(_ATTEMPTS):
@@ -164,7 +163,7 @@ class Administration:
             if lane.start >= start:
                 return lane.start
             # False: the roll-up, or somebody else's manifest, came between. Look again.
-            await history.raise_starts(log, {lane.number: start})
+            await retention.raise_starts(log, {lane.number: start})
             log.require_open()
         raise OutcomeUnknown(f"the log start of {topic.name}-{partition} could not be moved")
 

@@ -31,8 +31,8 @@ from kafscale.engine.topics.topic_watch import follow_topics
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.housekeeping import Housekeeping
 from kafscale.log.moves import end_of_topic
+from kafscale.log.reader import time_lookup
 from kafscale.log.reader.reader import Reader
-from kafscale.log.writer import late_writes
 from kafscale.log.writer.log import Log
 from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock, Dice
@@ -290,16 +290,16 @@ class Engine:
     ) -> tuple[int, int] | None:
         """First (offset, timestamp) at or after a time."""
         log, lane = await self.logs.open(topic, partition)
-        found = await self.reader.find_time(log, lane, timestamp_ms)
-        if found is None and self.fleet.is_shared and late_writes.is_due(log):
-            await late_writes.catch_up(log)
-            found = await self.reader.find_time(log, lane, timestamp_ms)
+        found = await time_lookup.find_time(self.reader, log, lane, timestamp_ms)
+        if found is None and self.fleet.is_shared and log.late_writes.is_due():
+            await log.late_writes.catch_up()
+            found = await time_lookup.find_time(self.reader, log, lane, timestamp_ms)
         return found
 
     async def newest_by_time(self, topic: Topic, partition: int) -> tuple[int, int] | None:
         """The (offset, timestamp) with the greatest timestamp."""
         log, lane = await self.logs.open(topic, partition)
-        return await self.reader.find_max_time(log, lane)
+        return await time_lookup.find_max_time(self.reader, log, lane)
 
 
 async def _both(one: Coroutine[None, None, None], other: Coroutine[None, None, None]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kafscale.engine.upkeep import housekeeping
 from kafscale.engine.upkeep.housekeeping import OVERDUE_MS
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import rollup
 from kafscale.model.errors import InvalidTopicConfig, UnknownTopic
 from kafscale.settings.config import Config
 from kafscale.testing.in_process import FOR_TESTS
@@ -117,11 +117,11 @@ async def test_an_object_goes_with_its_last_lane(shop: Shop) -> None:
         await shop.engine.create_topic(name, 1, SHARED)
         await shop.append(name, b"x" * 500)
     (log,) = [log for _, log in shop.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     for name in ("a", "b"):
         await shop.engine.delete_topic(name)
     await shop.engine.housekeeping.tidy()
-    assert log.manifest.segments == []
+    assert log.committed.manifest.segments == []
 
 
 async def test_what_is_half_dead_is_rewritten_without_the_dead(shop: Shop) -> None:
@@ -129,10 +129,10 @@ async def test_what_is_half_dead_is_rewritten_without_the_dead(shop: Shop) -> No
         await shop.engine.create_topic(name, 1, SHARED)
         await shop.append(name, name[:1].encode() * size)
     (log,) = [log for _, log in shop.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     await shop.engine.delete_topic("large")
     await shop.engine.housekeeping.tidy()
-    (entry,) = log.manifest.segments
+    (entry,) = log.committed.manifest.segments
     assert [span.lane for span in entry.spans()] == [1]
     assert entry.size < 400
     assert values_of(await shop.read("small")) == [b"s" * 40]
@@ -145,8 +145,8 @@ async def test_a_broken_object_does_not_keep_its_log_from_being_swept(shop: Shop
         await shop.engine.create_topic(name, 1, SHARED)
         await shop.append(name, name[:1].encode() * size)
     (log,) = [log for _, log in shop.engine.logs.each()]
-    await history.roll_up(log)
-    (entry,) = log.manifest.segments
+    await rollup.roll_up(log)
+    (entry,) = log.committed.manifest.segments
     key = f"{log.folder}/{entry.name}"
     body = bytearray(await shop.objects.read(key))
     body[entry.spans()[0].start + 70] ^= 1
@@ -167,13 +167,15 @@ async def test_a_little_of_a_deleted_topic_is_gone_when_its_time_is_up(shop: Sho
         await shop.engine.create_topic(name, 1, SHARED | {"retention.ms": "-1"})
         await shop.append(name, name[:1].encode() * size)
     (log,) = [log for _, log in shop.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     await shop.engine.delete_topic("small")
     await shop.engine.housekeeping.tidy()
-    assert len(log.manifest.segments[0].spans()) == 2, "too little to write all else again for"
+    assert len(log.committed.manifest.segments[0].spans()) == 2, (
+        "too little to write all else again for"
+    )
     shop.clock.advance_ms(OVERDUE_MS)
     await shop.engine.housekeeping.tidy()
-    (entry,) = log.manifest.segments
+    (entry,) = log.committed.manifest.segments
     assert [span.lane for span in entry.spans()] == [0]
     assert values_of(await shop.read("large")) == [b"l" * 4000]
 
@@ -186,7 +188,7 @@ async def test_a_removal_is_over_when_no_object_names_its_lanes(
         await shop.engine.create_topic(name, 1, SHARED | {"retention.ms": "-1"})
         await shop.append(name, b"x" * 100)
     (log,) = [log for _, log in shop.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     await shop.engine.delete_topic("gone")
     shop.clock.advance_ms(1_000_000)
     await shop.engine.housekeeping.remove_deleted_topics()
@@ -266,4 +268,4 @@ async def test_a_deleted_topics_lanes_are_forgotten_in_the_end(shop: Shop) -> No
     await shop.reopen()
     await shop.append("stays", b"z")
     (log,) = [log for topic, log in shop.engine.logs.each() if topic is None]
-    assert set(log.manifest.lanes) == {0}
+    assert set(log.committed.manifest.lanes) == {0}

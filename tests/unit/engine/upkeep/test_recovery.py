@@ -10,7 +10,7 @@ from kafscale.engine.coordinator.offsets import Wish
 from kafscale.engine.upkeep import bucket_scan, recovery
 from kafscale.engine.upkeep.bucket_scan import Evidence
 from kafscale.engine.upkeep.recovery import SPARE_BROKER_IDS, SPARE_EPOCHS, SPARE_PRODUCER_IDS, Plan
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import rollup
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Entry, Put
@@ -118,10 +118,10 @@ async def test_producers_are_found_in_manifests_too(shop: Shop, fresh: FaultyMet
     await shop.engine.create_topic("t", 1, {})
     await append_as(shop, 123456)
     (log,) = [log for _, log in shop.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     found = await gathered(shop)
     assert (found.producer_id, found.epoch) == (123456, shop.engine.identity.epoch)
-    assert log.manifest.generation == 1
+    assert log.committed.manifest.generation == 1
 
 
 async def test_an_id_that_nobody_can_have_been_given_is_passed_over(shop: Shop) -> None:
@@ -130,7 +130,7 @@ async def test_an_id_that_nobody_can_have_been_given_is_passed_over(shop: Shop) 
     await append_as(shop, 5)
     assert (await gathered(shop)).producer_id == 5
     (log,) = [log for _, log in shop.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     assert (await gathered(shop)).producer_id == 5
 
 
