@@ -41,6 +41,7 @@ lint: $(VENV)/.dev
 	@$(BIN)/ruff check --quiet src tests benchmarks
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo > .cache/imports.txt 2>&1 || { cat .cache/imports.txt; exit 1; }
+	@wc -l $$(find src -name '*.py') | awk '$$2 != "total" && $$1 > 400 {print "warning: " $$2 " has " $$1 " lines (CONTRIBUTING.md)"}' >&2
 
 check: lint  ## format, lint, types, import walls, unit tests (about a minute)
 	@$(BIN)/pytest tests/unit tests/contract tests/model -m "not slow and not deep" --hypothesis-profile quick -n 3
@@ -73,8 +74,8 @@ simulate: $(VENV)/.dev  ## whole clusters on seeded time, network and stores, un
 faults: $(VENV)/.dev  ## attack a fleet for minutes and judge it: ARGS="--minutes 5 --seed 1 --only kill"
 	@$(BIN)/python -m tests.faults $(ARGS)
 
-bench: $(VENV)/.dev  ## compare with Apache Kafka; a slow store, take-overs, many partitions, scraping
-	@for part in compare slow_store takeover partitions lanes scrape; do $(BIN)/python -m benchmarks.$$part || exit 1; done
+bench: $(VENV)/.dev  ## compare with Apache Kafka; a slow store, take-overs, many partitions, scraping (QUICK=1: only whether it runs)
+	@for part in compare slow_store takeover partitions lanes scrape; do $(BIN)/python -m benchmarks.$$part $(if $(QUICK),--quick) || exit 1; done
 
 bench-spark: $(VENV)/.dev  ## measure the pipeline: kernels, source, export, jobs, sink (an hour; QUICK=1: only whether it runs)
 	@$(BIN)/python -m benchmarks.spark_all $(if $(QUICK),--quick)

@@ -23,6 +23,7 @@ import confluent_kafka
 import psutil
 
 from benchmarks import clients, groups, old_formats, opening, raw, report
+from benchmarks.run import hide_log_lines, show_progress
 from benchmarks.workloads import FULL, QUICK, Figure, Life, Scale
 from tests.support import apache_kafka
 from tests.support.broker import KafscaleProcess
@@ -38,6 +39,7 @@ def main() -> int:
         makers.append(lambda: KafscaleProcess(env=env))
     if not options.no_kafka and _kafka_can_be_had():
         makers.append(apache_kafka.ApacheKafka)
+    hide_log_lines()
     heading = _heading(options)
     print(heading, end="\n\n", flush=True)
 
@@ -49,19 +51,19 @@ def main() -> int:
             broker = make()
             for figure in Life(broker, scale, lambda name: _wanted(name, options.only)).figures():
                 runs.append((broker.label, figure))
-                _progress(f"run {turn + 1}, {broker.label}: {figure.workload}")
+                show_progress(f"run {turn + 1}, {broker.label}: {figure.workload}")
     if not options.no_ours and _wanted("opening", options.only):
-        _progress("opening a log with a long history")
+        show_progress("opening a log with a long history")
         runs.append((KafscaleProcess.label, opening.figure(5_000 if options.quick else 100_000)))
     if not options.no_ours and _wanted(old_formats.NAME, options.only):
         for figure in old_formats.figures(50_000 if options.quick else 500_000):
             runs.append((KafscaleProcess.label, figure))
-            _progress(figure.workload)
+            show_progress(figure.workload)
     if not options.no_ours and _wanted("groups", options.only):
-        _progress("many members of many groups")
+        show_progress("many members of many groups")
         crowd = groups.QUICK if options.quick else groups.FULL
         runs += [(KafscaleProcess.label, one) for one in groups.figures(makers[0](), crowd)]
-    _progress("")
+    show_progress("")
     found = report.rows(runs)
     print(report.table(found))
     if options.json:
@@ -163,11 +165,6 @@ def _java() -> str:
     except FileNotFoundError:
         return "no Java"
     return said.stderr.splitlines()[0]
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _write_json(

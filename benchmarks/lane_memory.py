@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from benchmarks import many
+from benchmarks import many, run
 from benchmarks.meter import cpu_s, rss_mb
 from tests.support import wire
 from tests.support.broker import KafscaleProcess
@@ -62,7 +62,7 @@ def measure(
 
 
 def _touch(line: many.Line, partitions: int, touches: int) -> None:
-    batch = wire.batch([b"x" * 100], timestamp_ms=int(time.time() * 1000))
+    batch = wire.batch([b"x" * 100], timestamp_ms=run.NOW_MS)
     frames = [
         many.produce_frame("t", range(at, min(at + PER_REQUEST, partitions)), batch)
         for at in range(0, partitions, PER_REQUEST)

@@ -9,7 +9,6 @@ Next door: the table and the bars (lanes.py).
 import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from benchmarks import many
+from benchmarks import many, run
 from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
 from kafscale.objects.files import FileObjectStore
@@ -73,7 +72,7 @@ def measure(value_bytes: int, flushes: int, *, with_spark: bool) -> list[Read]:
 async def _measure(folder: Path, value_bytes: int, flushes: int, *, with_spark: bool) -> list[Read]:
     store = Counted(folder)
     broker = await InProcessBroker(config=CONFIG, store=store).start()
-    batch = wire.batch([b"x" * value_bytes], timestamp_ms=int(time.time() * 1000))
+    batch = wire.batch([b"x" * value_bytes], timestamp_ms=run.NOW_MS)
     try:
         await _beside(lambda: _write(broker.port, batch, flushes))
         found = [await _read(broker, store, "flushes")]

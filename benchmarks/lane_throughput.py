@@ -6,13 +6,12 @@ Next door: the table and the bars (lanes.py), the requests (many.py).
 """
 
 import statistics
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import clients, many
+from benchmarks import clients, many, run
 from benchmarks.meter import Cost, Meter
 from tests.support import wire
 from tests.support.broker import KafscaleProcess
@@ -116,7 +115,7 @@ def produce(
     meter: AbstractContextManager[object], line: many.Line, partitions: int, turns: int
 ) -> None:
     """So many batches into every partition."""
-    batch = wire.batch([b"x" * VALUE_BYTES] * RECORDS, timestamp_ms=int(time.time() * 1000))
+    batch = wire.batch([b"x" * VALUE_BYTES] * RECORDS, timestamp_ms=run.NOW_MS)
     frames = [
         many.produce_frame("t", range(at, min(at + PER_REQUEST, partitions)), batch)
         for at in range(0, partitions, PER_REQUEST)

@@ -9,16 +9,14 @@ compare are ratios within one run and CPU-seconds of the broker.
 """
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import structlog
-
 from benchmarks import lane_memory, lane_reads, lane_throughput, many
 from benchmarks.lane_throughput import Row, shapes
+from benchmarks.run import hide_log_lines
 from tests.support import seaweed
 
 SAME = 0.10  # more of the broker's time than six ordinary partitions take, at most
@@ -145,7 +143,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, help="of the throughput")
     parser.add_argument("--strict", action="store_true", help="fail where a bar is missed")
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    hide_log_lines()
     scale = QUICK if options.quick else FULL
     if options.runs:
         scale = scale._replace(runs=options.runs)

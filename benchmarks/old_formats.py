@@ -8,11 +8,11 @@ import socket
 import time
 from collections.abc import Iterator
 
-from benchmarks import clients
+from benchmarks import clients, run
 from benchmarks.meter import Cost, Meter
 from benchmarks.workloads import Figure
 from kafscale.records import legacy_down, legacy_up
-from kafscale.records.validation import Limits
+from kafscale.records.validation import BatchLimits
 from tests.support import old_wire, wire
 from tests.support.broker import KafscaleProcess
 
@@ -27,7 +27,6 @@ SETTINGS = (
     f"{IN_FLIGHT} produce requests in flight"
 )
 _LARGEST = 1 << 27
-_NOW_MS = 1_700_000_000_000
 # Request version and message format, as clients of 0.9 and of 0.10 pair them.
 _PRODUCE, _FETCH = ((1, 0), (2, 1)), ((1, 0), (3, 1))
 
@@ -49,7 +48,9 @@ def figures(count: int) -> Iterator[Figure]:
 
 def _set(magic: int, codec: str) -> bytes:
     rows = [
-        old_wire.Old(n, _NOW_MS + n // 10, b"key %04d" % n, (b"value %d " % n).ljust(VALUE_BYTES))
+        old_wire.Old(
+            n, run.NOW_MS + n // 10, b"key %04d" % n, (b"value %d " % n).ljust(VALUE_BYTES)
+        )
         for n in range(PER_SET)
     ]
     messages = old_wire.plain(rows, magic)
@@ -58,11 +59,11 @@ def _set(magic: int, codec: str) -> bytes:
 
 
 def _alone(magic: int, codec: str, count: int) -> Iterator[Figure]:
-    limits = Limits(1 << 20, 1 << 30, _LARGEST)
+    limits = BatchLimits(1 << 20, 1 << 30, _LARGEST)
     records, rounds = _set(magic, codec), max(1, count // PER_SET)
     began = time.process_time()
     for _ in range(rounds):
-        (batch,) = legacy_up.to_batches(records, limits, _NOW_MS)
+        (batch,) = legacy_up.to_batches(records, limits, run.NOW_MS)
     up_s = time.process_time() - began
     began = time.process_time()
     for _ in range(rounds):

@@ -3,11 +3,11 @@
 import struct
 from collections.abc import Iterator
 
+from benchmarks.run import NOW_MS
 from kafscale.records.compression import Codec
 from kafscale.records.record import Record, build_batch
 
 PER_BATCH = 81
-NOW_MS = 1_700_000_000_000
 _STATES = ("new", "paid", "sent", "back")
 
 

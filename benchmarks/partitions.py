@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.request import urlopen
 
-from benchmarks import many
+from benchmarks import many, run
 from benchmarks.meter import cpu_s, rss_mb
 from tests.support import wire
 from tests.support.broker import KafscaleProcess
@@ -134,7 +134,7 @@ def _requests(line: many.Line, topic: str, count: int) -> Iterator[tuple[int, by
     """Port and request, for all partitions of a topic."""
     while len(found := many.leaders(line, topic)) < count:
         time.sleep(0.1)
-    batch = wire.batch([b"x" * 100], timestamp_ms=int(time.time() * 1000))
+    batch = wire.batch([b"x" * 100], timestamp_ms=run.NOW_MS)
     of_broker = defaultdict(list)
     for partition, port in found.items():
         of_broker[port].append(partition)

@@ -7,6 +7,7 @@ import socket
 import struct
 from contextlib import AbstractContextManager
 
+from benchmarks import run
 from tests.support import wire
 
 BATCH_BYTES = 256 * 1024
@@ -32,7 +33,7 @@ def produce(
 ) -> int:
     """Write at least `count` records; how many it were."""
     per_batch = records_per_batch(len(value))
-    records = wire.batch([value] * per_batch, timestamp_ms=1_700_000_000_000)
+    records = wire.batch([value] * per_batch, timestamp_ms=run.NOW_MS)
     frames = [wire.produce(topic, p, records, -1, p) for p in range(partitions)]
     total = -(-count // per_batch)
     with _connect(port) as sock, meter:

@@ -1,13 +1,15 @@
 """What one look at the metrics costs: CPU time per scrape, beside prometheus_client's.
 
-`python -m benchmarks.scrape [series]` fills both with the same series (three fifths counters, the
-rest histograms) and lets both write the same text in one run, in turns, so that a busy machine is
-equally unfair to both. Then it scrapes the open logs of a broker whose small topics share four of
-them: with as many rows as are shown, with a row for every lane, and right after a lane was added.
+    python -m benchmarks.scrape [SERIES] [--quick]
+
+It fills both with the same series (three fifths counters, the rest histograms) and lets both write
+the same text in one run, in turns, so that a busy machine is equally unfair to both. Then it
+scrapes the open logs of a broker whose small topics share four of them: with as many rows as are
+shown, with a row for every lane, and right after a lane was added.
 """
 
+import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable
 
@@ -25,7 +27,6 @@ from kafscale.model.topics import TopicDefaults, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.system import SystemClock, SystemDice
 
-_ROUNDS = 15
 _LANES = 10_000
 _SHARED_LOGS = 4
 _LINES_OF_A_HISTOGRAM = len(REQUEST_SECONDS) + 3
@@ -79,16 +80,16 @@ def cpu_ms(scrape: Callable[[], bytes]) -> float:
     return (time.process_time() - began) * 1000
 
 
-def measure(series: int) -> tuple[float, float]:
+def measure(series: int, count: int) -> tuple[float, float]:
     """Median CPU milliseconds per scrape, ours and theirs."""
     first, second = ours(series), theirs(series)
     lines = [scrape().count(b"\n") - 4 for scrape in (first, second)]
     assert lines[0] == lines[1], lines
-    rounds = [(cpu_ms(first), cpu_ms(second)) for _ in range(_ROUNDS)]
+    rounds = [(cpu_ms(first), cpu_ms(second)) for _ in range(count)]
     return statistics.median(one for one, _ in rounds), statistics.median(two for _, two in rounds)
 
 
-def lanes_ms(most_partitions: int, *, changing: bool = False) -> float:
+def lanes_ms(most_partitions: int, count: int, *, changing: bool = False) -> float:
     """Median CPU milliseconds of scraping open logs whose lanes are as many small topics."""
     clock, memory = SystemClock(), TailMemory(1 << 20)
     logs: list[tuple[Topic | None, Log]] = [
@@ -135,20 +136,24 @@ def lanes_ms(most_partitions: int, *, changing: bool = False) -> float:
         return probe.registry.render()
 
     scrape()
-    return statistics.median(cpu_ms(scrape) for _ in range(_ROUNDS))
+    return statistics.median(cpu_ms(scrape) for _ in range(count))
 
 
 def main() -> None:
     """Print the comparison."""
-    series = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
-    mine, peer = measure(series)
-    print(f"{series} series, CPU ms per scrape, median of {_ROUNDS}")
+    parser = argparse.ArgumentParser(prog="benchmarks.scrape")
+    parser.add_argument("series", nargs="?", type=int, default=5000)
+    parser.add_argument("--quick", action="store_true", help="3 scrapes of each, not 15")
+    options = parser.parse_args()
+    series, count = options.series, 3 if options.quick else 15
+    mine, peer = measure(series, count)
+    print(f"{series} series, CPU ms per scrape, median of {count}")
     print(f"  kafscale            {mine:8.2f}")
     print(f"  prometheus_client   {peer:8.2f}   ({peer / mine:.0f} times as much)")
     print(f"{_LANES} lanes of {_SHARED_LOGS} shared logs, CPU ms per scrape")
-    print(f"  {MOST_PARTITIONS} rows shown      {lanes_ms(MOST_PARTITIONS):8.2f}")
-    print(f"  with a new lane     {lanes_ms(MOST_PARTITIONS, changing=True):8.2f}")
-    print(f"  a row for each      {lanes_ms(_LANES):8.2f}")
+    print(f"  {MOST_PARTITIONS} rows shown      {lanes_ms(MOST_PARTITIONS, count):8.2f}")
+    print(f"  with a new lane     {lanes_ms(MOST_PARTITIONS, count, changing=True):8.2f}")
+    print(f"  a row for each      {lanes_ms(_LANES, count):8.2f}")
 
 
 if __name__ == "__main__":

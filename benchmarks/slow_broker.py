@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafscale.broker import main as broker
-from kafscale.broker.wiring import open_store
 from kafscale.cli.main import main
-from kafscale.objects.store import Buffer, ObjectStore
+from kafscale.model.buffers import Buffer
+from kafscale.objects.store import ObjectStore
+from kafscale.settings.stores import open_store
 
 
 class SlowStore:

@@ -22,6 +22,7 @@ from pathlib import Path
 import psutil
 from pyspark.sql import SparkSession
 
+from benchmarks.run import NOW_MS
 from kafscale.log.formats import keys, segment
 from kafscale.log.formats.segment import NOTHING_BEFORE, LaneBatches
 from kafscale.model.topics import TopicDescriptor
@@ -37,7 +38,6 @@ from kafscale.spark.values.formats import spec_of
 PER_BATCH = 81
 TEMPLATES = 4096  # distinct batches; later ones repeat them at other offsets
 SEGMENT_BYTES = 64 << 20
-NOW_MS = 1_763_164_800_000
 SCHEMA = (
     "order_id bigint, customer string, amount double, currency string, state string, note string"
 )

@@ -1,6 +1,6 @@
 """How long partitions are without a leader when a broker leaves or is killed.
 
-    python -m benchmarks.takeover [--partitions 2000] [--store files|s3] [--lease 3]
+    python -m benchmarks.takeover [--partitions 2000] [--store files|s3] [--lease 3] [--quick]
 
 In this room: two brokers on a real etcd that share partitions with records in each, the moments
 when the survivor hears of it and has opened all of them, what that costs in processor time and
@@ -35,7 +35,7 @@ from tests.support.etcd import EtcdCluster
 from tests.support.program import Program
 from tests.support.seaweed import SeaweedServer
 
-PER_TOPIC = 1000
+MOST_PER_TOPIC = 1000
 IMPATIENT = 50
 REQUESTS = re.compile(rb'^kafscale_s3_requests_total\{.*operation="(\w+)".*\} (\S+)$', re.MULTILINE)
 
@@ -44,11 +44,14 @@ Others = dict[str, Program]  # whose processor time counts, too
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(prog="benchmarks.takeover")
     parser.add_argument("--partitions", type=int, default=2000)
     parser.add_argument("--store", choices=("files", "s3"), default="s3")
     parser.add_argument("--lease", type=int, default=3, help="seconds")
+    parser.add_argument("--quick", action="store_true", help="100 partitions on files")
     wanted = parser.parse_args()
+    if wanted.quick:
+        wanted.partitions, wanted.store = 100, "files"
     with tempfile.TemporaryDirectory(prefix="takeover-") as folder, ExitStack() as undo:
         env = {"KAFSCALE_ETCD_LEASE_TTL": f"{wanted.lease}s"}
         etcd = undo.enter_context(EtcdCluster())
@@ -85,20 +88,23 @@ def _measure(
 ) -> None:
     bootstrap = ",".join(broker.bootstrap for broker in brokers)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    topics = [f"many-{number}" for number in range(-(-partitions // PER_TOPIC))]
-    for topic in topics:
+    topics = {
+        f"many-{first // MOST_PER_TOPIC}": min(MOST_PER_TOPIC, partitions - first)
+        for first in range(0, partitions, MOST_PER_TOPIC)
+    }
+    for topic, count in topics.items():
         if topic not in admin.list_topics(timeout=30).topics:
-            admin.create_topics([NewTopic(topic, PER_TOPIC)])[topic].result(60)
-    partitions = PER_TOPIC * len(topics)
+            admin.create_topics([NewTopic(topic, count)])[topic].result(60)
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     _write_everywhere(producer, topics)
-    found = admin.list_topics(timeout=30).topics
+    listed = admin.list_topics(timeout=30).topics
     lost = [
-        (name, row.id)
+        (name, partition.id)
         for name in topics
-        for row in found[name].partitions.values()
-        if row.leader == 1
+        for partition in listed[name].partitions.values()
+        if partition.leader == 1
     ]
+    wanted_now = random.Random(0).sample(lost, min(IMPATIENT, len(lost)))
     calm_s = _write_everywhere(producer, topics)
     survivor = brokers[0]
     requests = _requests(survivor)
@@ -107,7 +113,7 @@ def _measure(
     cpu = {name: cpu_s(one.pid) for name, one in meters.items()}
     began_s = time.time()
     brokers[1].stop() if way == "leaves" else brokers[1].kill()
-    with _impatient(bootstrap, random.Random(0).sample(lost, IMPATIENT)) as acknowledged:
+    with _impatient(bootstrap, wanted_now) as acknowledged:
         moments = _until_open(survivor, said, partitions)
     spent = {name: cpu_s(one.pid) - cpu[name] for name, one in meters.items()}
     asked = {kind: count - requests.get(kind, 0) for kind, count in _requests(survivor).items()}
@@ -121,7 +127,7 @@ def _measure(
         f"all open elsewhere after {open_s:.2f} s{beyond}\n"
         f"  CPU seconds: {_listed(spent, '.2f')}; requests per partition: "
         f"{_listed({kind: n / len(lost) for kind, n in asked.items() if n}, '.2f')}\n"
-        f"  records for {IMPATIENT} of them, sent when it went: acknowledged after "
+        f"  records for {len(wanted_now)} of them, sent when it went: acknowledged after "
         f"{statistics.median(waits):.2f} s (median), {waits[-1]:.2f} s (last)\n"
         f"  a record for each of all, sent after {sent_s:.2f} s, took {written_s:.2f} s, "
         f"before {calm_s:.2f} s",
@@ -131,7 +137,7 @@ def _measure(
 
 @contextmanager
 def _impatient(bootstrap: str, places: list[tuple[str, int]]) -> Iterator[list[float]]:
-    """Somebody who wants to write to some partitions now; gives when each was acknowledged."""
+    """A producer that writes to some partitions now; gives when each was acknowledged."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     acknowledged: list[float] = []
 
@@ -189,7 +195,7 @@ def _requests(broker: KafscaleProcess) -> Counter[str]:
     return counts
 
 
-def _write_everywhere(producer: Producer, topics: list[str]) -> float:
+def _write_everywhere(producer: Producer, topics: dict[str, int]) -> float:
     began = time.monotonic()
     failed: list[str] = []
 
@@ -197,8 +203,8 @@ def _write_everywhere(producer: Producer, topics: list[str]) -> float:
         if error:
             failed.append(str(error))
 
-    for topic in topics:
-        for number in range(PER_TOPIC):
+    for topic, count in topics.items():
+        for number in range(count):
             producer.produce(topic, b"x", partition=number, on_delivery=delivered)
     assert producer.flush(120) == 0, "not all was written"
     assert not failed, failed[:3]

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.run import NOW_MS
 from kafscale.log.formats import keys, manifest, segment
 from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
 from kafscale.log.formats.segment import LaneBatches
@@ -28,7 +29,6 @@ from kafscale.spark.kernels import scan
 from kafscale.system import SystemClock, SystemDice
 from kafscale.tasks import Tasks
 
-NOW_MS = 1_700_000_000_000
 RECORD_BYTES = 200
 _VARIETY = 64  # different batches
 _OFFSET = struct.Struct(">q")

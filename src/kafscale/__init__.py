@@ -1,7 +1,6 @@
 """Kafscale: Kafka topics in a bucket.
 
-The rooms, from the ground up: model, records, wire, objects, metadata, log, engine,
-gateways, broker, cli. ARCHITECTURE.md says who may call whom.
+ARCHITECTURE.md lists the rooms and says which room may import which.
 """
 
 __version__ = "0.1.0"

@@ -13,12 +13,12 @@ import msgspec
 
 from kafscale.engine import administration
 from kafscale.engine.cluster import fleet
-from kafscale.engine.cluster.fleet_state import View
+from kafscale.engine.cluster.fleet_state import FleetState
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.topic import Resident, Topic
 from kafscale.engine.upkeep.housekeeping import Housekeeping
-from kafscale.groups.events import Done
+from kafscale.groups.events import Accepted
 from kafscale.groups.machine import Group
 from kafscale.log.catalog.lane_allotment import SharedLogs
 from kafscale.log.formats import places
@@ -29,9 +29,9 @@ from kafscale.log.upkeep import reclaim
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.types import Appended
 from kafscale.metadata import keys as metadata_keys
+from kafscale.model.buffers import Buffer
 from kafscale.model.topics import LaneRange, Layout, Move, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
-from kafscale.objects.store import Buffer
 from kafscale.records.batch import BatchHeader
 from kafscale.testing.simulated.metadata import SimulatedEtcd
 
@@ -93,7 +93,7 @@ def metadata_without_guards() -> AbstractContextManager[Any]:
 
 def group_that_lets_anybody_commit() -> AbstractContextManager[Any]:
     def commit(self: Group, event: Any, _now_s: float) -> None:
-        self._answer(event.call, Done())
+        self._answer(event.call, Accepted())
 
     return patch.object(Group, "_commit", commit)
 
@@ -102,8 +102,8 @@ def group_that_lets_anybody_commit() -> AbstractContextManager[Any]:
 def broker_that_ignores_the_end_of_its_lease() -> Iterator[None]:
     """It goes on answering for what others have taken over."""
     with (
-        patch.object(View, "lose", lambda _: None),
-        patch.object(View, "holds", lambda _: True),
+        patch.object(FleetState, "lose", lambda _: None),
+        patch.object(FleetState, "holds", lambda _: True),
     ):
         yield
 

@@ -16,11 +16,13 @@ import structlog
 import uvloop
 
 from kafscale.broker import banner, log_output
-from kafscale.broker.wiring import Broker, build, open_metadata, open_store
+from kafscale.broker.wiring import Broker, build
 from kafscale.engine.cluster.membership import Node
+from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import KafscaleError
-from kafscale.objects.capability_check import probe_create_if_absent
+from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.settings.config import Config
+from kafscale.settings.stores import open_metadata, open_store
 from kafscale.system import SystemClock, SystemDice
 
 logger = structlog.get_logger()
@@ -57,7 +59,7 @@ async def _serve(config: Config) -> None:
         logger.info("broker_started", broker_id=broker.engine.identity.broker_id)
         await _until(leaving, broker)
         logger.info("broker_stopping")
-        await broker.engine.fleet.leave()
+        await broker.engine.cluster.leave()
         broker.listener.close_door()
         broker.listener.stop_reading()
     logger.info("broker_stopped")
@@ -86,7 +88,7 @@ async def _start(config: Config, undo: contextlib.AsyncExitStack) -> Broker:
     undo.push_async_callback(metadata.aclose)
     store = open_store(config)
     undo.push_async_callback(store.aclose)
-    await probe_create_if_absent(store, f"{config.storage.namespace}/.probe", dice.token(8).hex())
+    await check_create_if_absent(store, f"{config.storage.namespace}/.probe", dice.token(8).hex())
     broker = await build(config, store, metadata, clock, dice)
     # In reverse: what waits is committed while its producers are still there to be told.
     undo.push_async_callback(broker.listener.aclose)
@@ -102,7 +104,7 @@ async def _start(config: Config, undo: contextlib.AsyncExitStack) -> Broker:
 async def _until(leaving: asyncio.Event, broker: Broker) -> None:
     """Wait for a signal, or for a reason why this broker must not go on."""
     asked = asyncio.ensure_future(leaving.wait())
-    failed = asyncio.ensure_future(broker.engine.fleet.failure())
+    failed = asyncio.ensure_future(broker.engine.cluster.failure())
     await asyncio.wait((asked, failed), return_when=asyncio.FIRST_COMPLETED)
     reason = failed.result() if failed.done() else ""
     asked.cancel()
@@ -128,7 +130,9 @@ async def _open_door(config: Config, broker: Broker) -> None:
         ) from None
     shown, shown_port = config.broker.advertised(bound)
     identity = broker.engine.identity
-    await broker.engine.fleet.join(Node(identity.broker_id, shown, shown_port, config.broker.rack))
+    await broker.engine.cluster.join(
+        Node(identity.broker_id, {PLAINTEXT: Endpoint(shown, shown_port)}, config.broker.rack)
+    )
     banner.show(config, shown, shown_port)
 
 

@@ -1,19 +1,18 @@
-"""Which parts a broker is made of: the one place where adapters are chosen.
+"""Which parts a broker is made of.
 
-Here: configuration to objects. No behaviour. Next door: the settings (config.py), the process
-(main.py).
+Here: configuration to objects. No behaviour. Next door: the settings (settings/config.py), which
+stores there are (settings/stores.py), the process (main.py).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from kafscale.broker import derived, kafka_names, process, sampling
 from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
-from kafscale.engine.cluster.single import Lone
+from kafscale.engine.cluster.single import SingleBroker
 from kafscale.engine.coordinator.claims import Claims
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
@@ -24,9 +23,9 @@ from kafscale.engine.metrics.log_gauges import Census
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.appends import Appends
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.reads import Reads
-from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Topic
@@ -36,109 +35,24 @@ from kafscale.engine.upkeep.housekeeping import Housekeeping
 from kafscale.engine.upkeep.recovery import require_whole
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import Context
+from kafscale.gateways.kafka.call import KafkaContext
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener
-from kafscale.log.formats import keys
 from kafscale.log.reader.reader import Reader
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
-from kafscale.model.errors import MetadataUnavailable, StoreRefused
 from kafscale.model.meters import Registry
 from kafscale.objects.health import HealthWindow
 from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
-from kafscale.settings.sections import EtcdSection
 from kafscale.tasks import Tasks
 
 _LARGEST_OPENED_BYTES = 128 << 20
-
-
-def open_store(config: Config) -> ObjectStore:
-    """The object store the settings choose. Imports only that one's library."""
-    if config.store_kind == "memory":
-        from kafscale.objects.memory import MemoryObjectStore
-
-        return MemoryObjectStore()
-    if config.store_kind == "s3":
-        from kafscale.objects.s3 import S3ObjectStore, S3Settings
-
-        s3 = config.s3
-        return S3ObjectStore(
-            S3Settings(
-                bucket=s3.bucket or "",
-                region=s3.region,
-                endpoint=s3.endpoint or "",
-                path_style=s3.path_style,
-                access_key=s3.access_key or "",
-                secret_key=s3.secret_key or "",
-                session_token=s3.session_token or "",
-                max_retries=s3.max_retries,
-                concurrency=s3.concurrency,
-                part_size=s3.part_size,
-                max_idle=s3.idle_connections,
-                idle_timeout_s=s3.idle_conn_timeout,
-                connect_timeout_s=s3.connect_timeout,
-                request_timeout_s=s3.request_timeout,
-                storage_class=s3.storage_class or "",
-                encryption=s3.server_side_encryption or "",
-                kms_key=s3.kms_key_id or "",
-            ),
-            is_unique=keys.is_rewritten,
-        )
-    from kafscale.objects.files import FileObjectStore
-
-    return FileObjectStore(_made(Path(config.broker.data_dir) / "objects"), config.storage.fsync)
-
-
-def open_metadata(config: Config, clock: Clock) -> MetadataStore:
-    """The metadata store the settings choose. Imports only that one's library."""
-    if config.etcd.endpoints:
-        return _open_etcd(config.etcd, clock)
-    from kafscale.metadata.embedded import EmbeddedMetadataStore
-
-    folder = _made(Path(config.broker.data_dir))
-    return EmbeddedMetadataStore(folder / "metadata.db", config.storage.sqlite_synchronous, clock)
-
-
-def _open_etcd(etcd: EtcdSection, clock: Clock) -> MetadataStore:
-    try:
-        from kafscale.metadata.etcd.client import EtcdSettings
-        from kafscale.metadata.etcd.store import EtcdMetadataStore
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] not in ("grpc", "google"):
-            raise
-        raise MetadataUnavailable(
-            f"etcd.endpoints is set and {missing.name} is not installed: "
-            "pip install 'kafscale[etcd]'"
-        ) from missing
-    return EtcdMetadataStore(
-        EtcdSettings(
-            etcd.targets(),
-            dial_timeout_s=etcd.dial_timeout,
-            request_timeout_s=etcd.request_timeout,
-            username=etcd.username or "",
-            password=etcd.password or "",
-            tls=etcd.is_encrypted(),
-            ca_file=etcd.tls.ca_file or "",
-            cert_file=etcd.tls.cert_file or "",
-            key_file=etcd.tls.key_file or "",
-        ),
-        clock,
-    )
-
-
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise StoreRefused(f"cannot use {folder}: {problem.strerror}") from problem
-    return folder
 
 
 @dataclass(slots=True)
@@ -189,11 +103,11 @@ async def build(
     await require_whole(metadata, watched, config.storage.namespace)
     producer_ids = await id_marks.begin(metadata, watched, config.storage.namespace, clock)
     identity = await claim_identity(metadata, clock, dice, config.broker.id, config.broker_name)
-    fleet: Membership = Lone(identity)
+    fleet: Membership = SingleBroker(identity)
     if is_shared or (is_shared is None and config.etcd.endpoints):
         fleet = Fleet(metadata, identity, clock, lease_s=config.etcd.lease_ttl)
     memory = TailMemory(config.cache.tail_cache_size)
-    health = StoreHealth(window, clock)
+    health = StoreGate(window, clock)
     tell = sampling.teller(config.flush_interval_ms)
     if config.logging.level == "debug":
         probe.tell_received = sampling.tell_received
@@ -212,7 +126,7 @@ async def build(
             may_answer=fleet.holds,
         )
 
-    logs = Logs(make_log, fleet)
+    logs = OpenLogs(make_log, fleet)
     reader = Reader(
         watched,
         cache_bytes=config.segment_cache_bytes,
@@ -290,9 +204,9 @@ async def build(
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),
     )
-    if isinstance(fleet, Fleet):
-        fleet.on_change, fleet.on_lost = engine.hand_over, engine.drop_all
-    context = Context(engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED)
+    context = KafkaContext(
+        engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED
+    )
 
     def make_session(connection: Connection) -> KafkaSession:
         return KafkaSession(connection, context, tasks)
@@ -324,9 +238,9 @@ async def build(
 def _sample(
     probe: Probe,
     started_s: float,
-    health: StoreHealth,
+    health: StoreGate,
     topics: Topics,
-    logs: Logs,
+    logs: OpenLogs,
     listener: Listener,
     memory: TailMemory,
     reader: Reader,

@@ -29,7 +29,7 @@ async def opened(config: Config) -> AsyncIterator[ObjectStore]:
         raise CommandError("objects in a broker's memory cannot be seen from outside")
     if config.store_kind == "files" and not Path(config.broker.data_dir).exists():
         raise CommandError(f"{config.broker.data_dir}: no such data folder (broker.dataDir)")
-    from kafscale.broker.wiring import open_store
+    from kafscale.settings.stores import open_store
 
     store = open_store(config)
     try:

@@ -95,10 +95,10 @@ async def _look_at_all(urls: list[str], clock: Clock) -> list[Look]:
 
 async def _stored(url: str) -> dict[str, int]:
     """Bytes per topic, everything that lies there: also what waits to be deleted."""
-    from kafscale.spark.wiring import locate, open_store
+    from kafscale.settings.locations import locate, open_location
 
     where = locate(url)
-    store = open_store(where)
+    store = open_location(where)
     sizes: dict[str, int] = {}
     try:
         for folder in await store.folders(where.namespace):

@@ -21,7 +21,7 @@ from typing import Final, Literal, NamedTuple
 from kafscale.cli.output import human_bytes, print_json
 from kafscale.cli.settings import add_config_arguments, config_of
 from kafscale.model.errors import KafscaleError
-from kafscale.objects.capability_check import probe_create_if_absent
+from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.settings.config import Config
 from kafscale.settings.sources import CONFIG_VARIABLE
 from kafscale.settings.values import ConfigError
@@ -126,12 +126,12 @@ async def check_store(config: Config) -> Finding:
     folder = Path(config.broker.data_dir)
     if config.store_kind == "files" and not folder.exists():
         return _check_parent("store", folder)
-    from kafscale.broker.wiring import open_store
+    from kafscale.settings.stores import open_store
 
     async def probe() -> None:
         store = open_store(config)
         try:
-            await probe_create_if_absent(store, config.storage.namespace, secrets.token_hex(8))
+            await check_create_if_absent(store, config.storage.namespace, secrets.token_hex(8))
         finally:
             await store.aclose()
 
@@ -151,8 +151,8 @@ async def check_metadata(config: Config, running: bool) -> Finding:
         if running:
             return Finding("ok", "metadata", "in use by the running broker")
         where = f"opens under {folder}"
-    from kafscale.broker.wiring import open_metadata, open_store
     from kafscale.engine.upkeep.recovery import require_whole
+    from kafscale.settings.stores import open_metadata, open_store
 
     async def open_and_read() -> None:
         async with AsyncExitStack() as opened:

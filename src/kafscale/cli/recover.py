@@ -10,12 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from kafscale.broker.wiring import open_metadata
 from kafscale.cli import bucket
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.output import counting, print_json
@@ -28,9 +27,9 @@ from kafscale.metadata.store import MetadataStore
 from kafscale.model.errors import MetadataConflict
 from kafscale.model.topics import iso_time
 from kafscale.settings.config import Config
+from kafscale.settings.sections import OBJECTS_FOLDER
+from kafscale.settings.stores import open_metadata
 from kafscale.system import SystemClock
-
-_OBJECTS: Final = "objects"  # what a broker calls the folder of objects in its data folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,8 +109,8 @@ def source_of(config: Config, url: str | None) -> Config:
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
         raise UsageError(f"--store: expected s3://bucket/namespace or a folder, found {url!r}")
     folder = Path(unquote(parts.path))
-    data = folder.parent if folder.name == _OBJECTS else folder
-    if not (data / _OBJECTS).is_dir():
+    data = folder.parent if folder.name == OBJECTS_FOLDER else folder
+    if not (data / OBJECTS_FOLDER).is_dir():
         raise CommandError(f"--store: no broker has kept objects in {folder}")
     return msgspec.structs.replace(
         config,
@@ -125,7 +124,7 @@ def source_of(config: Config, url: str | None) -> Config:
 async def _opened_metadata(config: Config, *, dry_run: bool) -> AsyncIterator[MetadataStore]:
     """Open the store that is to be rebuilt; one that is not there yet is not made by looking."""
     with TemporaryDirectory(prefix="kafscale-recover-") as nowhere:
-        is_new = not (Path(config.broker.data_dir) / "metadata.db").exists()
+        is_new = not config.metadata_file.exists()
         if dry_run and is_new and not config.etcd.endpoints:
             broker = msgspec.structs.replace(config.broker, data_dir=nowhere)
             config = msgspec.structs.replace(config, broker=broker)

@@ -1,7 +1,7 @@
 """Administration: changing topics that exist, and questions that only administrators ask.
 
 Here: settings, more partitions, deleting records, where leader epochs end.
-Next door: creating and deleting topics (topics.py), how a log start moves (log/upkeep/retention.py).
+Next door: creating and deleting topics (topics.py), moving log starts (log/upkeep/retention.py).
 """
 
 import asyncio
@@ -10,27 +10,19 @@ from typing import Final
 
 import msgspec
 
-from kafscale.engine.partitions.open_logs import Logs
-from kafscale.engine.partitions.reads import check_epoch
 from kafscale.engine.topics.new_places import new_place
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.rules import place_of_topic
 from kafscale.engine.topics.topic import Topic
-from kafscale.log.formats.producers import Snapshot
-from kafscale.log.upkeep import retention
 from kafscale.model.clock import Dice
 from kafscale.model.errors import (
     InvalidTopicConfig,
-    NotTheOwner,
-    OffsetOutOfRange,
-    OutcomeUnknown,
     TopicMoving,
 )
 from kafscale.model.topic_configs import FIXED_AT_CREATION, TOPIC_CONFIGS, WHERE_IT_LIES
 from kafscale.model.topics import Layout, Move, TopicDescriptor, validate_configs
 from kafscale.tasks import Tasks
 
-HIGH_WATERMARK: Final = -1
 _ATTEMPTS: Final = 8
 _HEARD_WITHIN_S: Final = 0.8
 _ON_ITS_WAY: Final = "{} is on its way to another place; try again later"
@@ -44,14 +36,12 @@ class Administration:
     def __init__(
         self,
         topics: Topics,
-        logs: Logs,
         tasks: Tasks,
         dice: Dice,
         on_changed: Callable[[Topic], None],
     ) -> None:
         """Act on these parts; `on_changed` hears of what takes effect."""
         self._topics = topics
-        self._logs = logs
         self._tasks = tasks
         self._dice = dice
         self._on_changed = on_changed
@@ -106,7 +96,9 @@ class Administration:
             raise TopicMoving(_ON_ITS_WAY.format(name))
         if only_check:
             return
-        fresh = await self._topics.allot(count - topic.partitions) if topic.is_shared else None
+        fresh = (
+            await self._topics.allot(count - topic.partitions) if topic.uses_shared_logs else None
+        )
 
         def changed(old: TopicDescriptor) -> TopicDescriptor:
             if old.moving is not None:
@@ -137,65 +129,6 @@ class Administration:
                 self._on_changed(topic)
 
         await asyncio.shield(self._tasks.spawn(work(), f"change of {name}", awaited=True))
-
-    # -- partitions --------------------------------------------------------------------------
-
-    async def delete_records(self, topic: Topic, partition: int, before: int) -> int:
-        """Delete what lies before an offset, or before the high watermark; gives the log start.
-
-        Goes on when nobody waits any more: a manifest under way is not left behind half taken up.
-        """
-        work = self._delete_records(topic, partition, before)
-        task = self._tasks.spawn(work, f"deleting records of {topic.name}", awaited=True)
-        return await asyncio.shield(task)
-
-    async def _delete_records(self, topic: Topic, partition: int, before: int) -> int:
-        log, lane = await self._logs.open(topic, partition)
-        log.require_open()
-        start = lane.high if before == HIGH_WATERMARK else before
-        if start > lane.high:
-            await log.late_writes.catch_up()
-        if not 0 <= start <= lane.high:
-            raise OffsetOutOfRange(f"{start} is beyond the high watermark {lane.high}")
-        for _ in range(_ATTEMPTS):
-            if lane.producers.is_sealed:  # perhaps since we began: what was copied has it still
-                raise NotTheOwner(_ON_ITS_WAY.format(topic.name))
-            if lane.start >= start:
-                return lane.start
-            # False: the roll-up, or somebody else's manifest, came between. Look again.
-            await retention.raise_starts(log, {lane.number: start})
-            log.require_open()
-        raise OutcomeUnknown(f"the log start of {topic.name}-{partition} could not be moved")
-
-    async def epoch_end(
-        self, topic: Topic, partition: int, epoch: int, current: int
-    ) -> tuple[int, int]:
-        """The newest epoch not above `epoch`, and the offset it ends at; (-1, -1): unknown."""
-        log, lane = await self._logs.open(topic, partition)
-        log.require_open()
-        check_epoch(log, current)
-        end = lane.end if topic.settings.fetch_buffered else lane.high
-        known = list(lane.epochs)
-        if not known or known[-1][0] < log.epoch:
-            known.append((log.epoch, end))  # nothing has been written under it yet
-        if known[-1][0] <= epoch <= max(log.newest_epoch, known[-1][0]):
-            return epoch, end
-        later = [first for one, first in known if one > epoch]
-        if epoch < 0 or not later:
-            return -1, -1
-        floor = max((one for one, _ in known if one <= epoch), default=epoch)
-        return floor, max(later[0], lane.start)
-
-    async def size_of(self, topic: Topic, partition: int) -> int:
-        """Bytes a partition takes in the bucket, headers of objects not counted."""
-        _, lane = await self._logs.open(topic, partition)
-        return sum(span.length for span, _ in lane.spans)
-
-    async def producers_of(self, topic: Topic, partition: int) -> list[Snapshot]:
-        """The idempotent producers a partition remembers, as of its last committed record."""
-        log, lane = await self._logs.open(topic, partition)
-        log.require_open()
-        return lane.producers.snapshot(lane.high)
 
 
 def _needs_a_place(topic: TopicDescriptor, asked: tuple[Layout, int]) -> bool:

@@ -19,11 +19,12 @@ from kafscale.engine.metrics.lag import LOOK_EVERY_S, Lag
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.appends import Appends
-from kafscale.engine.partitions.open_logs import Logs
-from kafscale.engine.partitions.opener import OwnedLogs
+from kafscale.engine.partitions.inspection import Inspection
+from kafscale.engine.partitions.open_logs import OpenLogs
+from kafscale.engine.partitions.opener import Opener
 from kafscale.engine.partitions.producer_ids import ProducerIds
-from kafscale.engine.partitions.reads import Reads, check_epoch
-from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.partitions.reads import Reads
+from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.discovery import Discovery
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.topic import Topic
@@ -31,9 +32,7 @@ from kafscale.engine.topics.topic_watch import follow_topics
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.housekeeping import Housekeeping
 from kafscale.log.moves import end_of_topic
-from kafscale.log.reader import time_lookup
 from kafscale.log.reader.reader import Reader
-from kafscale.log.writer.log import Log
 from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
@@ -41,7 +40,6 @@ from kafscale.model.errors import (
     GroupNotFound,
     GroupSubscribed,
     KafscaleError,
-    NotTheOwner,
     TopicExists,
     UnknownTopic,
 )
@@ -55,9 +53,9 @@ class Engine:
 
     def __init__(
         self,
-        fleet: Membership,
+        cluster: Membership,
         topics: Topics,
-        logs: Logs,
+        logs: OpenLogs,
         appends: Appends,
         reads: Reads,
         reader: Reader,
@@ -67,7 +65,7 @@ class Engine:
         expiry: Expiry,
         lag: Lag,
         housekeeping: Housekeeping,
-        health: StoreHealth,
+        health: StoreGate,
         tasks: Tasks,
         probe: Probe,
         clock: Clock,
@@ -80,13 +78,12 @@ class Engine:
         store_name: str = "",
     ) -> None:
         """Take the parts as wired."""
-        self.fleet = fleet
-        self.identity = fleet.identity
+        self.cluster = cluster
+        self.identity = cluster.identity
         self.topics = topics
         self.logs = logs
         self.appends = appends
         self.reads = reads
-        self.reader = reader
         self.producer_ids = producer_ids
         self.offsets = offsets
         self.groups = groups
@@ -100,28 +97,29 @@ class Engine:
         self.auto_create = auto_create
         self.broker_configs = broker_configs  # for those who ask; nothing here goes by them
         self.store_name = store_name
-        self.discovery = Discovery(topics, tasks, clock, fleet)
-        self.admin = Administration(topics, logs, tasks, dice, self._topic_changed)
+        self.discovery = Discovery(topics, tasks, clock, cluster)
+        self.admin = Administration(topics, tasks, dice, self._topic_changed)
+        self.inspection = Inspection(logs, reader, cluster, tasks)
         self.moves = moves
         moves.on_moved = self._topic_changed
         moves.on_failed = probe.move_failures.inc
         probe.sample_moves(moves.counts, moves.ages)
         self._tasks = tasks
-        self._opening = OwnedLogs(topics, logs, fleet)
-        fleet.on_ready = self._opening.look
-        checkpoints.responsible = lambda: fleet.is_controller
-        lag.is_shared = fleet.is_shared
+        self._opening = Opener(topics, logs, cluster)
+        checkpoints.responsible = lambda: cluster.is_controller
+        lag.has_peers = cluster.has_peers
         probe.sample_checkpoint_age(checkpoints.age_s)
         topics.on_changed = self._topic_changed
         topics.on_gone = self._topic_gone
-        topics.has_others = fleet.is_shared
+        topics.has_others = cluster.has_peers
         self._creating: dict[str, asyncio.Task[Topic]] = {}
 
     async def start(self) -> None:
         """Learn the topics and begin background work."""
+        self.cluster.start(self)
         await self.topics.load()
-        self._tasks.spawn(self._opening.open_for_ever(), "opening")
-        if self.fleet.is_shared:
+        self._tasks.spawn(self._opening.run(), "opening")
+        if self.cluster.has_peers:
             self._tasks.spawn(follow_topics(self.topics), "topics")
         self._tasks.spawn(self.moves.move_for_ever(), "moves")
         self._tasks.spawn(self.housekeeping.roll_up_for_ever(), "roll-up")
@@ -144,7 +142,7 @@ class Engine:
                 await self.lag.recall()
             except KafscaleError as problem:
                 logger.warning("lag_not_recalled", error=str(problem))
-            if not self.fleet.is_shared:
+            if not self.cluster.has_peers:
                 return
             await asyncio.sleep(LOOK_EVERY_S)
 
@@ -153,28 +151,32 @@ class Engine:
         await self.groups.aclose()
         await self.logs.aclose(deadline_s)
         await self.checkpoints.aclose()
-        await self.fleet.aclose()
+        await self.cluster.aclose()
         await asyncio.sleep(0)  # whoever waited for a commit is told in the loop's next round
         await self._tasks.aclose()
 
-    # -- the fleet ---------------------------------------------------------------------------
+    # -- the cluster ---------------------------------------------------------------------------
 
-    def hand_over(self) -> asyncio.Task[None]:
+    def ownership_changed(self) -> asyncio.Task[None]:
         """Stop serving, now, what has become another broker's; flush and save it in a moment."""
         logs = self.logs.release(HAND_OVER_S)
         groups = self.groups.release()
         return self._tasks.spawn(_both(groups, logs), "hand-over")
 
-    def drop_all(self) -> None:
-        """Promise nothing any more: the lease is lost."""
+    def lease_lost(self) -> None:
+        """Drop every log and group: other brokers may have them already."""
         self.logs.drop()
         self.groups.drop()
+
+    def logs_ready(self) -> None:
+        """Open owned logs that are not open yet."""
+        self._opening.wake()
 
     def _topic_changed(self, topic: Topic) -> None:
         self.appends.forget(topic)
         self.logs.adjust(topic)
         self.logs.leave(topic)
-        self._opening.look()
+        self._opening.wake()
         self.moves.look()
 
     def _topic_gone(self, topic: Topic) -> None:
@@ -182,7 +184,7 @@ class Engine:
 
     async def _forget_topic(self, topic: Topic) -> None:
         await self.logs.close_topic(topic)
-        if self.fleet.is_shared and end_of_topic.has_lanes(topic.descriptor):
+        if self.cluster.has_peers and end_of_topic.has_lanes(topic.descriptor):
             self._tasks.spawn(self._seal_lanes(topic), f"seals of {topic.name}")
         self.appends.forget(topic)
         self.probe.forget_topic(topic.name)
@@ -218,7 +220,7 @@ class Engine:
 
     async def _catch_up_on(self, name: str) -> None:
         """Other brokers may have deleted a topic, and made it again, and we hear late of it."""
-        if self.fleet.is_shared:
+        if self.cluster.has_peers:
             await self.topics.look_at(name)
 
     async def find_or_create(self, name: str) -> Topic:
@@ -272,34 +274,6 @@ class Engine:
         if doomed:
             await self.offsets.delete(group_id, doomed)
         return problems
-
-    # -- offsets -----------------------------------------------------------------------------
-
-    async def bounds(self, topic: Topic, partition: int, leader_epoch: int) -> tuple[int, int, Log]:
-        """Log start and high watermark of a partition."""
-        log, lane = await self.logs.open(topic, partition)
-        log.require_open()
-        if lane.producers.is_sealed:
-            # It may go on elsewhere already, and we have not heard of it: this is not its end.
-            raise NotTheOwner(f"{topic.name}-{partition} is moving")
-        check_epoch(log, leader_epoch)
-        return lane.start, lane.high, log
-
-    async def offset_at(
-        self, topic: Topic, partition: int, timestamp_ms: int
-    ) -> tuple[int, int] | None:
-        """First (offset, timestamp) at or after a time."""
-        log, lane = await self.logs.open(topic, partition)
-        found = await time_lookup.find_time(self.reader, log, lane, timestamp_ms)
-        if found is None and self.fleet.is_shared and log.late_writes.is_due():
-            await log.late_writes.catch_up()
-            found = await time_lookup.find_time(self.reader, log, lane, timestamp_ms)
-        return found
-
-    async def newest_by_time(self, topic: Topic, partition: int) -> tuple[int, int] | None:
-        """The (offset, timestamp) with the greatest timestamp."""
-        log, lane = await self.logs.open(topic, partition)
-        return await time_lookup.find_max_time(self.reader, log, lane)
 
 
 async def _both(one: Coroutine[None, None, None], other: Coroutine[None, None, None]) -> None:

@@ -1,11 +1,11 @@
 """Counters, gauges and histograms, and the text Prometheus reads.
 
-Here: plain numbers in slots, found by their label values once and kept by whoever counts. Next
-door: which series a broker has (engine/metrics/series.py), the door they leave by
+Here: plain numbers in slots. A caller looks a series up once by its label values and keeps it.
+Next door: which series a broker has (engine/metrics/series.py), the HTTP page that shows them
 (broker/ops_http.py). Never here: clocks, sockets, threads.
 
-A scrape runs in the event loop, so it must be cheap: the text before each number is written when
-the series is born, and a scrape only appends numbers.
+A scrape runs in the event loop, so it must be cheap: the text before each number is made when
+the series is created, and a scrape only appends numbers.
 """
 
 import re
@@ -18,7 +18,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 # Rows of (label values, number), asked for at each scrape.
-Source = Callable[[], Iterable[tuple[Sequence[str], float]]]
+SampleSource = Callable[[], Iterable[tuple[Sequence[str], float]]]
 
 
 class Meter(Protocol):
@@ -147,7 +147,7 @@ class _Sampled:
     """A family whose numbers are asked for at each scrape."""
 
     def __init__(
-        self, opening: str, head_of: Callable[[Sequence[str]], str], source: Source
+        self, opening: str, head_of: Callable[[Sequence[str]], str], source: SampleSource
     ) -> None:
         self._opening = opening
         self._head_of = head_of
@@ -216,7 +216,7 @@ class Registry:
         self,
         name: str,
         help_text: str,
-        source: Source,
+        source: SampleSource,
         label_names: Sequence[str] = (),
         kind: str = "gauge",
     ) -> None:

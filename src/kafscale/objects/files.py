@@ -19,6 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import (
     ObjectExists,
     ObjectMissing,
@@ -27,7 +28,7 @@ from kafscale.model.errors import (
     StoreUnavailable,
 )
 from kafscale.objects.names import check_folder, check_key, inside
-from kafscale.objects.store import Buffer, StoredObject
+from kafscale.objects.store import StoredObject
 
 INLINE_BYTES: Final = 64 * 1024  # up to this size the event loop does the work itself
 LEFTOVER_AGE_S: Final = 600  # a temporary file this old was left by a process that died
@@ -114,7 +115,7 @@ class FileObjectStore:
         try:
             try:
                 os.utime(self._clock_file)
-            except FileNotFoundError:  # somebody has emptied the place
+            except FileNotFoundError:  # the folder was emptied meanwhile
                 self._make_clock()
             return os.stat(self._clock_file).st_mtime_ns // 1_000_000
         except OSError as failed:
@@ -158,7 +159,8 @@ class FileObjectStore:
                 os.link(temp, path)
                 return
             except FileExistsError:
-                # Perhaps by an attempt of ours that got no further: whoever finds it relies on it.
+                # An earlier attempt of this writer may have linked it and failed after that.
+                # Readers that find the object rely on it.
                 self._sync_folder_of(path)
                 raise ObjectExists(path) from None
             except FileNotFoundError as failed:

@@ -7,9 +7,10 @@ import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import ObjectExists, ObjectMissing
 from kafscale.objects.names import check_folder, check_key, inside
-from kafscale.objects.store import Buffer, StoredObject
+from kafscale.objects.store import StoredObject
 
 
 def _wall_ms() -> int:

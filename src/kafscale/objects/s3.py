@@ -29,6 +29,7 @@ from obstore.exceptions import (
     UnknownConfigurationKeyError,
 )
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import (
     ObjectExists,
     ObjectMissing,
@@ -38,7 +39,7 @@ from kafscale.model.errors import (
 )
 from kafscale.objects.bucket_client import FIRST_PAUSE_S, LAST_PAUSE_S, S3Settings, open_client
 from kafscale.objects.names import check_folder, check_key
-from kafscale.objects.store import PAGE, Buffer, OnRequest, Request, StoredObject
+from kafscale.objects.store import PAGE, OnRequest, RequestKind, StoredObject
 
 if TYPE_CHECKING:
     from obstore import Attributes  # exists in the type stubs only
@@ -237,8 +238,8 @@ class S3ObjectStore:
     async def _size(self, key: str) -> int:
         return (await obstore.head_async(self._client, key))["size"]
 
-    async def _tried(self, request: Request, key: str, send: Callable[[], Awaitable[T]]) -> T:
-        """Send, and again after a pause for as long as nobody knows what became of it."""
+    async def _tried(self, request: RequestKind, key: str, send: Callable[[], Awaitable[T]]) -> T:
+        """Send a request; while its outcome is unknown, send it again after a pause."""
         give_up_s = asyncio.get_running_loop().time() + self._settings.retry_timeout_s
         pause_s = FIRST_PAUSE_S
         for attempt in range(self._settings.max_retries + 1):
@@ -260,7 +261,7 @@ class S3ObjectStore:
         raise AssertionError("the last attempt returns or raises")
 
 
-def _translated(request: Request, key: str, failed: Exception) -> StoreError:
+def _translated(request: RequestKind, key: str, failed: Exception) -> StoreError:
     """Most faults of a server arrive as one general error, so only the clear answers are told."""
     if isinstance(failed, StoreError):
         return failed

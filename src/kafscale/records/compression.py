@@ -13,9 +13,8 @@ from typing import Final
 import cramjam
 import lz4.frame
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import BatchTooLarge, CorruptBatch, UnsupportedCompression
-
-Bytes = bytes | bytearray | memoryview
 
 
 class Codec(IntEnum):
@@ -58,7 +57,7 @@ _BUFFER_FULL: Final = "failed to write whole buffer"
 _FIRST_GUESS: Final = 64 * 1024
 
 
-def compress(codec: Codec, data: Bytes) -> bytes:
+def compress(codec: Codec, data: Buffer) -> bytes:
     """Pack, so that every Kafka client can unpack."""
     match codec:
         case Codec.NONE:
@@ -82,7 +81,7 @@ def compress(codec: Codec, data: Bytes) -> bytes:
             return bytes(memoryview(cramjam.zstd.compress(data, level=_ZSTD_LEVEL)))
 
 
-def decompress(codec: Codec, data: Bytes, limit: int) -> bytes | memoryview:
+def decompress(codec: Codec, data: Buffer, limit: int) -> bytes | memoryview:
     """Unpack at most `limit` bytes.
 
     Raises BatchTooLarge when there would be more, CorruptBatch when the stream is broken.
@@ -148,10 +147,10 @@ def _unpack_snappy_block(block: memoryview, limit: int) -> bytes:
         raise CorruptBatch(f"broken snappy block: {broken}") from broken
 
 
-def _unpack_gzip(data: Bytes, limit: int) -> bytes:
+def _unpack_gzip(data: Buffer, limit: int) -> bytes:
     parts: list[bytes] = []
     room = limit
-    rest: Bytes = data
+    rest: Buffer = data
     for _ in range(_MAX_STREAMS):
         unpacker = zlib.decompressobj(_GZIP_WINDOW)
         try:
@@ -169,10 +168,10 @@ def _unpack_gzip(data: Bytes, limit: int) -> bytes:
     raise CorruptBatch(f"more than {_MAX_STREAMS} gzip streams in one batch")
 
 
-def _unpack_lz4(data: Bytes, limit: int) -> bytes:
+def _unpack_lz4(data: Buffer, limit: int) -> bytes:
     parts: list[bytes] = []
     room = limit
-    rest: Bytes = data
+    rest: Buffer = data
     step = max(_FIRST_GUESS, 8 * len(data))
     for _ in range(_MAX_STREAMS):
         unpacker = lz4.frame.LZ4FrameDecompressor()
@@ -194,7 +193,7 @@ def _unpack_lz4(data: Bytes, limit: int) -> bytes:
     raise CorruptBatch(f"more than {_MAX_STREAMS} lz4 frames in one batch")
 
 
-def _unpack_zstd(data: Bytes, limit: int) -> bytes:
+def _unpack_zstd(data: Buffer, limit: int) -> bytes:
     """Unpack into a buffer we own, growing it by what has proved necessary."""
     room = min(limit, max(_FIRST_GUESS, 8 * len(data)))
     while True:

@@ -14,7 +14,7 @@ from kafscale.model.errors import InvalidRecord
 MIN_RECORD_SIZE: Final = 7  # every number at one byte, nothing else
 
 
-class Outline(NamedTuple):
+class FrameOutline(NamedTuple):
     """Where a sound record keeps the bytes that decide its form."""
 
     end: int
@@ -24,20 +24,13 @@ class Outline(NamedTuple):
     delta_end: int
 
 
-def check_one_by_one(data: bytes, at: int, count: int, require_key: bool) -> None:
-    """Check that exactly `count` sound records, numbered from 0, fill `data` from `at` on."""
-    for index in range(count):
-        at = check_record(data, at, index, require_key).end
-    check_end(data, at, count)
-
-
 def check_end(data: bytes, at: int, count: int) -> None:
     """Refuse what follows the last record."""
     if at != len(data):
         raise InvalidRecord(f"{len(data) - at} bytes follow the last of {count} records")
 
 
-def check_record(data: bytes, at: int, index: int, require_key: bool) -> Outline:
+def check_record(data: bytes, at: int, index: int, require_key: bool) -> FrameOutline:
     """Check the record at `at`, which must be number `index`."""
     try:
         return _check_record(data, at, index, require_key)
@@ -45,7 +38,7 @@ def check_record(data: bytes, at: int, index: int, require_key: bool) -> Outline
         raise InvalidRecord(f"record {index} is cut off") from None
 
 
-def _check_record(data: bytes, at: int, index: int, require_key: bool) -> Outline:
+def _check_record(data: bytes, at: int, index: int, require_key: bool) -> FrameOutline:
     """The rule. Numbers of one byte are read in place: calls would cost more than the rest.
 
     Each number may be read past the record's end, as far as `data` goes; `at` only ever grows, so
@@ -89,7 +82,7 @@ def _check_record(data: bytes, at: int, index: int, require_key: bool) -> Outlin
     at = check_headers(data, at, end, lengths)
     if at != end:
         raise InvalidRecord(f"record {index} ends at byte {at}, by its length at {end}")
-    return Outline(end, lengths, time_at, delta_at, delta_end)
+    return FrameOutline(end, lengths, time_at, delta_at, delta_end)
 
 
 def keyless(data: bytes, at: int, count: int) -> tuple[int, ...]:

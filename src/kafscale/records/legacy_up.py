@@ -31,10 +31,10 @@ from kafscale.records.batch import (
 )
 from kafscale.records.compression import Codec, compress, decompress
 from kafscale.records.legacy import NO_TIMESTAMP
-from kafscale.records.validation import MAGIC, MAGIC_AT, NO_LIMIT, Limits
+from kafscale.records.validation import MAGIC, MAGIC_AT, NO_LIMIT, BatchLimits
 
 _ATTRIBUTES_AT: Final = 17
-_BLANK_OFFSETS: Final = (0, -1)  # what producers write into a wrapper whose place they do not know
+_BLANK_OFFSETS: Final = (0, -1)  # producers write these into a wrapper: its offset is not known yet
 _PACKED_AT_ONCE: Final = 4096  # records held as parts before they become one piece of memory
 
 # Numbers of one and two bytes, written: most lengths, and the deltas of most batches.
@@ -64,7 +64,7 @@ class _Times(NamedTuple):
 
 
 def to_batches(
-    records: bytes | memoryview, limits: Limits, now_ms: int, codec: Codec | None = None
+    records: bytes | memoryview, limits: BatchLimits, now_ms: int, codec: Codec | None = None
 ) -> list[bytearray]:
     """The batches of a set, in order; packed by `codec`, or as the producer packed them.
 
@@ -86,8 +86,8 @@ def to_batches(
     return [_batch(span, packed_by if codec is None else codec, limits) for span in spans]
 
 
-def _times(limits: Limits, now_ms: int) -> _Times:
-    """Before 1970 was no time that an old client could mean, unless nobody asks what it meant."""
+def _times(limits: BatchLimits, now_ms: int) -> _Times:
+    """The timestamps to accept: none before 1970, unless the topic accepts every timestamp."""
     before_ms, after_ms = limits.timestamp_before_max_ms, limits.timestamp_after_max_ms
     if before_ms == after_ms == NO_LIMIT:
         return _Times(-(2**63), 2**63 - 1)
@@ -101,7 +101,7 @@ def _codec_of(attributes: int) -> Codec:
     return Codec(number)
 
 
-def _unwrapped(data: bytes, magic: int, codec: Codec, limits: Limits, times: _Times) -> _Span:
+def _unwrapped(data: bytes, magic: int, codec: Codec, limits: BatchLimits, times: _Times) -> _Span:
     """The records of a packed set, which must be alone."""
     wrapper, time_ms, value = _open_wrapper(data, magic, limits)
     if magic and data[_ATTRIBUTES_AT] & LOG_APPEND_TIME:
@@ -118,7 +118,7 @@ def _unwrapped(data: bytes, magic: int, codec: Codec, limits: Limits, times: _Ti
     return spans[0]
 
 
-def _open_wrapper(data: bytes, magic: int, limits: Limits) -> tuple[int, int, bytes]:
+def _open_wrapper(data: bytes, magic: int, limits: BatchLimits) -> tuple[int, int, bytes]:
     """Offset, time and value of the one message that fills `data`."""
     head = legacy.HEADS[magic]
     if len(data) < head.size:
@@ -145,7 +145,7 @@ def _open_wrapper(data: bytes, magic: int, limits: Limits) -> tuple[int, int, by
 
 
 def _spans(
-    data: bytes, magic: int, limits: Limits, times: _Times, most_bytes: int | None
+    data: bytes, magic: int, limits: BatchLimits, times: _Times, most_bytes: int | None
 ) -> tuple[list[_Span], int]:
     """The messages that fill `data`, in spans of `most_bytes`; the last one's own offset.
 
@@ -272,7 +272,7 @@ def _why_no_message(data: bytes, at: int, magic: int) -> BadBatch:
     return InvalidRecord("a message ends within a size")
 
 
-def _batch(span: _Span, codec: Codec, limits: Limits) -> bytearray:
+def _batch(span: _Span, codec: Codec, limits: BatchLimits) -> bytearray:
     payload = span.payload if codec is Codec.NONE else compress(codec, span.payload)
     size = HEADER_SIZE + len(payload)
     if size > limits.max_message_bytes:

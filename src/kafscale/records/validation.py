@@ -42,7 +42,7 @@ NO_PRODUCER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """What a topic allows."""
 
     max_message_bytes: int
@@ -52,7 +52,7 @@ class Limits:
     require_key: bool = False
     timestamp_before_max_ms: int = NO_LIMIT
     timestamp_after_max_ms: int = NO_LIMIT
-    walk_records: bool = True  # False: believe the batch header about what is inside
+    walk_records: bool = True  # False: trust the batch header about the records
 
 
 def peek_magic(records: memoryview | None) -> int | None:
@@ -63,7 +63,7 @@ def peek_magic(records: memoryview | None) -> int | None:
     return magic - 256 if magic > 127 else magic
 
 
-def validate(records: memoryview | None, limits: Limits, now_ms: int) -> BatchHeader:
+def validate(records: memoryview | None, limits: BatchLimits, now_ms: int) -> BatchHeader:
     """Check all of what a producer sent for one partition, and give its header."""
     if not records:
         raise InvalidRecord("no records")
@@ -121,7 +121,7 @@ def _check_claims(header: BatchHeader) -> None:
         )
 
 
-def _check_times(header: BatchHeader, limits: Limits, now_ms: int) -> None:
+def _check_times(header: BatchHeader, limits: BatchLimits, now_ms: int) -> None:
     """Neither end of the batch lies too far from now."""
     if limits.timestamp_before_max_ms == limits.timestamp_after_max_ms == NO_LIMIT:
         return
@@ -132,7 +132,7 @@ def _check_times(header: BatchHeader, limits: Limits, now_ms: int) -> None:
             raise InvalidTimestamp(f"{time_ms} is not between {earliest} and {latest}")
 
 
-def _check_inside(records: memoryview, header: BatchHeader, limits: Limits) -> None:
+def _check_inside(records: memoryview, header: BatchHeader, limits: BatchLimits) -> None:
     """The records, unpacked if need be, are in order."""
     codec = header.attributes & 7
     if codec > Codec.ZSTD or (codec == Codec.ZSTD and not limits.allow_zstd):

@@ -1,9 +1,9 @@
 """The configuration of a broker: loading it, and the rules between settings.
 
 Here: Config, load, and every reason to refuse a combination.
-Next door: the settings (config_sections.py), value types (config_values.py), files, variables
-and flags (config_sources.py).
-Never here: opening what is configured (wiring.py).
+Next door: the settings (sections.py), value types (values.py), files, variables and flags
+(sources.py).
+Never here: opening what is configured (stores.py).
 """
 
 import ipaddress
@@ -19,6 +19,8 @@ from kafscale.model.errors import InvalidMapping
 from kafscale.model.topics import TopicDefaults
 from kafscale.settings import sources
 from kafscale.settings.sections import (
+    METADATA_FILE,
+    OBJECTS_FOLDER,
     BrokerSection,
     CacheSection,
     CompressionSection,
@@ -35,7 +37,7 @@ from kafscale.settings.sections import (
 )
 from kafscale.settings.sources import Given
 from kafscale.settings.values import MAX_INT32, ConfigError, read_value
-from kafscale.virtual.rules import Layout, LayoutRules
+from kafscale.virtual.rules import LayoutRules, PartitionLayout
 
 
 class Config(Section, frozen=True):
@@ -61,6 +63,16 @@ class Config(Section, frozen=True):
         if self.use_memory_s3:
             return "memory"
         return "s3" if self.s3.bucket else "files"
+
+    @property
+    def objects_dir(self) -> Path:
+        """The folder of the objects, where the store is files."""
+        return Path(self.broker.data_dir) / OBJECTS_FOLDER
+
+    @property
+    def metadata_file(self) -> Path:
+        """The metadata store, where it is a file."""
+        return Path(self.broker.data_dir) / METADATA_FILE
 
     @property
     def broker_name(self) -> str | None:
@@ -120,7 +132,9 @@ class Config(Section, frozen=True):
         """Which topics are virtual. Raises InvalidMapping."""
         mapping = self.mapping
         return LayoutRules.of(
-            Layout(mapping.virtual_partitions, mapping.physical_partitions, mapping.offset_range),
+            PartitionLayout(
+                mapping.virtual_partitions, mapping.physical_partitions, mapping.offset_range
+            ),
             mapping.topics,
         )
 
@@ -138,11 +152,30 @@ def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object])
         _take(values, sources.from_file(file))
     _take(values, sources.from_environment(env))
     _take(values, sources.from_flags(flags))
+    config: Config = _built(values)
+    _check(config)
+    return config
+
+
+def load_bucket(bucket: str, env: Mapping[str, str]) -> S3Section:
+    """Read how to reach a bucket from the KAFSCALE_S3_* variables alone. Raises ConfigError.
+
+    For programs that are told the bucket and its namespace otherwise, and are no broker.
+    """
+    ours = {name: raw for name, raw in env.items() if name.startswith(sources.S3_VARIABLES)}
+    ours = {name: raw for name, raw in ours.items() if name not in sources.OF_THE_BROKER}
+    values: dict[str, Any] = {}
+    _take(values, sources.from_environment(ours))
+    s3 = _built({**values, "s3.bucket": bucket}).s3
+    _check_s3(s3)
+    return s3
+
+
+def _built(values: dict[str, Any]) -> Config:
     if values.get("s3.endpoint"):
         # Servers other than AWS rarely have a host name per bucket.
         values.setdefault("s3.pathStyle", True)
     config: Config = _build(Config, values, "")
-    _check(config)
     return config
 
 

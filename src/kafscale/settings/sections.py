@@ -2,7 +2,7 @@
 
 Here: one struct per section. A YAML key is the attribute's name in camelCase, and
 docs/operating/configuration.md lists them all (a test compares it with this file).
-Next door: all sections together (config.py), what a value may look like (config_values.py).
+Next door: all sections together (config.py), what a value may look like (values.py).
 """
 
 import re
@@ -38,6 +38,8 @@ Milliseconds = Annotated[int, Meta(ge=0)]
 Price = Annotated[float, Meta(ge=0)]
 MillisecondsOrForever = Annotated[int, Meta(ge=-1)]
 
+OBJECTS_FOLDER: Final = "objects"  # below broker.dataDir
+METADATA_FILE: Final = "metadata.db"
 _MI: Final = 1024 * 1024
 _ETCD_PORT: Final = 2379
 _PORT_AT_END: Final = re.compile(r":[0-9]+$")

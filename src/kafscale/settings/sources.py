@@ -1,7 +1,7 @@
 """Where settings come from: a YAML file, the environment, flags.
 
 Here: which variable and which flag stands for which setting, and reading YAML into flat keys.
-Next door: the settings themselves (config.py), their values (config_values.py).
+Next door: the settings themselves (config.py), their values (values.py).
 Never here: what a value means.
 """
 
@@ -23,6 +23,8 @@ class Given(NamedTuple):
 
 
 CONFIG_VARIABLE: Final = "KAFSCALE_CONFIG"
+S3_VARIABLES: Final = "KAFSCALE_S3_"
+OF_THE_BROKER: Final = frozenset({"KAFSCALE_S3_BUCKET", "KAFSCALE_S3_NAMESPACE"})
 
 VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_BROKER_ID": "broker.id",
@@ -44,7 +46,14 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_S3_ACCESS_KEY": "s3.accessKey",
     "KAFSCALE_S3_SECRET_KEY": "s3.secretKey",
     "KAFSCALE_S3_SESSION_TOKEN": "s3.sessionToken",
+    "KAFSCALE_S3_PART_SIZE": "s3.partSize",
     "KAFSCALE_S3_CONCURRENCY": "s3.concurrency",
+    "KAFSCALE_S3_MAX_RETRIES": "s3.maxRetries",
+    "KAFSCALE_S3_MAX_IDLE_CONNS": "s3.maxIdleConns",
+    "KAFSCALE_S3_MAX_IDLE_CONNS_PER_HOST": "s3.maxIdleConnsPerHost",
+    "KAFSCALE_S3_IDLE_CONN_TIMEOUT": "s3.idleConnTimeout",
+    "KAFSCALE_S3_CONNECT_TIMEOUT": "s3.connectTimeout",
+    "KAFSCALE_S3_REQUEST_TIMEOUT": "s3.requestTimeout",
     "KAFSCALE_S3_STORAGE_CLASS": "s3.storageClass",
     "KAFSCALE_S3_SERVER_SIDE_ENCRYPTION": "s3.serverSideEncryption",
     "KAFSCALE_S3_KMS_KEY_ID": "s3.kmsKeyId",

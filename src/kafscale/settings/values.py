@@ -1,7 +1,7 @@
 """What a single setting may look like: sizes, durations, lists, yes and no.
 
 Here: the value types of the configuration and the one function that reads any of them.
-Next door: which settings exist (config.py), where values come from (config_sources.py).
+Next door: which settings exist (config.py), where values come from (sources.py).
 """
 
 import math

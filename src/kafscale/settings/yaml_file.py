@@ -1,6 +1,6 @@
 """Reading a YAML file strictly: no key twice, one clear line about what is wrong.
 
-Next door: what the keys mean (config_sources.py). Loaded only when there is a file to read.
+Next door: what the keys mean (sources.py). Loaded only when there is a file to read.
 """
 
 from pathlib import Path

@@ -2,7 +2,8 @@
 
 Here: one event loop in a thread per process, one open store per URL; topics and logs found by
 nothing but the bucket. A Bucket travels to executors as its URL alone.
-Next door: which adapter it is (wiring.py), what a log consists of (log/protocol/survey.py).
+Next door: which store a URL names (settings/locations.py), what a log consists of
+(log/protocol/survey.py).
 """
 
 import asyncio
@@ -16,10 +17,11 @@ from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats import places
 from kafscale.log.protocol import survey
 from kafscale.log.protocol.survey import Snapshot
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import UnknownTopic
 from kafscale.model.topics import TopicDescriptor
-from kafscale.objects.store import Buffer, ObjectStore
-from kafscale.spark import wiring
+from kafscale.objects.store import ObjectStore
+from kafscale.settings import locations
 from kafscale.system import SystemClock, SystemDice
 
 _T = TypeVar("_T")
@@ -34,7 +36,7 @@ class _Process:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
-        self.stores: dict[wiring.Location, ObjectStore] = {}
+        self.stores: dict[locations.Location, ObjectStore] = {}
         thread = threading.Thread(target=self.loop.run_forever, name="kafscale-bucket", daemon=True)
         thread.start()
 
@@ -55,14 +57,14 @@ def _this_process() -> _Process:
         return _process
 
 
-def on_store(where: wiring.Location, work: Callable[[ObjectStore], Awaitable[_T]]) -> _T:
+def on_store(where: locations.Location, work: Callable[[ObjectStore], Awaitable[_T]]) -> _T:
     """Do something with a store, opened once per process, and wait for it."""
     process = _this_process()
 
     async def on_loop() -> _T:
         store = process.stores.get(where)
         if store is None:
-            store = process.stores[where] = wiring.open_store(where)
+            store = process.stores[where] = locations.open_location(where)
         return await work(store)
 
     return process.run(on_loop())
@@ -74,7 +76,7 @@ class Bucket:
     def __init__(self, url: str, namespace: str = "") -> None:
         """Refuse what is no store; nothing is read yet."""
         self.url = url
-        where = wiring.locate(url)
+        where = locations.locate(url)
         self.where = where._replace(namespace=namespace) if namespace else where
         self.namespace = self.where.namespace
         self.clock = SystemClock()

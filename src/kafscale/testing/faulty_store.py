@@ -11,8 +11,9 @@ from enum import Enum, auto
 from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import StoreError, StoreUnavailable
-from kafscale.objects.store import Buffer, ObjectStore, StoredObject
+from kafscale.objects.store import ObjectStore, StoredObject
 from kafscale.testing.clock import SeededDice
 
 VERBS: Final = frozenset({"put_new", "read", "find", "folders", "delete", "now_ms"})

@@ -18,6 +18,7 @@ from kafscale.gateways.listener import Listener
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
+from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
@@ -99,8 +100,12 @@ class InProcessBroker:
             undo.push_async_callback(broker.listener.aclose)
             await broker.engine.start()
             self.port = await broker.listener.open(_HOST, 0)
-            await broker.engine.fleet.join(
-                Node(broker.engine.identity.broker_id, _HOST, self.port, self.config.broker.rack)
+            await broker.engine.cluster.join(
+                Node(
+                    broker.engine.identity.broker_id,
+                    {PLAINTEXT: Endpoint(_HOST, self.port)},
+                    self.config.broker.rack,
+                )
             )
             self._broker = broker
             self._undo = undo.pop_all()
@@ -109,7 +114,7 @@ class InProcessBroker:
     async def stop(self) -> None:
         """Leave as a broker leaves: hand over, close the door, flush what waits."""
         if self._broker is not None:
-            await self._broker.engine.fleet.leave()
+            await self._broker.engine.cluster.leave()
         await self._undo.aclose()
         self._broker = None
 

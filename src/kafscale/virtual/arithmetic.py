@@ -23,7 +23,7 @@ SMALLEST_RANGE: Final = 1 << 20
 _BEYOND_OFFSETS: Final = 1 << 63
 
 
-class Place(NamedTuple):
+class VirtualPlace(NamedTuple):
     """Where a virtual partition lives."""
 
     physical_partition: int
@@ -45,9 +45,9 @@ class VirtualOffset(NamedTuple):
     virtual_offset: int
 
 
-def place_of(partition: int, logs: int) -> Place:
+def place_of(partition: int, logs: int) -> VirtualPlace:
     """The log and the lane of a partition that exists. For any number of partitions."""
-    return Place(partition % logs, partition // logs)
+    return VirtualPlace(partition % logs, partition // logs)
 
 
 def partition_of(log: int, lane: int, logs: int) -> int:
@@ -57,7 +57,11 @@ def partition_of(log: int, lane: int, logs: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Remapper:
-    """V virtual partitions on P physical ones, each with room for R offsets."""
+    """V virtual partitions on P physical ones, each with room for R offsets.
+
+    The partition remapper's interface: tools show addresses by it. The log itself needs only
+    `place_of` and `partition_of`, which hold for any V and P.
+    """
 
     virtual_partitions: int
     physical_partitions: int
@@ -86,7 +90,7 @@ class Remapper:
         """How many virtual partitions share a physical one."""
         return self.virtual_partitions // self.physical_partitions
 
-    def virtual_to_physical(self, virtual_partition: int) -> Place:
+    def virtual_to_physical(self, virtual_partition: int) -> VirtualPlace:
         """Where a virtual partition lives."""
         self._check_virtual(virtual_partition)
         return place_of(virtual_partition, self.physical_partitions)

@@ -1,4 +1,4 @@
-"""Reading bytes nobody vouches for: the only place that trusts a length.
+"""Reading untrusted bytes: every length is checked here before it is used.
 
 Here: integers of variable size, strings, byte fields, counts and tagged fields, each read
 from a memoryview at a position and handed back with the position after it.
@@ -8,9 +8,7 @@ Never here: sockets, messages, a byte taken for a length before it was compared 
 Every reader raises MalformedMessage, and nothing else, whatever the bytes are.
 """
 
-from typing import Final, TypeAlias
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
+from typing import Final
 
 _MAX_U32: Final = 0xFFFF_FFFF
 _MAX_U64: Final = 0xFFFF_FFFF_FFFF_FFFF

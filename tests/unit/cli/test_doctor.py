@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.broker.wiring import open_metadata
 from kafscale.cli import doctor, main
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.settings.config import Config
 from kafscale.settings.sections import BrokerSection
+from kafscale.settings.stores import open_metadata
 from kafscale.system import SystemClock
 
 

@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.engine.engine_harness import Shop
-from tests.unit.engine.fleet_harness import Squad
+from tests.unit.engine.engine_harness import EngineHarness
+from tests.unit.engine.fleet_harness import FleetHarness
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[Shop]:
-    async with Shop() as opened:
+async def harness() -> AsyncIterator[EngineHarness]:
+    async with EngineHarness() as opened:
         yield opened
 
 
 @pytest.fixture
-async def squad() -> AsyncIterator[Squad]:
-    async with Squad() as opened:
+async def fleet() -> AsyncIterator[FleetHarness]:
+    async with FleetHarness() as opened:
         yield opened

@@ -11,7 +11,7 @@ import msgspec
 
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.engine import Engine
-from kafscale.engine.partitions.reads import Part, Wanted
+from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.lease import Lease
@@ -71,8 +71,8 @@ class Wire:
 
 
 @dataclasses.dataclass
-class Mate:
-    """One broker of the squad."""
+class Member:
+    """One broker of the fleet."""
 
     broker: InProcessBroker
     wire: Wire
@@ -85,7 +85,7 @@ class Mate:
 
     @property
     def fleet(self) -> Fleet:
-        fleet = self.engine.fleet
+        fleet = self.engine.cluster
         assert isinstance(fleet, Fleet)
         return fleet
 
@@ -101,37 +101,37 @@ class Mate:
             raise problem
         return stored.first
 
-    async def read(self, name: str, partition: int, offset: int = 0, epoch: int = -1) -> Part:
+    async def read(self, name: str, partition: int, offset: int = 0, epoch: int = -1) -> ReadResult:
         topic = self.engine.topics.get(name)
-        wanted = Wanted(topic, partition, offset, 1 << 20, epoch)
+        wanted = PartitionRead(topic, partition, offset, 1 << 20, epoch)
         (part,) = await self.engine.reads.fetch([wanted], 1 << 20, 0, 0.0)
         return part
 
 
-class Squad:
+class FleetHarness:
     """Use with `async with`; brokers are started one by one."""
 
     def __init__(self) -> None:
         self.objects = MemoryObjectStore()
-        self._folder = tempfile.TemporaryDirectory(prefix="kafscale-squad-")
+        self._folder = tempfile.TemporaryDirectory(prefix="kafscale-fleet-")
         self.metadata = EmbeddedMetadataStore(
             Path(self._folder.name) / "metadata.db", "OFF", SystemClock()
         )
-        self.mates: list[Mate] = []
+        self.members: list[Member] = []
         self.lease_s = LEASE_S
 
-    async def __aenter__(self) -> "Squad":
+    async def __aenter__(self) -> "FleetHarness":
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for mate in self.mates:
-            mate.plan.clear()
-            mate.wire.is_cut = mate.wire.is_deaf = False
-            await mate.broker.stop()
+        for member in self.members:
+            member.plan.clear()
+            member.wire.is_cut = member.wire.is_deaf = False
+            await member.broker.stop()
         await self.metadata.aclose()
         self._folder.cleanup()
 
-    async def start(self, broker_id: int, config: Config = FOR_TESTS) -> Mate:
+    async def start(self, broker_id: int, config: Config = FOR_TESTS) -> Member:
         wire, plan = Wire(self.metadata), Plan()
         settings = msgspec.structs.replace(
             config,
@@ -144,17 +144,19 @@ class Squad:
             metadata=wire,
             is_shared=True,
         )
-        mate = Mate(await broker.start(), wire, plan, broker_id)
-        self.mates.append(mate)
-        return mate
+        member = Member(await broker.start(), wire, plan, broker_id)
+        self.members.append(member)
+        return member
 
-    async def start_all(self, count: int) -> list[Mate]:
-        mates = [await self.start(number) for number in range(count)]
+    async def start_all(self, count: int) -> list[Member]:
+        members = [await self.start(number) for number in range(count)]
         await self.agree()
-        return mates
+        return members
 
-    def alive(self) -> list[Mate]:
-        return [mate for mate in self.mates if not mate.wire.is_cut and mate.fleet.holds()]
+    def alive(self) -> list[Member]:
+        return [
+            member for member in self.members if not member.wire.is_cut and member.fleet.holds()
+        ]
 
     async def agree(self) -> None:
         """Wait until all who are alive know the same settled members: exactly those alive."""
@@ -162,28 +164,28 @@ class Squad:
 
     def _agree(self) -> bool:
         alive = self.alive()
-        ids = {mate.fleet.identity.broker_id for mate in alive}
-        return len({mate.fleet.generation for mate in alive}) == 1 and all(
-            mate.fleet.is_settled
-            and {row.broker_id for row in mate.fleet.placement.brokers} == ids
-            and mate.fleet.is_member
-            for mate in alive
+        ids = {member.fleet.identity.broker_id for member in alive}
+        return len({member.fleet.generation for member in alive}) == 1 and all(
+            member.fleet.is_settled
+            and {row.broker_id for row in member.fleet.placement.brokers} == ids
+            and member.fleet.is_member
+            for member in alive
         )
 
-    def owner(self, name: str, partition: int) -> Mate:
+    def owner(self, name: str, partition: int) -> Member:
         """The living broker that all others point to."""
         topic = self.alive()[0].engine.topics.get(name)
         folder = topic.folder(partition)
-        (found,) = {mate.fleet.leader_of(folder) for mate in self.alive()}
-        return next(mate for mate in self.alive() if mate.fleet.identity.broker_id == found)
+        (found,) = {member.fleet.leader_of(folder) for member in self.alive()}
+        return next(member for member in self.alive() if member.fleet.identity.broker_id == found)
 
 
-async def with_topic(squad: Squad, brokers: int, partitions: int) -> list[Mate]:
+async def with_topic(fleet: FleetHarness, brokers: int, partitions: int) -> list[Member]:
     """Brokers that all know a topic "t"."""
-    mates = await squad.start_all(brokers)
-    await mates[0].engine.create_topic("t", partitions, {})
-    await eventually(lambda: all(mate.engine.topics.find("t") for mate in mates))
-    return mates
+    members = await fleet.start_all(brokers)
+    await members[0].engine.create_topic("t", partitions, {})
+    await eventually(lambda: all(member.engine.topics.find("t") for member in members))
+    return members
 
 
 async def eventually(is_so: Callable[[], bool]) -> None:

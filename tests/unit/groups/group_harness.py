@@ -3,20 +3,20 @@
 from typing import Any
 
 from kafscale.groups.events import (
-    Answer,
-    Commit,
+    CommitOffsets,
     Event,
+    GroupOutcome,
     Heartbeat,
     Join,
     Leave,
-    Outcome,
     Persist,
+    Reply,
     Sync,
     Tick,
     WakeAt,
 )
 from kafscale.groups.machine import Group
-from kafscale.groups.snapshot import Snapshot
+from kafscale.groups.snapshot import GroupSnapshot
 from kafscale.groups.states import GroupRules
 
 RULES = GroupRules(initial_delay_s=0.0, most_members=5, most_metadata_bytes=1000)
@@ -30,14 +30,14 @@ class Bench:
         self.rules = rules
         self.now_s = 100.0
         self.group = Group(rules)
-        self.answers: dict[int, Outcome] = {}
-        self.saved: list[Snapshot] = []
+        self.answers: dict[int, GroupOutcome] = {}
+        self.saved: list[GroupSnapshot] = []
         self.wake_s: float | None = None
         self._calls = 0
 
     def handle(self, event: Event) -> None:
         for effect in self.group.handle(event, self.now_s):
-            if isinstance(effect, Answer):
+            if isinstance(effect, Reply):
                 assert isinstance(effect.call, int)
                 assert effect.call not in self.answers, "answered twice"
                 self.answers[effect.call] = effect.outcome
@@ -76,7 +76,7 @@ class Bench:
 
     def commit(self, member_id: str, generation: int, **fields: Any) -> int:
         call = self.new_call()
-        self.handle(Commit(call=call, member_id=member_id, generation=generation, **fields))
+        self.handle(CommitOffsets(call=call, member_id=member_id, generation=generation, **fields))
         return call
 
     def leave(self, *leavers: tuple[str, str | None]) -> int:

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from kafscale.groups.events import Joined, Refused, Synced
-from kafscale.groups.states import GroupRules, State
+from kafscale.groups.events import Joined, Rejected, Synced
+from kafscale.groups.states import GroupRules, GroupState
 from kafscale.model.errors import MemberIdRequired
 from tests.unit.groups.group_harness import Bench
 
@@ -71,13 +71,13 @@ class Crowd:
             if isinstance(outcome, Joined):
                 self.ids.append(outcome.member_id)
                 assert outcome.generation <= self.generation
-            elif isinstance(outcome, Refused) and isinstance(outcome.problem, MemberIdRequired):
+            elif isinstance(outcome, Rejected) and isinstance(outcome.problem, MemberIdRequired):
                 self.ids.append(outcome.member_id)
                 assert outcome.member_id in bench.group.pending
             elif isinstance(outcome, Synced):
                 assert what == "sync"
                 self.own(who, outcome.assignment)
-        if bench.group.state is State.EMPTY:
+        if bench.group.state is GroupState.EMPTY:
             assert not bench.group.roster.by_id
         else:
             assert bench.group.roster.leader in bench.group.roster.by_id
@@ -101,7 +101,7 @@ def test_any_order_of_events_keeps_the_promises(seed: int) -> None:
     crowd.bench.pass_s(200.0)
     crowd.check()
     assert crowd.waiting() == set()
-    assert crowd.bench.group.state is State.EMPTY
+    assert crowd.bench.group.state is GroupState.EMPTY
     assert crowd.bench.group.is_idle
 
 
@@ -116,10 +116,10 @@ def test_the_orders_tried_reach_every_state_and_every_kind_of_answer() -> None:
         problems |= {
             type(outcome.problem).__name__
             for outcome in crowd.bench.answers.values()
-            if isinstance(outcome, Refused)
+            if isinstance(outcome, Rejected)
         }
-    assert states == set(State) - {State.DEAD}
-    assert kinds == {"Joined", "Synced", "Done", "Left", "Refused"}
+    assert states == set(GroupState) - {GroupState.DEAD}
+    assert kinds == {"Joined", "Synced", "Accepted", "Left", "Rejected"}
     assert problems >= {
         "MemberIdRequired",
         "UnknownMember",

@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from kafscale.groups.events import Delete, Done, Joined, Left, Subscriber, Synced
+from kafscale.groups.events import Accepted, Delete, Joined, Left, Subscriber, Synced
 from kafscale.groups.machine import Group
-from kafscale.groups.states import NEXT, GroupRules, State, Turn
+from kafscale.groups.states import NEXT, GroupRules, GroupState, Transition
 from kafscale.model.errors import (
     FencedInstance,
     GroupFull,
@@ -27,10 +27,10 @@ def bench() -> Bench:
 
 
 def test_a_turn_that_is_not_in_the_table_is_a_mistake() -> None:
-    assert (State.STABLE, Turn.DELETED) not in NEXT
+    assert (GroupState.STABLE, Transition.DELETED) not in NEXT
     group = Group(RULES)
     with pytest.raises(KeyError):
-        group._move(Turn.ASSIGNED)
+        group._move(Transition.ASSIGNED)
 
 
 # -- joining -------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def test_the_first_member_leads_and_learns_who_is_there(bench: Bench) -> None:
     assert bench.outcome(call) == Joined(
         "m1", 1, "consumer", "range", "m1", (Subscriber("m1", None, b"sub"),)
     )
-    assert bench.group.state is State.COMPLETING
+    assert bench.group.state is GroupState.COMPLETING
 
 
 def test_a_second_member_waits_until_the_first_has_joined_again(bench: Bench) -> None:
@@ -121,7 +121,7 @@ def test_a_session_timeout_has_bounds(bench: Bench, session_s: float) -> None:
 def test_members_speak_a_common_protocol(bench: Bench, other: dict[str, Any]) -> None:
     bench.stable()
     assert bench.problem(bench.join(**other)) is InconsistentProtocol
-    assert bench.group.state is State.STABLE
+    assert bench.group.state is GroupState.STABLE
 
 
 def test_the_protocol_most_members_prefer_is_chosen_among_those_all_speak(bench: Bench) -> None:
@@ -139,7 +139,7 @@ def test_a_group_has_so_many_members_and_no_more(bench: Bench) -> None:
     assert bench.problem(bench.join()) is GroupFull
     assert bench.problem(bench.join("nobody")) is UnknownMember
     bench.join(names[0], protocols={"range": b"new"})
-    assert bench.group.state is State.PREPARING
+    assert bench.group.state is GroupState.PREPARING
 
 
 def test_what_a_member_says_about_itself_has_a_limit(bench: Bench) -> None:
@@ -152,16 +152,16 @@ def test_a_follower_that_joins_again_unchanged_gets_its_place_without_a_rebalanc
 ) -> None:
     leader, follower = bench.stable(2)
     assert bench.outcome(bench.join(follower)).generation == 2
-    assert bench.group.state is State.STABLE
+    assert bench.group.state is GroupState.STABLE
     bench.join(follower, protocols={"range": b"changed"})
-    assert bench.group.state is State.PREPARING
+    assert bench.group.state is GroupState.PREPARING
     assert bench.problem(bench.heartbeat(leader, 2)) is RebalanceInProgress
 
 
 def test_a_leader_that_joins_again_wants_a_rebalance(bench: Bench) -> None:
     leader, _ = bench.stable(2)
     bench.join(leader)
-    assert bench.group.state is State.PREPARING
+    assert bench.group.state is GroupState.PREPARING
 
 
 def test_an_answer_that_was_lost_is_given_again(bench: Bench) -> None:
@@ -207,7 +207,7 @@ def test_a_leader_that_never_assigns_is_removed_and_nobody_waits_for_it(bench: B
         bench.pass_s(3.0)
         if waiting in bench.answers:
             break
-        assert bench.outcome(bench.heartbeat("m1", 2)) == Done()
+        assert bench.outcome(bench.heartbeat("m1", 2)) == Accepted()
     assert bench.problem(waiting) is RebalanceInProgress
     assert bench.problem(bench.heartbeat("m1", 2)) is UnknownMember
     assert bench.outcome(bench.join(follower)).leader == follower
@@ -255,7 +255,7 @@ def test_a_silent_member_is_removed_when_its_session_is_over(bench: Bench) -> No
 def test_the_last_one_leaves_an_empty_group_of_the_next_generation(bench: Bench) -> None:
     (first,) = bench.stable()
     assert bench.outcome(bench.leave((first, None))) == Left((None,))
-    assert bench.group.state is State.EMPTY
+    assert bench.group.state is GroupState.EMPTY
     assert bench.saved[-1].members == ()
     assert bench.saved[-1].generation == 2
     assert bench.outcome(bench.join(protocol_type="connect")).generation == 3
@@ -287,17 +287,17 @@ def test_who_leaves_while_joining_is_told(bench: Bench) -> None:
 
 
 def test_members_commit_and_others_only_when_there_are_none(bench: Bench) -> None:
-    assert bench.outcome(bench.commit("", -1)) == Done()
+    assert bench.outcome(bench.commit("", -1)) == Accepted()
     assert bench.problem(bench.commit("somebody", 1)) is IllegalGeneration
     first = bench.outcome(bench.join()).member_id
     assert bench.problem(bench.commit(first, 1)) is RebalanceInProgress
     bench.sync(first, 1)
-    assert bench.outcome(bench.commit(first, 1)) == Done()
+    assert bench.outcome(bench.commit(first, 1)) == Accepted()
     assert bench.problem(bench.commit("", -1)) is UnknownMember
     bench.join()  # the others may still commit what they have before they join again
-    assert bench.outcome(bench.commit(first, 1)) == Done()
+    assert bench.outcome(bench.commit(first, 1)) == Accepted()
     bench.pass_s(100.0)
-    assert bench.outcome(bench.commit("", -1)) == Done()
+    assert bench.outcome(bench.commit("", -1)) == Accepted()
     assert bench.problem(bench.commit(first, 1)) is UnknownMember
 
 
@@ -305,7 +305,7 @@ def test_a_commit_is_a_sign_of_life(bench: Bench) -> None:
     (first,) = bench.stable()
     for _ in range(4):
         bench.pass_s(9.0)
-        assert bench.outcome(bench.commit(first, 1)) == Done()
+        assert bench.outcome(bench.commit(first, 1)) == Accepted()
 
 
 # -- static members ------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_a_static_follower_comes_back_without_a_rebalance(bench: Bench) -> None:
     new = bench.outcome(call).member_id
     assert bench.outcome(call) == Joined(new, 2, "consumer", "range", leader)
     assert new != old
-    assert bench.group.state is State.STABLE
+    assert bench.group.state is GroupState.STABLE
     assert bench.outcome(bench.sync(new, 2, instance_id="i")).assignment == b"mine"
     assert {row.member_id for row in bench.saved[-1].members} == {leader, new}
     for ask in (bench.heartbeat, bench.sync, bench.commit):
@@ -371,7 +371,7 @@ def test_a_static_member_taken_over_while_it_waits_is_fenced(bench: Bench) -> No
 def test_a_static_member_is_sent_away_by_its_name(bench: Bench) -> None:
     bench.join(instance_id="i")
     assert bench.outcome(bench.leave(("", "i"))) == Left((None,))
-    assert bench.group.state is State.EMPTY
+    assert bench.group.state is GroupState.EMPTY
 
 
 # -- restarting and deleting ---------------------------------------------------------------------
@@ -381,11 +381,11 @@ def test_what_was_saved_goes_on_in_the_same_generation(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     group = Group.restored(RULES, bench.saved[-1], bench.now_s)
     bench.group = group
-    assert bench.outcome(bench.heartbeat(leader, 2)) == Done()
-    assert bench.outcome(bench.commit(follower, 2)) == Done()
+    assert bench.outcome(bench.heartbeat(leader, 2)) == Accepted()
+    assert bench.outcome(bench.commit(follower, 2)) == Accepted()
     assert bench.group.roster.leader == leader
     bench.pass_s(10.0)
-    assert bench.group.state is State.EMPTY
+    assert bench.group.state is GroupState.EMPTY
 
 
 def test_only_an_empty_group_can_be_deleted(bench: Bench) -> None:
@@ -394,5 +394,5 @@ def test_only_an_empty_group_can_be_deleted(bench: Bench) -> None:
     assert bench.problem(100) is GroupNotEmpty
     bench.leave((first, None))
     bench.handle(Delete(call=101))
-    assert bench.outcome(101) == Done()
+    assert bench.outcome(101) == Accepted()
     assert bench.problem(bench.join(protocols=RANGE)) is GroupIsGoing

@@ -16,9 +16,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from kafscale.groups.events import Joined, Outcome, Refused, Synced
+from kafscale.groups.events import GroupOutcome, Joined, Rejected, Synced
 from kafscale.groups.machine import Group
-from kafscale.groups.states import GroupRules, State
+from kafscale.groups.states import GroupRules, GroupState
 from kafscale.model.errors import (
     FencedInstance,
     IllegalGeneration,
@@ -115,7 +115,7 @@ class GroupLife(RuleBasedStateMachine):
             for partition in PARTITIONS:
                 plan[deal.choice(sorted(plan))].append(partition)
             shares = {name: bytes(share) for name, share in plan.items()}
-            if group.state is State.COMPLETING and not behind:
+            if group.state is GroupState.COMPLETING and not behind:
                 self.plans[group.generation] = shares
         instance = self.instance_of(member)
         call = self.bench.sync(
@@ -145,7 +145,7 @@ class GroupLife(RuleBasedStateMachine):
         """All join and sync, the leader last or not yet: by chance few groups would come so far."""
         group = self.bench.group
         for member in list(group.roster.by_id.values()):
-            if group.state is State.PREPARING and member.joining is None:
+            if group.state is GroupState.PREPARING and member.joining is None:
                 self.do_join(
                     member.member_id,
                     member.instance_id,
@@ -154,7 +154,7 @@ class GroupLife(RuleBasedStateMachine):
                     protocols=member.protocols,
                 )
         leader = group.roster.leader
-        if group.state is State.COMPLETING:
+        if group.state is GroupState.COMPLETING:
             names = sorted(group.roster.by_id, key=lambda name: name == leader)
             count = len(names)
             shares = {name: bytes(PARTITIONS[at::count]) for at, name in enumerate(names)}
@@ -206,10 +206,10 @@ class GroupLife(RuleBasedStateMachine):
             outcome = self.bench.outcome(call)
             self.judge(who, outcome)
             gone = (UnknownMember, FencedInstance, IllegalGeneration)
-            if who and not (isinstance(outcome, Refused) and isinstance(outcome.problem, gone)):
+            if who and not (isinstance(outcome, Rejected) and isinstance(outcome.problem, gone)):
                 self.heard_s[who] = self.bench.now_s
 
-    def judge(self, who: str, outcome: Outcome) -> None:
+    def judge(self, who: str, outcome: GroupOutcome) -> None:
         if isinstance(outcome, Joined):
             assert outcome.member_id == who
             assert 0 < outcome.generation <= self.bench.group.generation
@@ -224,7 +224,7 @@ class GroupLife(RuleBasedStateMachine):
             for partition in outcome.assignment:
                 owner = self.owner.setdefault((generation, partition), ids[-1])
                 assert owner == ids[-1], "two owners in one generation"
-        elif isinstance(outcome, Refused) and isinstance(outcome.problem, MemberIdRequired):
+        elif isinstance(outcome, Rejected) and isinstance(outcome.problem, MemberIdRequired):
             assert outcome.member_id == who
             assert who in self.bench.group.pending
 
@@ -253,7 +253,7 @@ class GroupLife(RuleBasedStateMachine):
     def a_group_is_led_by_one_of_its_members_and_not_too_large(self) -> None:
         group = self.bench.group
         assert len(group.roster) <= self.bench.rules.most_members
-        if group.state is State.EMPTY:
+        if group.state is GroupState.EMPTY:
             assert not len(group.roster)
         else:
             assert group.roster.leader in group.roster.by_id

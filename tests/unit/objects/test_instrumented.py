@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreUnavailable
 from kafscale.objects.health import Health, HealthWindow
 from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.memory import MemoryObjectStore
-from kafscale.objects.store import Buffer, OnRequest
+from kafscale.objects.store import OnRequest
 from kafscale.testing.clock import ManualClock
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 

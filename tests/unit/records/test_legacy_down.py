@@ -13,7 +13,7 @@ from kafscale.records.compression import Codec
 from kafscale.records.legacy_down import to_messages
 from kafscale.records.legacy_up import to_batches
 from kafscale.records.record import Record, build_batch
-from kafscale.records.validation import Limits
+from kafscale.records.validation import BatchLimits
 from tests.golden.annotate import from_text
 from tests.support.examples import examples
 from tests.support.old_wire import Old, plain, shallow
@@ -29,7 +29,7 @@ from tests.unit.records.samples import (
 
 GOLDEN = Path(__file__).parents[2] / "golden/messages"
 LIMIT = 1 << 24
-LIMITS = Limits(max_message_bytes=LIMIT, max_segment_bytes=LIMIT, max_decompressed_bytes=LIMIT)
+LIMITS = BatchLimits(max_message_bytes=LIMIT, max_segment_bytes=LIMIT, max_decompressed_bytes=LIMIT)
 BOTH = pytest.mark.parametrize("magic", [0, 1])
 CODECS = pytest.mark.parametrize("codec", legacy_oracles.CODECS)
 

@@ -20,7 +20,7 @@ from kafscale.records.compression import Codec, compress
 from kafscale.records.legacy import with_wrong_lz4_checksum
 from kafscale.records.legacy_up import to_batches
 from kafscale.records.record import open_batch
-from kafscale.records.validation import NO_LIMIT, Limits, validate
+from kafscale.records.validation import NO_LIMIT, BatchLimits, validate
 from tests.golden.annotate import from_text
 from tests.support.examples import examples
 from tests.support.old_wire import (
@@ -39,7 +39,9 @@ from tests.unit.records import legacy_oracles
 from tests.unit.records.samples import NOW_MS
 
 GOLDEN = Path(__file__).parents[2] / "golden/messages"
-LIMITS = Limits(max_message_bytes=10_000, max_segment_bytes=100_000, max_decompressed_bytes=100_000)
+LIMITS = BatchLimits(
+    max_message_bytes=10_000, max_segment_bytes=100_000, max_decompressed_bytes=100_000
+)
 PACKED = (GZIP, SNAPPY, LZ4)
 BOTH = pytest.mark.parametrize("magic", [0, 1])
 
@@ -52,7 +54,7 @@ ROWS = [
 
 
 def converted(
-    records: bytes, limits: Limits = LIMITS, codec: Codec | None = None, now_ms: int = NOW_MS
+    records: bytes, limits: BatchLimits = LIMITS, codec: Codec | None = None, now_ms: int = NOW_MS
 ) -> list[Old]:
     """The records of all batches, which must be ones that a producer might have sent itself."""
     found: list[Old] = []

@@ -14,7 +14,7 @@ from kafscale.model.errors import (
     UnsupportedCompression,
 )
 from kafscale.records.legacy_up import to_batches
-from kafscale.records.validation import Limits
+from kafscale.records.validation import BatchLimits
 from tests.support.old_wire import (
     GZIP,
     LZ4,
@@ -28,7 +28,9 @@ from tests.support.old_wire import (
 )
 from tests.unit.records.samples import NOW_MS
 
-LIMITS = Limits(max_message_bytes=10_000, max_segment_bytes=100_000, max_decompressed_bytes=100_000)
+LIMITS = BatchLimits(
+    max_message_bytes=10_000, max_segment_bytes=100_000, max_decompressed_bytes=100_000
+)
 ROWS = [Old(n, NOW_MS + n, b"k", b"value") for n in range(4)]
 
 

@@ -20,7 +20,7 @@ from kafscale.model.errors import (
 from kafscale.records.batch import read_header
 from kafscale.records.compression import Codec, compress
 from kafscale.records.record import Record, build_batch
-from kafscale.records.validation import NO_LIMIT, Limits, peek_magic, validate
+from kafscale.records.validation import NO_LIMIT, BatchLimits, peek_magic, validate
 from tests.support.examples import examples
 from tests.unit.records import oracles
 from tests.unit.records.samples import (
@@ -33,11 +33,13 @@ from tests.unit.records.samples import (
 )
 
 MIB = 2**20
-LIMITS = Limits(max_message_bytes=MIB, max_segment_bytes=64 * MIB, max_decompressed_bytes=10 * MIB)
+LIMITS = BatchLimits(
+    max_message_bytes=MIB, max_segment_bytes=64 * MIB, max_decompressed_bytes=10 * MIB
+)
 GOOD = build_batch(numbered(100), base_offset=0)
 
 
-def check(batch: bytes | None, limits: Limits = LIMITS, now_ms: int = NOW_MS) -> object:
+def check(batch: bytes | None, limits: BatchLimits = LIMITS, now_ms: int = NOW_MS) -> object:
     return validate(None if batch is None else memoryview(batch), limits, now_ms)
 
 

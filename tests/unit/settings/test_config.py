@@ -11,7 +11,7 @@ from kafscale.settings.config import KEYS, Config, load
 from kafscale.settings.sections import BrokerSection, Section
 from kafscale.settings.sources import CONFIG_VARIABLE, FLAGS, VARIABLES
 from kafscale.settings.values import BrokerId, ConfigError, Seconds, Size
-from kafscale.virtual.rules import Layout
+from kafscale.virtual.rules import PartitionLayout
 
 PAGE = Path(__file__).parents[3] / "docs" / "operating" / "configuration.md"
 
@@ -392,9 +392,9 @@ def test_the_remappers_mapping_is_read_as_it_is_written(tmp_path: Path) -> None:
         "    a.b: {physical_partitions: 5}\n    'metrics.*': {virtual_partitions: 50}\n"
     )
     rules = load(file, {}, {}).layout_rules
-    assert rules.layout_of("orders") == Layout(100, 10)
-    assert rules.layout_of("a.b") == Layout(100, 5)
-    assert rules.layout_of("metrics-x") == Layout(50, 10)
+    assert rules.layout_of("orders") == PartitionLayout(100, 10)
+    assert rules.layout_of("a.b") == PartitionLayout(100, 5)
+    assert rules.layout_of("metrics-x") == PartitionLayout(50, 10)
 
 
 @pytest.mark.parametrize(

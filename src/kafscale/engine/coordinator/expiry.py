@@ -23,7 +23,7 @@ from kafscale.engine.coordinator.groups import Groups
 from kafscale.engine.coordinator.listing import each_group
 from kafscale.engine.coordinator.offsets import Offsets
 from kafscale.groups.machine import Group
-from kafscale.groups.states import State
+from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
 from kafscale.metadata.store import Entry, MetadataStore
 from kafscale.model.clock import Clock
@@ -50,7 +50,7 @@ class _Found:
     """A group as the store has it."""
 
     heads: tuple[Entry, ...]  # claim and record: nothing is removed once they have changed
-    record: keys.Group | None
+    record: keys.GroupRow | None
     offsets: tuple[Entry, ...]
 
 
@@ -117,7 +117,7 @@ class Expiry:
         since_ms = 0
         if machine is not None and not machine.is_idle:
             subscribed = records.subscriptions(machine)
-            if machine.state is not State.STABLE or subscribed is None:
+            if machine.state is not GroupState.STABLE or subscribed is None:
                 return []
             kept = subscribed
         elif found.record is not None and found.record.protocol_type:

@@ -25,16 +25,16 @@ from kafscale.engine.coordinator.offsets import check_group_id
 from kafscale.groups.events import (
     Delete,
     Event,
+    GroupOutcome,
     Join,
-    Outcome,
     Persist,
-    Refused,
+    Rejected,
     Sync,
     Tick,
     WakeAt,
 )
 from kafscale.groups.machine import Group
-from kafscale.groups.states import GroupRules, State
+from kafscale.groups.states import GroupRules, GroupState
 from kafscale.metadata import keys
 from kafscale.metadata.store import MAX_OPERATIONS, MetadataStore, Put, Remove
 from kafscale.model.clock import Clock, Dice
@@ -187,7 +187,7 @@ class Groups:
         parts = (token[:8], token[8:12], token[12:16], token[16:20], token[20:])
         return "-".join((prefix[:_LONGEST_PREFIX], *parts))
 
-    def ask(self, group_id: str, event: Event) -> "asyncio.Future[Outcome]":
+    def ask(self, group_id: str, event: Event) -> "asyncio.Future[GroupOutcome]":
         """Let an event happen now; its `call` is the future that is given back.
 
         The group must be loaded: requests of a connection count in their order, so nothing may
@@ -204,21 +204,21 @@ class Groups:
         self._handle(held, event)
         return call
 
-    def new_call(self) -> "asyncio.Future[Outcome]":
+    def new_call(self) -> "asyncio.Future[GroupOutcome]":
         """What an event names as its call."""
         return asyncio.get_running_loop().create_future()
 
     async def settled(
-        self, group_id: str, waiting: "asyncio.Future[Outcome]", event: Join | Sync
-    ) -> Outcome:
+        self, group_id: str, waiting: "asyncio.Future[GroupOutcome]", event: Join | Sync
+    ) -> GroupOutcome:
         """Wait for the outcome, and until what it says is saved."""
         held = self._held.get(group_id)  # before the wait: the group may be lost meanwhile
         outcome = await waiting
-        if held is not None and not isinstance(outcome, Refused):
+        if held is not None and not isinstance(outcome, Rejected):
             try:
                 await self._save(held)
             except KafscaleError as problem:
-                return Refused(problem, event.member_id)
+                return Rejected(problem, event.member_id)
         return outcome
 
     def _handle(self, held: Held, event: Event) -> None:
@@ -305,7 +305,7 @@ class Groups:
     async def describe(self, group_id: str) -> Group | None:
         """The group as it is now; None if there is none."""
         machine = (await self._get(group_id)).machine
-        if machine.state is State.DEAD:
+        if machine.state is GroupState.DEAD:
             return None
         if machine.is_idle and not await self._is_known(group_id):
             return None
@@ -324,7 +324,9 @@ class Groups:
     def census(self) -> Iterator[tuple[str, int]]:
         """How many groups in memory are in which state, and how many members they have."""
         states = Counter(held.machine.state for held in self._held.values())
-        yield from ((state.value, states[state]) for state in State if state is not State.DEAD)
+        yield from (
+            (state.value, states[state]) for state in GroupState if state is not GroupState.DEAD
+        )
 
     def member_count(self) -> int:
         """How many members all groups have together."""
@@ -362,7 +364,7 @@ class Groups:
         held = await self._get(group_id)
         self._handle(held, Tick())  # whose time is over counts no more, timer or not
         outcome = await self.ask(group_id, Delete(call=self.new_call()))
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             raise outcome.problem
         try:
             async with held.saving:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from kafscale.groups.states import State
+from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
 from kafscale.metadata.store import BEYOND, Entry, MetadataStore
 from kafscale.model.errors import CorruptObject
@@ -59,7 +59,7 @@ def _note(row: Entry, found: dict[str, Listed]) -> None:
     group_id = keys.group_named_by(row.key)
     if group_id is None or group_id in found or row.key == keys.group_coordinator(group_id):
         return
-    kind, state = "", State.EMPTY.value
+    kind, state = "", GroupState.EMPTY.value
     if row.key == keys.group_metadata(group_id):
         try:
             head = keys.decode(keys.GroupHead, row.value)

@@ -7,9 +7,9 @@ import asyncio
 import math
 from dataclasses import dataclass, field
 
-from kafscale.groups.events import Answer, Refused
+from kafscale.groups.events import Rejected, Reply
 from kafscale.groups.machine import Group
-from kafscale.groups.snapshot import Snapshot
+from kafscale.groups.snapshot import GroupSnapshot
 from kafscale.model.errors import NotTheCoordinator
 
 
@@ -19,7 +19,7 @@ class Held:
 
     group_id: str
     machine: Group
-    unsaved: Snapshot | None = None
+    unsaved: GroupSnapshot | None = None
     changed_at: str = ""
     is_lost: bool = False
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -33,14 +33,14 @@ class Held:
 
     def turn_away(self) -> None:
         """Those who wait must ask the broker that has the group now."""
-        gone = Refused(NotTheCoordinator("another broker has taken the group"))
+        gone = Rejected(NotTheCoordinator("another broker has taken the group"))
         for member in self.machine.roster.by_id.values():
             for call in (member.joining, member.syncing):
                 if call is not None:
-                    give(Answer(call, gone))
+                    give(Reply(call, gone))
 
 
-def give(answer: Answer) -> None:
+def give(answer: Reply) -> None:
     """Let whoever waits have it."""
     call = answer.call
     assert isinstance(call, asyncio.Future)

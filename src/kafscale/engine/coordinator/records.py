@@ -12,10 +12,10 @@ import msgspec
 import structlog
 
 from kafscale.groups.machine import Group as Machine
-from kafscale.groups.snapshot import MemberSnapshot, Snapshot
-from kafscale.groups.states import State
+from kafscale.groups.snapshot import GroupSnapshot, MemberSnapshot
+from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
-from kafscale.metadata.keys import AssignedTopic, Group, GroupMember
+from kafscale.metadata.keys import AssignedTopic, GroupMember, GroupRow
 from kafscale.metadata.store import MAX_BYTES
 
 logger = structlog.get_logger()
@@ -24,7 +24,7 @@ _CONSUMER: Final = "consumer"
 _MOST_SHOWN: Final = 10_000
 
 
-def stored(group_id: str, saved: Snapshot, now: str) -> bytes:
+def stored(group_id: str, saved: GroupSnapshot, now: str) -> bytes:
     """What the store gets to keep.
 
     A group beyond all measure is kept without its members: it lives as any other, and when it
@@ -38,11 +38,11 @@ def stored(group_id: str, saved: Snapshot, now: str) -> bytes:
     return keys.encode(msgspec.structs.replace(row, members={}))
 
 
-def write(group_id: str, saved: Snapshot, now: str) -> Group:
+def write(group_id: str, saved: GroupSnapshot, now: str) -> GroupRow:
     """In the store's words."""
-    return Group(
+    return GroupRow(
         group_id=group_id,
-        state=(State.STABLE if saved.members else State.EMPTY).value,
+        state=(GroupState.STABLE if saved.members else GroupState.EMPTY).value,
         protocol_type=saved.protocol_type,
         protocol=saved.protocol,
         leader=saved.leader,
@@ -52,7 +52,7 @@ def write(group_id: str, saved: Snapshot, now: str) -> Group:
     )
 
 
-def _member(row: MemberSnapshot, saved: Snapshot, now: str) -> GroupMember:
+def _member(row: MemberSnapshot, saved: GroupSnapshot, now: str) -> GroupMember:
     is_consumer = saved.protocol_type == _CONSUMER
     metadata = dict(row.protocols).get(saved.protocol, b"")
     return GroupMember(
@@ -69,7 +69,7 @@ def _member(row: MemberSnapshot, saved: Snapshot, now: str) -> GroupMember:
     )
 
 
-def read(row: Group) -> Snapshot:
+def read(row: GroupRow) -> GroupSnapshot:
     """The way back."""
     members = tuple(
         MemberSnapshot(
@@ -84,7 +84,7 @@ def read(row: Group) -> Snapshot:
         )
         for member_id, member in row.members.items()
     )
-    return Snapshot(row.protocol_type, row.protocol, row.generation_id, row.leader, members)
+    return GroupSnapshot(row.protocol_type, row.protocol, row.generation_id, row.leader, members)
 
 
 def subscriptions(machine: Machine) -> frozenset[str] | None:

@@ -11,7 +11,7 @@ from typing import Final
 from kafscale.engine.metrics.fetch_counts import TopicReads
 from kafscale.engine.metrics.log_gauges import SHARED, Census
 from kafscale.log.formats import keys
-from kafscale.model.meters import Counter, Family, Histogram, Registry, Source
+from kafscale.model.meters import Counter, Family, Histogram, Registry, SampleSource
 
 REQUEST_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 STORE_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -27,7 +27,7 @@ _PARTITION: Final = ("topic", "partition")
 _LOG: Final = ("topic", "log")
 
 
-def _single(look: Callable[[], float]) -> Source:
+def _single(look: Callable[[], float]) -> SampleSource:
     return lambda: [((), float(look()))]
 
 
@@ -97,13 +97,13 @@ class Probe:
                 if one.looks:
                     yield (topic, str(partition)), one.from_memory / one.looks
 
-    def sample_buffers(self, source: Source) -> None:
+    def sample_buffers(self, source: SampleSource) -> None:
         """Ask `source` for (topic, partition) -> bytes waiting to be flushed, at each scrape."""
         self.registry.sampled(
             "kafscale_buffer_size_bytes", "Write buffer size per partition", source, _PARTITION
         )
 
-    def sample_store_health(self, source: Source) -> None:
+    def sample_store_health(self, source: SampleSource) -> None:
         """Ask for the store's state: 1 for the one it is in, 0 for the others."""
         self.registry.sampled(
             "kafscale_s3_health_state", "State of S3 as this broker sees it", source, ("state",)
@@ -141,7 +141,7 @@ class Probe:
         self._commits_written.inc(ok)
         self._commits_refused.inc(refused)
 
-    def sample_groups(self, states: Source, members: Callable[[], float]) -> None:
+    def sample_groups(self, states: SampleSource, members: Callable[[], float]) -> None:
         """Ask for the groups in memory by state, and for all their members together."""
         self.registry.sampled(
             "kafscale_groups", "Consumer groups in memory by state", states, ("state",)
@@ -211,7 +211,7 @@ class Probe:
         ):
             add(name, "Those without series because there are too many", _single(look))
 
-    def sample_moves(self, counts: Source, ages: Source) -> None:
+    def sample_moves(self, counts: SampleSource, ages: SampleSource) -> None:
         """Ask for the topics on their way to another place, and how long that takes, by phase."""
         for name, explanation, source in (
             ("kafscale_moves", "Topics on their way to another place", counts),
@@ -229,7 +229,7 @@ class Probe:
             "counter",
         )
 
-    def sample_consumer_lag(self, source: Source) -> None:
+    def sample_consumer_lag(self, source: SampleSource) -> None:
         """Ask `source` for (group, topic, partition) -> records not yet consumed."""
         self.registry.sampled(
             "kafscale_consumer_lag",

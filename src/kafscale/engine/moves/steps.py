@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeVar
 
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.moves.reports import MoveReports, Reports
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import places
 from kafscale.log.formats.places import Place
@@ -61,7 +61,7 @@ class MoveWork:
     """This broker's part in moves."""
 
     def __init__(
-        self, logs: Logs, fleet: Membership, store: ObjectStore, reports: MoveReports
+        self, logs: OpenLogs, fleet: Membership, store: ObjectStore, reports: MoveReports
     ) -> None:
         """Have nothing under way."""
         self._reports = reports
@@ -79,10 +79,10 @@ class MoveWork:
         for folder in self._routes.pop(move_id, {}):
             self._copied_s.pop(folder, None)
 
-    async def _open(self, task: Task, folder: str, is_shared: bool) -> Log:
+    async def _open(self, task: Task, folder: str, uses_shared_logs: bool) -> Log:
         async with self._opening:
             task.require()
-            log = await self._logs.open_log(folder, None if is_shared else task.topic)
+            log = await self._logs.open_log(folder, None if uses_shared_logs else task.topic)
         if not task.is_on():
             self._logs.leave(task.topic)
         task.require()

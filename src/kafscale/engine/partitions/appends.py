@@ -7,8 +7,8 @@ while the store is sick. No waiting: the log's future tells when a batch is comm
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kafscale.engine.partitions.open_logs import Logs
-from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.partitions.open_logs import OpenLogs
+from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.types import Appended
@@ -28,7 +28,7 @@ from kafscale.model.errors import (
 from kafscale.records import batch, record
 from kafscale.records.batch import BatchHeader
 from kafscale.records.compression import Codec
-from kafscale.records.validation import NO_LIMIT, Limits, validate
+from kafscale.records.validation import NO_LIMIT, BatchLimits, validate
 
 # What a compressed batch may grow to when it is opened: a small bomb must stay a small matter.
 _MOST_EXPANSION: Final = 10
@@ -74,9 +74,9 @@ class Appends:
 
     def __init__(
         self,
-        logs: Logs,
+        logs: OpenLogs,
         clock: Clock,
-        health: StoreHealth,
+        health: StoreGate,
         *,
         largest_opened_bytes: int,
         walk_records: bool,
@@ -87,7 +87,7 @@ class Appends:
         self._health = health
         self._largest_opened = largest_opened_bytes
         self._walk_records = walk_records
-        self._limits: dict[tuple[bytes, bool], Limits] = {}
+        self._limits: dict[tuple[bytes, bool], BatchLimits] = {}
         # By partition and producer: the first batch that was refused where its topic moves away, or
         # was not there (again) yet, so that the new place cannot know what should come first.
         self._refused: dict[tuple[str, int], dict[int, _Refused]] = {}
@@ -112,7 +112,9 @@ class Appends:
         try:
             return self._append(topic, partition, records, acknowledged, allow_zstd, is_checked)
         except (NotTheOwner, NotWritten, UnknownTopic) as problem:
-            if topic.lane_rules.strangers_go_on or isinstance(problem, LogEnded | UnknownTopic):
+            if topic.lane_rules.accepts_unknown_sequences or isinstance(
+                problem, LogEnded | UnknownTopic
+            ):
                 self.note_refused(topic.name, partition, records)
             raise
 
@@ -127,7 +129,7 @@ class Appends:
     ) -> Stored:
         place = self._logs.find(topic, partition)
         if place is None:
-            raise self._logs.why_closed(topic, partition)
+            raise self._logs.closed_reason(topic, partition)
         log, lane = place
         if self._health.is_unavailable():
             raise NotWritten("the object store does not answer; nothing was written")
@@ -162,7 +164,7 @@ class Appends:
             if isinstance(problem, UnknownProducer):
                 is_forgotten = self._is_forgotten(topic, partition, header.producer_id)
                 problem.log_start = lane.start if is_forgotten else -1
-            raise self._logs.second_thoughts(log, problem) from problem
+            raise self._logs.retry_or_reject(log, problem) from problem
         except OffsetRangeExhausted:
             self.on_used_up(topic.name)
             raise
@@ -211,7 +213,7 @@ class Appends:
                 producer_id, epoch = one.header.producer_id, one.header.producer_epoch
                 lane.producers.expect(producer_id, epoch, one.header.base_sequence, now_ms)
 
-    def limits_of(self, topic: Topic, allow_zstd: bool = True) -> Limits:
+    def limits_of(self, topic: Topic, allow_zstd: bool = True) -> BatchLimits:
         """What the topic's settings allow."""
         key = (topic.topic_id, allow_zstd)
         limits = self._limits.get(key)
@@ -219,7 +221,7 @@ class Appends:
             settings = topic.settings
             largest = max(_OPENED_AT_LEAST, _MOST_EXPANSION * settings.max_message_bytes)
             stamped = settings.log_append_time  # then nobody asks for the producer's times
-            limits = self._limits[key] = Limits(
+            limits = self._limits[key] = BatchLimits(
                 max_message_bytes=settings.max_message_bytes,
                 max_segment_bytes=settings.segment_bytes,
                 max_decompressed_bytes=min(self._largest_opened, largest),
@@ -237,7 +239,7 @@ class Appends:
             self._limits.pop((topic.topic_id, allow_zstd), None)
 
     def _recompress(
-        self, topic: Topic, header: BatchHeader, records: memoryview, limits: Limits
+        self, topic: Topic, header: BatchHeader, records: memoryview, limits: BatchLimits
     ) -> tuple[memoryview, BatchHeader]:
         """Honour the topic's compression.type; what has it already passes untouched."""
         wanted = Codec.named(topic.settings.compression or "none")

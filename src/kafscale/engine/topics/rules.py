@@ -27,10 +27,10 @@ class TopicRules:
         """Raise what is wrong with the numbers and settings of a new topic."""
         validate_configs(configs)
         logs = self._logs_of(name, partitions, configs)
-        is_shared = self._is_shared(name, configs)
-        if is_shared and int(configs.get("physical.partitions") or -1) != -1:
+        uses_shared_logs = self._uses_shared_logs(name, configs)
+        if uses_shared_logs and int(configs.get("physical.partitions") or -1) != -1:
             raise InvalidTopicConfig("physical.partitions: a topic in shared logs has none")
-        self.check_count(partitions, is_virtual=logs is not None or is_shared)
+        self.check_count(partitions, is_virtual=logs is not None or uses_shared_logs)
         if logs is not None and logs > min(partitions, self.max_partitions):
             raise InvalidTopicConfig(
                 f"physical.partitions: {logs} logs are more than {partitions} partitions "
@@ -54,7 +54,7 @@ class TopicRules:
 
         A topic says itself what it is made of: its settings are completed.
         """
-        if self._is_shared(name, configs):
+        if self._uses_shared_logs(name, configs):
             configs["storage.placement"] = "shared"
             return None
         logs = self._logs_of(name, partitions, configs)
@@ -74,14 +74,14 @@ class TopicRules:
         layout, now = _wanted_now(topic)
         own = int(configs.get("physical.partitions", "-1"))
         if anew:
-            is_shared = self._is_shared(topic.name, configs)
+            uses_shared_logs = self._uses_shared_logs(topic.name, configs)
             logs = self._logs_of(topic.name, partitions, configs) or -1
         else:
             said = configs.get("storage.placement")
-            is_shared = said == "shared" if said else layout == "shared" and own == -1
+            uses_shared_logs = said == "shared" if said else layout == "shared" and own == -1
             is_kept = layout == "virtual" and "physical.partitions" not in configs
             logs = now if is_kept else own
-        if is_shared:
+        if uses_shared_logs:
             if own != -1:
                 raise InvalidTopicConfig("physical.partitions: a topic in shared logs has none")
             self.check_count(partitions, is_virtual=True)
@@ -99,14 +99,14 @@ class TopicRules:
     def default_place(self, topic: TopicDescriptor) -> dict[str, str]:
         """What the settings of its place would be if the topic had none of its own."""
         rest = {name: row for name, row in topic.configs.items() if name != "storage.placement"}
-        is_shared = self._is_shared(topic.name, rest)
+        uses_shared_logs = self._uses_shared_logs(topic.name, rest)
         planned = self.layouts.layout_of(topic.name).physical_partitions
         return {
-            "storage.placement": "shared" if is_shared else "dedicated",
+            "storage.placement": "shared" if uses_shared_logs else "dedicated",
             "physical.partitions": str(-1 if planned is None else min(planned, topic.partitions)),
         }
 
-    def _is_shared(self, name: str, configs: Mapping[str, str | None]) -> bool:
+    def _uses_shared_logs(self, name: str, configs: Mapping[str, str | None]) -> bool:
         """What the topic says itself, else whether it is to be virtual, else the default."""
         said = configs.get("storage.placement")
         if said is not None:
@@ -116,7 +116,7 @@ class TopicRules:
         return self.defaults.placement == "shared" and not has_own_logs and not planned
 
     def _logs_of(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> int | None:
-        if self._is_shared(name, configs):
+        if self._uses_shared_logs(name, configs):
             return None
         asked = int(configs.get("physical.partitions") or -1)
         if asked != -1:

@@ -22,12 +22,12 @@ class Topic:
     __slots__ = (
         "_folders",
         "descriptor",
-        "is_shared",
         "lane_rules",
         "name",
         "partitions",
         "settings",
         "topic_id",
+        "uses_shared_logs",
     )
 
     def __init__(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
@@ -40,14 +40,14 @@ class Topic:
         """Take up a newer descriptor of the same topic; whoever holds the topic sees it at once."""
         self.descriptor = descriptor
         self.partitions = descriptor.partitions
-        self.is_shared = descriptor.layout == "shared"
+        self.uses_shared_logs = descriptor.layout == "shared"
         self._folders = places.own_folders(descriptor)
         self.settings = TopicSettings.of(descriptor.configs, defaults)
         self.lane_rules = LaneRules(
             offset_range=self.settings.offset_range,
             # Producers of a topic that was deleted and created again go on counting.
-            strangers_go_on=descriptor.incarnation > 1,
-            wake_on_append=self.settings.fetch_buffered,
+            accepts_unknown_sequences=descriptor.incarnation > 1,
+            fetch_buffered=self.settings.fetch_buffered,
         )
 
     def own_configs(self, defaults: Mapping[str, str]) -> dict[str, str]:
@@ -60,7 +60,7 @@ class Topic:
         """Log and lane of a partition."""
         if not 0 <= partition < self.partitions:
             raise UnknownTopic(f"{self.name} has no partition {partition}")
-        if self.is_shared:
+        if self.uses_shared_logs:
             return places.place(self.descriptor, partition)
         log, lane = place_of(partition, len(self._folders))
         return Place(self._folders[log], lane)
@@ -92,7 +92,7 @@ class Residents:
         if self._revision != revision:
             self._found = {}
             for topic in topics():
-                if topic.is_shared:
+                if topic.uses_shared_logs:
                     for partition, (folder, lane) in places.each_place(topic.descriptor):
                         lanes = self._found.setdefault(folder, {})
                         lanes[lane] = Resident(topic, partition)

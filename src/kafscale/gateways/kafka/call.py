@@ -1,13 +1,15 @@
 """What a handler gets and what it may give back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
+from kafscale.engine.cluster.membership import Node
 from kafscale.engine.engine import Engine
 from kafscale.gateways.kafka.conversion import Conversions, Converted
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
+from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import OutcomeUnknown
 from kafscale.wire.kafka.schema import Message
 
@@ -22,7 +24,7 @@ class CloseConnection(Exception):
 
 
 @dataclass(slots=True)
-class Context:
+class KafkaContext:
     """What all Kafka connections of a broker share."""
 
     engine: Engine
@@ -36,12 +38,13 @@ class Context:
 class Call:
     """One request on its way."""
 
-    context: Context
+    context: KafkaContext
     message: Any  # the request type of the API at hand
     version: int
     began_s: float  # by the engine's clock
     peer: str = ""  # the client's address, for the log
     client_id: str = ""  # what the client calls itself
+    listener: str = PLAINTEXT  # the name of the listener that the client came in by
     converted: dict[tuple[int, int], Converted] | None = None  # message sets, by their place
     until_s: float | None = None  # by the loop's clock; see `in_time`
 
@@ -49,6 +52,13 @@ class Call:
     def engine(self) -> Engine:
         """The engine this call is for."""
         return self.context.engine
+
+    def reachable(self, nodes: Iterable[Node]) -> Iterator[tuple[Node, Endpoint]]:
+        """The brokers that have the client's listener, and where; others are left out."""
+        for node in nodes:
+            endpoint = node.endpoints.get(self.listener)
+            if endpoint is not None:
+                yield node, endpoint
 
 
 async def in_time(call: Call, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
@@ -69,7 +79,7 @@ async def in_time(call: Call, work: Coroutine[Any, Any, T], timeout_s: float) ->
         raise OutcomeUnknown("the store has not answered in time; it may still happen") from None
 
 
-class Later:
+class Deferred:
     """An answer that will be given by a callback: cheaper than a task for the busiest path."""
 
     __slots__ = ("_answer", "_given", "_then")
@@ -99,10 +109,10 @@ class Later:
 
 
 # The answer; None where the protocol wants none; or either of them later.
-Answer = Message | None | Later | Awaitable[Message | None]
+Answer = Message | None | Deferred | Awaitable[Message | None]
 
 
-class Api(Protocol):
+class Handler(Protocol):
     """A module of the apis folder."""
 
     @property

@@ -36,13 +36,13 @@ from kafscale.gateways.kafka.apis import (
     sasl_handshake,
     sync_group,
 )
-from kafscale.gateways.kafka.call import Answer, Api, Call, CloseConnection
+from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Handler
 from kafscale.wire.kafka import codec, frame
 from kafscale.wire.kafka.catalog import BY_KEY
-from kafscale.wire.kafka.frame import Request
+from kafscale.wire.kafka.frame import RequestHeader
 from kafscale.wire.kafka.schema import Message
 
-APIS: Final[tuple[Api, ...]] = (
+APIS: Final[tuple[Handler, ...]] = (
     produce,
     fetch,
     list_offsets,
@@ -75,7 +75,7 @@ APIS: Final[tuple[Api, ...]] = (
     incremental_alter_configs,
 )
 
-_BY_KEY: Final[dict[int, Api]] = {api.API_KEY: api for api in APIS}
+_BY_KEY: Final[dict[int, Handler]] = {api.API_KEY: api for api in APIS}
 
 _PREPARE: Final[dict[int, Callable[[Call], Coroutine[Any, Any, None] | None]]] = {
     api.API_KEY: api.prepare
@@ -90,7 +90,7 @@ OFFERED: Final = tuple((api.API_KEY, api.VERSIONS) for api in APIS)
 read_request = frame.read_request
 
 
-def read_body(request: Request, data: memoryview, call: Call) -> None:
+def read_body(request: RequestHeader, data: memoryview, call: Call) -> None:
     """Open the body of a request that is offered and put it into its call."""
     kind = BY_KEY[request.api_key].request
     call.message, end = codec.decode(kind, data, request.version, request.body_start)
@@ -100,7 +100,7 @@ def read_body(request: Request, data: memoryview, call: Call) -> None:
         )
 
 
-def refuse(request: Request, call: Call) -> Message | None:
+def refuse(request: RequestHeader, call: Call) -> Message | None:
     """Turn away what is not offered: by closing, or by ApiVersions' own error.
 
     A client that asks for a newer ApiVersions learns which versions there are, in version 0.
@@ -116,22 +116,22 @@ def refuse(request: Request, call: Call) -> Message | None:
     raise CloseConnection(f"version {request.version} of API {request.api_key} is not offered")
 
 
-def only_reads(request: Request) -> bool:
+def only_reads(request: RequestHeader) -> bool:
     """Whether the answer may be large and nothing is lost when nobody waits for it any more."""
     return request.api_key == fetch.API_KEY
 
 
-def writes(request: Request) -> bool:
+def writes(request: RequestHeader) -> bool:
     """Whether the request brings data to be stored."""
     return request.api_key == produce.API_KEY
 
 
-def prepare(request: Request, call: Call) -> Coroutine[Any, Any, None] | None:
+def prepare(request: RequestHeader, call: Call) -> Coroutine[Any, Any, None] | None:
     """What must be done before the request may begin, if anything."""
     preparation = _PREPARE.get(request.api_key)
     return preparation(call) if preparation is not None else None
 
 
-def answer(request: Request, call: Call) -> Answer:
+def answer(request: RequestHeader, call: Call) -> Answer:
     """Begin to answer."""
     return _BY_KEY[request.api_key].answer(call)

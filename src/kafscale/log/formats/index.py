@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from kafscale.log.formats.segment import Buffer, Span
+from kafscale.log.formats.segment import Span
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import CorruptObject
 from kafscale.records import batch
 from kafscale.records.batch import BatchHeader

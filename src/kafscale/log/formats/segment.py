@@ -14,10 +14,9 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import CorruptBatch, CorruptObject
 from kafscale.records import batch
-
-Buffer = bytes | bytearray | memoryview
 
 MAGIC: Final = 0x4B414653  # "KAFS"
 END_MAGIC: Final = 0x454E4421  # "END!"

@@ -15,6 +15,7 @@ import structlog
 from kafscale.log.formats import keys, manifest, segment
 from kafscale.log.formats.manifest import Manifest
 from kafscale.log.formats.segment import ContentId
+from kafscale.model.buffers import Buffer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
     KafscaleError,
@@ -24,7 +25,7 @@ from kafscale.model.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from kafscale.objects.store import Buffer, ObjectStore
+from kafscale.objects.store import ObjectStore
 
 log = structlog.get_logger()
 

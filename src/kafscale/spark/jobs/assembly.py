@@ -13,9 +13,9 @@ from crc32c import crc32c
 from kafscale.log.formats import index, keys, manifest, segment
 from kafscale.log.formats.manifest import Entry
 from kafscale.log.formats.segment import LaneBatches, Span
+from kafscale.model.buffers import Buffer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import CorruptObject
-from kafscale.objects.store import Buffer
 from kafscale.spark.kernels import scan
 
 

@@ -16,7 +16,8 @@ from kafscale.log.formats.segment import LaneBatches
 from kafscale.log.protocol import commits, survey
 from kafscale.log.protocol.commits import LostRace
 from kafscale.log.writer.job_appender import Appender
-from kafscale.objects.store import Buffer, ObjectStore
+from kafscale.model.buffers import Buffer
+from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.bucket import Bucket

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from kafscale.log.formats import keys, segment
 from kafscale.log.formats.manifest import Entry, Manifest, Replacement
 from kafscale.log.formats.segment import Span
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import CorruptBatch, CorruptObject, ObjectMissing
-from kafscale.objects.store import Buffer
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.jobs import assembly, sorting_out, transfer
 from kafscale.spark.jobs.assembly import Output, Run

@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from kafscale.log.protocol import survey
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreUnavailable
-from kafscale.objects.store import Buffer, ObjectStore
+from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 
 _READ_BYTES: Final = 4 << 20  # more would be fresh memory each time, and page faults cost

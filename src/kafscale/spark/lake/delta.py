@@ -17,7 +17,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, CommitProperties
 
 from kafscale.model.errors import StoreUnavailable
-from kafscale.spark import wiring
+from kafscale.settings import locations
 from kafscale.spark.lake import schemas, table
 from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
@@ -174,7 +174,7 @@ def _is_race(failed: Exception) -> bool:
 
 def storage_options(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What `deltalake` is told about a bucket: the same as our own store."""
-    settings = wiring.s3_settings("", environment)
+    settings = locations.s3_settings("", environment)
     options = {
         "AWS_REGION": settings.region,
         "AWS_ENDPOINT_URL": settings.endpoint,

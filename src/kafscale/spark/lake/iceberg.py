@@ -27,7 +27,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table as Found
 
 from kafscale.model.errors import InvalidRequest
-from kafscale.spark import wiring
+from kafscale.settings import locations
 from kafscale.spark.lake import schemas, table
 from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
@@ -226,7 +226,7 @@ def _catalog(named: str, warehouse: str, create: bool) -> Catalog:
         if not create:
             raise _NoCatalog
         file.parent.mkdir(parents=True, exist_ok=True)
-    settings = wiring.s3_settings("")
+    settings = locations.s3_settings("")
     facts = {
         "warehouse": warehouse,
         "s3.endpoint": settings.endpoint,

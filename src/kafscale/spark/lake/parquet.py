@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from kafscale.model.errors import CorruptObject, InvalidRequest, ObjectExists
-from kafscale.spark import wiring
+from kafscale.settings import locations
 from kafscale.spark.lake import schemas, table
 from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
@@ -211,7 +211,7 @@ def _arrow_filesystem(place: Place) -> tuple[Any, str]:
 
     if place.where.kind == "file":
         return fs.LocalFileSystem(), place.url
-    settings = wiring.s3_settings(place.where.root)
+    settings = locations.s3_settings(f"s3://{place.where.root}")
     store = fs.S3FileSystem(
         access_key=settings.access_key or None,
         secret_key=settings.secret_key or None,

@@ -1,15 +1,16 @@
 """The folder a table lies in, in a bucket or on a disk.
 
 Here: the object store's verbs below one prefix, for drivers and workers; a Place travels as its
-URL. Next door: which adapter that is (spark/wiring.py).
+URL. Next door: which store a URL names (settings/locations.py).
 """
 
 import os
 from collections.abc import Sequence
 from typing import Final
 
-from kafscale.objects.store import Buffer, StoredObject
-from kafscale.spark import wiring
+from kafscale.model.buffers import Buffer
+from kafscale.objects.store import StoredObject
+from kafscale.settings import locations
 from kafscale.spark.bucket import on_store
 
 _DELETE_AT_ONCE: Final = 1000
@@ -20,7 +21,7 @@ class Place:
 
     def __init__(self, url: str) -> None:
         """Refuse what is no place for a table; nothing is read yet."""
-        self.where = wiring.locate_folder(url)
+        self.where = locations.locate_folder(url)
         self.url = (
             f"s3://{self.where.root}/{self.where.namespace}"
             if self.where.kind == "s3"
@@ -41,7 +42,7 @@ class Place:
 
     def put_new(self, name: str, body: Buffer) -> None:
         """Create an object, or raise ObjectExists."""
-        wiring.make_folder(self.where)
+        locations.make_folder(self.where)
         view = memoryview(body).cast("B")  # Arrow's buffers call themselves signed
         on_store(self.where, lambda store: store.put_new(self._key(name), [view]))
 
@@ -66,7 +67,7 @@ class Place:
 
     def now_ms(self) -> int:
         """The time by the clock that `modified_ms` is written by."""
-        wiring.make_folder(self.where)
+        locations.make_folder(self.where)
         return on_store(self.where, lambda store: store.now_ms())
 
     def path(self, name: str) -> str:

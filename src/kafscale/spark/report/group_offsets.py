@@ -13,7 +13,7 @@ from kafscale.log.catalog import checkpoints
 from kafscale.metadata import keys
 from kafscale.model.errors import InvalidRequest
 from kafscale.model.topics import iso_time
-from kafscale.spark import wiring
+from kafscale.settings import locations, stores
 from kafscale.spark.bucket import Bucket
 
 Offsets = dict[tuple[str, str, int], tuple[int, str]]  # group, topic, partition: offset, topic id
@@ -30,12 +30,12 @@ class Committed(NamedTuple):
 
 def committed(bucket: Bucket, metadata: Path | None) -> Committed:
     """Read a named metadata file, else the one beside the objects, else the last checkpoint."""
-    file = metadata or wiring.metadata_beside(bucket.where)
+    file = metadata or locations.find_metadata_file(bucket.where)
     if file is None:
         return _from_bucket(bucket)
     if not file.is_file():
         raise InvalidRequest(f"{file}: there is no such file")
-    rows = ((entry.key, entry.value) for entry in wiring.read_metadata(file, keys.CONSUMERS))
+    rows = ((entry.key, entry.value) for entry in stores.read_metadata_file(file, keys.CONSUMERS))
     return Committed(_read(rows), f"offsets of groups are from {file}")
 
 

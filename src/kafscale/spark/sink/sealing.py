@@ -19,8 +19,9 @@ from kafscale.log.formats.manifest import Entry, entry_of
 from kafscale.log.formats.places import Place
 from kafscale.log.formats.segment import Built, LaneBatches
 from kafscale.log.protocol import commits, survey
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import CorruptObject
-from kafscale.objects.store import Buffer, ObjectStore
+from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.sink.staging import Section

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import InvalidRecord
-from kafscale.objects.store import Buffer
 from kafscale.records.compression import Codec
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.sink.encode import BATCH_BYTES, Encoder, Longs, Rows, partitions_of

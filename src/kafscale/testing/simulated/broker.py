@@ -15,6 +15,7 @@ import msgspec
 
 from kafscale.broker.wiring import Broker, build
 from kafscale.engine.cluster.membership import Node
+from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import KafscaleError, MetadataUnavailable
 from kafscale.settings.config import Config
 from kafscale.settings.sections import BrokerSection
@@ -115,12 +116,14 @@ class SimulatedBroker:
             undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
             await broker.engine.start()
             await broker.listener.open(self.host, PORT)
-            await broker.engine.fleet.join(Node(self.number, self.host, PORT, None))
+            await broker.engine.cluster.join(
+                Node(self.number, {PLAINTEXT: Endpoint(self.host, PORT)})
+            )
             self.parts = broker
             self.world.loop.note(f"{self.host} is up")
             await _until(leaving, broker)
             self.parts = None
-            await broker.engine.fleet.leave()
+            await broker.engine.cluster.leave()
             broker.listener.close_door()
             broker.listener.stop_reading()
 
@@ -158,7 +161,7 @@ class SimulatedBroker:
 async def _until(leaving: asyncio.Event, broker: Broker) -> None:
     """Wait to be told to leave, or for a reason why this broker must not go on."""
     asked = asyncio.ensure_future(leaving.wait())
-    failed = asyncio.ensure_future(broker.engine.fleet.failure())
+    failed = asyncio.ensure_future(broker.engine.cluster.failure())
     await asyncio.wait((asked, failed), return_when=asyncio.FIRST_COMPLETED)
     reason = failed.result() if failed.done() else ""
     asked.cancel()

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kafscale.model.buffers import Buffer
 from kafscale.testing.simulated.loop import SimulatedLoop, SimulatedProcess
 
-Buffer = bytes | bytearray | memoryview
 _LENGTH: Final = struct.Struct(">i")
 
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from typing import Any, TypeVar
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import StoreUnavailable
 from kafscale.objects.memory import MemoryObjectStore
-from kafscale.objects.store import Buffer, ObjectStore, StoredObject
+from kafscale.objects.store import ObjectStore, StoredObject
 from kafscale.testing.simulated.remote import Line, Remote, RemoteFaults
 
 _T = TypeVar("_T")

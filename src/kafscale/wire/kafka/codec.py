@@ -11,7 +11,8 @@ from __future__ import annotations
 import struct
 from typing import cast
 
-from kafscale.wire.buffer import Buffer, MalformedMessage
+from kafscale.model.buffers import Buffer
+from kafscale.wire.buffer import MalformedMessage
 from kafscale.wire.kafka import emit_decode, emit_encode
 from kafscale.wire.kafka.schema import Decoder, Encoder, M, Message
 

@@ -13,7 +13,7 @@ import struct
 
 from kafscale.wire import buffer
 from kafscale.wire.kafka.schema import Decoder, Field, Message, Struct, Wire, fields, smallest
-from kafscale.wire.kafka.source import Source
+from kafscale.wire.kafka.source import FunctionSource
 
 
 def decoder(kind: type[Message], version: int) -> Decoder:
@@ -25,7 +25,7 @@ class DecodeEmitter:
     """Writes one decoder."""
 
     def __init__(self, kind: type[Message], version: int) -> None:
-        self.source = Source()
+        self.source = FunctionSource()
         self._version = version
         self._flexible = version >= kind.flexible_from
         self._view, self._at = "view", "at"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kafscale.wire.kafka import primitives
 from kafscale.wire.kafka.schema import Encoder, Field, Message, Struct, Wire, fields
-from kafscale.wire.kafka.source import Source
+from kafscale.wire.kafka.source import FunctionSource
 
 
 class _Piece(NamedTuple):
@@ -34,7 +34,7 @@ class EncodeEmitter:
     """Writes one encoder."""
 
     def __init__(self, kind: type[Message], version: int) -> None:
-        self.source = Source()
+        self.source = FunctionSource()
         self._version = version
         self._flexible = version >= kind.flexible_from
         self._out = "out"
@@ -87,7 +87,7 @@ class EncodeEmitter:
         """A run with arrays in it: the packer is looked up by the arrays' lengths."""
         template = ">" + "".join("{}" if piece.is_array else piece.code for piece in run)
         codes = tuple(piece.code for piece in run if piece.is_array)
-        rows = self.source.constant("rows", primitives.Rows(template, codes, self._flexible))
+        rows = self.source.constant("rows", primitives.RowPackers(template, codes, self._flexible))
         sizes, arguments = [], []
         for piece in run:
             if not piece.is_array:

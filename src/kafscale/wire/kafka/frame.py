@@ -12,22 +12,23 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from kafscale.wire.buffer import Buffer, MalformedMessage
+from kafscale.model.buffers import Buffer
+from kafscale.wire.buffer import MalformedMessage
 from kafscale.wire.kafka import codec, header
 from kafscale.wire.kafka.catalog import BY_KEY
-from kafscale.wire.kafka.header import Request
+from kafscale.wire.kafka.header import RequestHeader
 from kafscale.wire.kafka.schema import M, Message
 
 _LENGTH: Final = struct.Struct(">i")
 _ROOM_FOR_LENGTH: Final = bytes(_LENGTH.size)
 
 
-def read_request(frame: memoryview) -> Request:
-    """Who asks for what; the body stays closed. Unknown APIs and versions are no error here."""
+def read_request(frame: memoryview) -> RequestHeader:
+    """Read the header; the body stays closed. Unknown APIs and versions are no error here."""
     return header.read_request_header(frame)
 
 
-def read_body(request: Request, frame: memoryview) -> Message:
+def read_body(request: RequestHeader, frame: memoryview) -> Message:
     """Open the body of a request whose API and version are in the catalog."""
     kind = BY_KEY[request.api_key].request
     return codec.decode(kind, frame, request.version, request.body_start)[0]
@@ -62,7 +63,7 @@ def _framed(start: bytes, message: Message, version: int) -> list[Buffer]:
 
 __all__ = [
     "MalformedMessage",
-    "Request",
+    "RequestHeader",
     "read_body",
     "read_request",
     "read_response",

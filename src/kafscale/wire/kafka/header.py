@@ -1,4 +1,4 @@
-"""What stands before every message: who asks, what, in which version.
+"""The header before every message: API, version, correlation id, client id.
 
 Here: both headers, in both directions, and which version of them a message has.
 Next door: the length in front (frame.py), the message behind (codec.py).
@@ -29,7 +29,7 @@ _REQUEST: Final = struct.Struct(">hhi")
 _RESPONSE: Final = struct.Struct(">i")
 
 
-class Request(NamedTuple):
+class RequestHeader(NamedTuple):
     """A request whose body is still closed."""
 
     api_key: int
@@ -39,7 +39,7 @@ class Request(NamedTuple):
     body_start: int
 
 
-def read_request_header(view: memoryview) -> Request:
+def read_request_header(view: memoryview) -> RequestHeader:
     """Read the header at the start of a frame.
 
     An API or version nobody here knows is no error: the caller decides how to refuse it. Its body
@@ -53,7 +53,7 @@ def read_request_header(view: memoryview) -> Request:
     api = BY_KEY.get(api_key)
     if api is not None and version in api.versions and api.flexible(version):
         at = buffer.skip_tags(view, at)
-    return Request(api_key, version, correlation_id, client_id, at)
+    return RequestHeader(api_key, version, correlation_id, client_id, at)
 
 
 def request_header(

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kafscale.wire.buffer import Buffer
+from kafscale.model.buffers import Buffer
 
 _ONE_BYTE: Final = [bytes((n,)) for n in range(0x80)]
 _SHORT: Final = struct.Struct(">h").pack
@@ -90,7 +90,7 @@ def put_records(
     return out
 
 
-class Rows(dict[tuple[int, ...], Callable[..., bytes]]):
+class RowPackers(dict[tuple[int, ...], Callable[..., bytes]]):
     """Packs a row of integers and integer arrays with one call.
 
     The template has a hole per array, as in ">hii{}{}x". A key gives the arrays' lengths, and the

@@ -29,7 +29,7 @@ from typing import Annotated, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from kafscale.wire.buffer import Buffer
+from kafscale.model.buffers import Buffer
 
 
 class Wire(NamedTuple):

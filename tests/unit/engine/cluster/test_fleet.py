@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kafscale.engine.partitions.reads import Wanted
+from kafscale.engine.partitions.reads import PartitionRead
 from kafscale.model.errors import (
     FencedLeaderEpoch,
     NotTheOwner,
@@ -14,53 +14,53 @@ from kafscale.model.errors import (
 from kafscale.records import batch
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.engine_harness import values_of
-from tests.unit.engine.fleet_harness import Mate, Squad, eventually, with_topic
+from tests.unit.engine.fleet_harness import FleetHarness, Member, eventually, with_topic
 from tests.unit.gateways.kafka.caller import make_batch
 
 
-def theirs(squad: Squad, mate: Mate, partitions: int) -> int:
+def theirs(fleet: FleetHarness, member: Member, partitions: int) -> int:
     """A partition that is this broker's."""
-    return next(number for number in range(partitions) if squad.owner("t", number) is mate)
+    return next(number for number in range(partitions) if fleet.owner("t", number) is member)
 
 
-async def a_broker_has_come(squad: Squad) -> tuple[Mate, Mate, int]:
+async def a_broker_has_come(fleet: FleetHarness) -> tuple[Member, Member, int]:
     """One with a record in each of twelve partitions, one that came, the generation before it."""
-    (old,) = await with_topic(squad, 1, 12)
+    (old,) = await with_topic(fleet, 1, 12)
     for partition in range(12):
         await old.append("t", partition, b"x")
     before = old.fleet.generation
-    comer = await squad.start(1)
-    await squad.agree()
+    comer = await fleet.start(1)
+    await fleet.agree()
     return old, comer, before
 
 
 # -- sharing -------------------------------------------------------------------------------------
 
 
-async def test_brokers_share_a_topic_and_know_whose_each_partition_is(squad: Squad) -> None:
-    mates = await with_topic(squad, 3, 30)
-    owners = [squad.owner("t", partition) for partition in range(30)]
+async def test_brokers_share_a_topic_and_know_whose_each_partition_is(fleet: FleetHarness) -> None:
+    members = await with_topic(fleet, 3, 30)
+    owners = [fleet.owner("t", partition) for partition in range(30)]
     assert {owner.fleet.identity.broker_id for owner in owners} == {0, 1, 2}
     for partition, owner in enumerate(owners):
         assert await owner.append("t", partition, b"x") == 0
-        for other in mates:
+        for other in members:
             if other is not owner:
                 with pytest.raises(NotTheOwner):
                     await other.append("t", partition, b"y")
-    assert len({mate.fleet.controller_id() for mate in mates}) == 1
-    assert [node.broker_id for node in mates[2].fleet.nodes()] == [0, 1, 2]
-    assert all(mate.fleet.why_not_ready() == [] for mate in mates)
+    assert len({member.fleet.controller_id() for member in members}) == 1
+    assert [node.broker_id for node in members[2].fleet.nodes()] == [0, 1, 2]
+    assert all(member.fleet.why_not_ready() == [] for member in members)
 
 
-async def test_owned_logs_are_opened_before_anybody_asks(squad: Squad) -> None:
-    mates = await with_topic(squad, 2, 20)
-    await eventually(lambda: sum(mate.engine.logs.count() for mate in mates) == 20)
-    assert all(mate.engine.logs.count() for mate in mates)
+async def test_owned_logs_are_opened_before_anybody_asks(fleet: FleetHarness) -> None:
+    members = await with_topic(fleet, 2, 20)
+    await eventually(lambda: sum(member.engine.logs.count() for member in members) == 20)
+    assert all(member.engine.logs.count() for member in members)
 
 
-async def test_topics_are_created_changed_and_deleted_everywhere(squad: Squad) -> None:
-    one, other = await with_topic(squad, 2, 4)
-    partition = theirs(squad, other, 4)
+async def test_topics_are_created_changed_and_deleted_everywhere(fleet: FleetHarness) -> None:
+    one, other = await with_topic(fleet, 2, 4)
+    partition = theirs(fleet, other, 4)
     await other.append("t", partition, b"x")
     await one.engine.admin.create_partitions("t", 6)
     await eventually(lambda: other.engine.topics.get("t").partitions == 6)
@@ -77,23 +77,23 @@ async def test_topics_are_created_changed_and_deleted_everywhere(squad: Squad) -
 # -- handing over ----------------------------------------------------------------------------------
 
 
-async def test_what_a_leaving_broker_had_is_served_by_the_others(squad: Squad) -> None:
-    mates = await with_topic(squad, 3, 12)
+async def test_what_a_leaving_broker_had_is_served_by_the_others(fleet: FleetHarness) -> None:
+    members = await with_topic(fleet, 3, 12)
     for partition in range(12):
-        await squad.owner("t", partition).append("t", partition, b"%d" % partition)
-    await mates[1].broker.stop()
-    squad.mates.remove(mates[1])
-    await squad.agree()
+        await fleet.owner("t", partition).append("t", partition, b"%d" % partition)
+    await members[1].broker.stop()
+    fleet.members.remove(members[1])
+    await fleet.agree()
     for partition in range(12):
-        owner = squad.owner("t", partition)
+        owner = fleet.owner("t", partition)
         assert values_of(await owner.read("t", partition)) == [b"%d" % partition]
         assert await owner.append("t", partition, b"more") == 1
 
 
-async def test_what_waits_when_a_log_changes_hands_is_committed_first(squad: Squad) -> None:
-    mates = await with_topic(squad, 2, 4)
-    leaving = mates[1]
-    partition = theirs(squad, leaving, 4)
+async def test_what_waits_when_a_log_changes_hands_is_committed_first(fleet: FleetHarness) -> None:
+    members = await with_topic(fleet, 2, 4)
+    leaving = members[1]
+    partition = theirs(fleet, leaving, 4)
     topic = leaving.engine.topics.get("t")
     await leaving.engine.logs.open(topic, partition)
     stall = leaving.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*.kfs"))
@@ -106,66 +106,70 @@ async def test_what_waits_when_a_log_changes_hands_is_committed_first(squad: Squ
     leaving.plan.clear()
     assert await waiting == 0
     await stopping
-    squad.mates.remove(leaving)
-    await squad.agree()
-    assert values_of(await mates[0].read("t", partition)) == [b"late"]
+    fleet.members.remove(leaving)
+    await fleet.agree()
+    assert values_of(await members[0].read("t", partition)) == [b"late"]
 
 
-async def test_a_flush_that_takes_too_long_is_given_up_and_its_producer_told(squad: Squad) -> None:
-    mates = await with_topic(squad, 2, 4)
-    leaving = mates[1]
-    partition = theirs(squad, leaving, 4)
+async def test_a_flush_that_takes_too_long_is_given_up_and_its_producer_told(
+    fleet: FleetHarness,
+) -> None:
+    members = await with_topic(fleet, 2, 4)
+    leaving = members[1]
+    partition = theirs(fleet, leaving, 4)
     stall = leaving.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*.kfs"))
     waiting = asyncio.ensure_future(leaving.append("t", partition, b"stuck"))
     await stall.reached.wait()
     await leaving.broker.stop()
-    squad.mates.remove(leaving)
+    fleet.members.remove(leaving)
     with pytest.raises(NotTheOwner):
         await waiting
-    await squad.agree()
-    assert await mates[0].append("t", partition, b"next") == 0
+    await fleet.agree()
+    assert await members[0].append("t", partition, b"next") == 0
 
 
-async def test_a_fetch_that_waits_is_sent_to_the_new_owner(squad: Squad) -> None:
-    mates = await with_topic(squad, 2, 4)
-    leaving = mates[1]
-    partition = theirs(squad, leaving, 4)
-    wanted = Wanted(leaving.engine.topics.get("t"), partition, 0, 1000)
+async def test_a_fetch_that_waits_is_sent_to_the_new_owner(fleet: FleetHarness) -> None:
+    members = await with_topic(fleet, 2, 4)
+    leaving = members[1]
+    partition = theirs(fleet, leaving, 4)
+    wanted = PartitionRead(leaving.engine.topics.get("t"), partition, 0, 1000)
     waiting = asyncio.ensure_future(leaving.engine.reads.fetch([wanted], 1000, 1, 60.0))
     await asyncio.sleep(0.05)
     await leaving.broker.stop()
-    squad.mates.remove(leaving)
+    fleet.members.remove(leaving)
     (part,) = await waiting
     assert isinstance(part.error, NotTheOwner)
 
 
 async def test_a_broker_that_comes_gets_its_share_when_the_others_have_let_go(
-    squad: Squad,
+    fleet: FleetHarness,
 ) -> None:
-    old, comer, before = await a_broker_has_come(squad)
-    share = [number for number in range(12) if squad.owner("t", number) is comer]
+    old, comer, before = await a_broker_has_come(fleet)
+    share = [number for number in range(12) if fleet.owner("t", number) is comer]
     assert share
     for partition in range(12):
-        assert await squad.owner("t", partition).append("t", partition, b"y") == 1
+        assert await fleet.owner("t", partition).append("t", partition, b"y") == 1
     assert old.engine.logs.handed_over == len(share)
     assert before < old.fleet.generation == comer.fleet.generation
 
 
 async def test_a_fetch_that_waited_through_a_change_of_members_is_given_no_data(
-    squad: Squad,
+    fleet: FleetHarness,
 ) -> None:
-    (old,) = await with_topic(squad, 1, 12)
+    (old,) = await with_topic(fleet, 1, 12)
     topic, before = old.engine.topics.get("t"), old.fleet.generation
     waiting = [
         asyncio.ensure_future(
-            old.engine.reads.fetch([Wanted(topic, number, 0, 1 << 20, before)], 1 << 20, 1, 20.0)
+            old.engine.reads.fetch(
+                [PartitionRead(topic, number, 0, 1 << 20, before)], 1 << 20, 1, 20.0
+            )
         )
         for number in range(12)
     ]
     await asyncio.sleep(0.05)
-    await squad.start(1)
-    await squad.agree()
-    kept = theirs(squad, old, 12)
+    await fleet.start(1)
+    await fleet.agree()
+    kept = theirs(fleet, old, 12)
     await old.append("t", kept, b"x")
     (part,) = await waiting[kept]
     assert isinstance(part.error, FencedLeaderEpoch)
@@ -176,37 +180,37 @@ async def test_a_fetch_that_waited_through_a_change_of_members_is_given_no_data(
 
 
 async def test_clients_must_know_the_newest_epoch_even_of_a_log_that_keeps_its_leader(
-    squad: Squad,
+    fleet: FleetHarness,
 ) -> None:
-    old, comer, before = await a_broker_has_come(squad)
+    old, comer, before = await a_broker_has_come(fleet)
     now = old.fleet.generation
-    kept, moved = theirs(squad, old, 12), theirs(squad, comer, 12)
+    kept, moved = theirs(fleet, old, 12), theirs(fleet, comer, 12)
     assert isinstance((await old.read("t", kept, epoch=before)).error, FencedLeaderEpoch)
     assert (await old.read("t", kept, epoch=now)).error is None
     too_new = (await old.read("t", kept, epoch=now + 1)).error
     assert isinstance(too_new, UnknownLeaderEpoch)
     assert (await comer.read("t", moved, epoch=now)).error is None
     assert isinstance((await comer.read("t", moved, epoch=before)).error, FencedLeaderEpoch)
-    assert await old.engine.admin.epoch_end(old.engine.topics.get("t"), kept, before, now) == (
+    assert await old.engine.inspection.epoch_end(old.engine.topics.get("t"), kept, before, now) == (
         before,
         1,
     )
     # What the new leader writes carries its epoch: the history of epochs is in the log.
     await comer.append("t", moved, b"y")
     topic = comer.engine.topics.get("t")
-    assert await comer.engine.admin.epoch_end(topic, moved, before, now) == (before, 1)
-    assert await comer.engine.admin.epoch_end(topic, moved, now, now) == (now, 2)
+    assert await comer.engine.inspection.epoch_end(topic, moved, before, now) == (before, 1)
+    assert await comer.engine.inspection.epoch_end(topic, moved, now, now) == (now, 2)
 
 
 # -- dying and losing the lease --------------------------------------------------------------------
 
 
 async def test_a_broker_cut_off_from_the_metadata_stops_in_time_and_comes_back_by_itself(
-    squad: Squad,
+    fleet: FleetHarness,
 ) -> None:
-    mates = await with_topic(squad, 3, 12)
-    lost = mates[2]
-    partition = theirs(squad, lost, 12)
+    members = await with_topic(fleet, 3, 12)
+    lost = members[2]
+    partition = theirs(fleet, lost, 12)
     await lost.append("t", partition, b"before")
     generation, incarnation = lost.fleet.generation, lost.fleet.incarnation
     lost.wire.is_cut = True
@@ -217,72 +221,72 @@ async def test_a_broker_cut_off_from_the_metadata_stops_in_time_and_comes_back_b
         await lost.append("t", partition, b"zombie")
     assert isinstance((await lost.read("t", partition)).error, NotTheOwner)
     assert lost.fleet.why_not_ready()
-    await squad.agree()
-    owner = squad.owner("t", partition)
+    await fleet.agree()
+    owner = fleet.owner("t", partition)
     assert values_of(await owner.read("t", partition)) == [b"before"]
     assert await owner.append("t", partition, b"after") == 1
     assert lost.engine.logs.count() == 0
     lost.wire.is_cut = False
     await eventually(lambda: lost.fleet.is_member and lost.fleet.is_settled)
-    await squad.agree()
+    await fleet.agree()
     assert lost.fleet.generation > generation
     assert lost.fleet.incarnation > incarnation
-    assert squad.owner("t", partition) is lost
+    assert fleet.owner("t", partition) is lost
     assert values_of(await lost.read("t", partition)) == [b"before", b"after"]
 
 
 async def test_nothing_is_acknowledged_when_the_lease_went_during_the_upload(
-    squad: Squad,
+    fleet: FleetHarness,
 ) -> None:
-    mates = await with_topic(squad, 2, 4)
-    zombie = mates[1]
-    partition = theirs(squad, zombie, 4)
+    members = await with_topic(fleet, 2, 4)
+    zombie = members[1]
+    partition = theirs(fleet, zombie, 4)
     topic = zombie.engine.topics.get("t")
     log, _ = await zombie.engine.logs.open(topic, partition)
     log._may_answer = lambda: False  # the lease is seen to be gone only after the upload
     with pytest.raises(NotTheOwner):
         await zombie.append("t", partition, b"unsure")
-    stored = await squad.objects.find(topic.folder(partition))
+    stored = await fleet.objects.find(topic.folder(partition))
     assert any(row.key.endswith(".kfs") for row in stored)
 
 
 async def test_records_a_zombie_wrote_after_the_take_over_are_found_when_asked_for(
-    squad: Squad,
+    fleet: FleetHarness,
 ) -> None:
-    mates = await with_topic(squad, 2, 4)
-    partition = theirs(squad, mates[0], 4)
-    topic = mates[0].engine.topics.get("t")
-    await mates[0].append("t", partition, b"0")
+    members = await with_topic(fleet, 2, 4)
+    partition = theirs(fleet, members[0], 4)
+    topic = members[0].engine.topics.get("t")
+    await members[0].append("t", partition, b"0")
     # Another writer adds to the chain, as a broker does that was paused before its PUT.
-    zombie = mates[1].engine.logs._make(topic, topic.folder(partition))
+    zombie = members[1].engine.logs._make(topic, topic.folder(partition))
     await zombie.open()
     data = memoryview(bytearray(make_batch(b"1", b"2")))
     appended = zombie.append(0, batch.read_header(data), data, acknowledged=False)
     assert appended.committed is not None
     assert await appended.committed is None
     await zombie.abandon()
-    assert values_of(await mates[0].read("t", partition, offset=0)) == [b"0"]
-    part = await mates[0].read("t", partition, offset=3)
+    assert values_of(await members[0].read("t", partition, offset=0)) == [b"0"]
+    part = await members[0].read("t", partition, offset=3)
     assert (part.error, part.high) == (None, 3)
-    assert values_of(await mates[0].read("t", partition, offset=1)) == [b"1", b"2"]
-    assert await mates[0].engine.offset_at(topic, partition, 1 << 60) is None
-    beyond = await mates[0].read("t", partition, offset=9)
+    assert values_of(await members[0].read("t", partition, offset=1)) == [b"1", b"2"]
+    assert await members[0].engine.inspection.offset_at(topic, partition, 1 << 60) is None
+    beyond = await members[0].read("t", partition, offset=9)
     assert isinstance(beyond.error, OffsetOutOfRange)
 
 
 async def test_a_restarted_broker_takes_its_predecessors_place_without_waiting(
-    squad: Squad,
+    fleet: FleetHarness,
 ) -> None:
-    squad.lease_s = 60.0
-    (dead,) = await with_topic(squad, 1, 4)
+    fleet.lease_s = 60.0
+    (dead,) = await with_topic(fleet, 1, 4)
     await dead.append("t", 0, b"x")
     dead.wire.is_cut = True  # killed: its registration stays until its lease ends
-    squad.mates.remove(dead)
+    fleet.members.remove(dead)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    successor = await squad.start(0)
+    successor = await fleet.start(0)
     assert successor.fleet.is_settled
-    assert loop.time() - began < squad.lease_s / 2
+    assert loop.time() - began < fleet.lease_s / 2
     assert values_of(await successor.read("t", 0)) == [b"x"]
     dead.wire.is_cut = False
     async with asyncio.timeout(30):

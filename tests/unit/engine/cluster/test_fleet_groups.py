@@ -3,15 +3,15 @@
 import pytest
 
 from kafscale.engine.coordinator.offsets import Wish
-from kafscale.groups.events import Heartbeat, Join, Joined, Outcome, Refused, Sync, Synced
+from kafscale.groups.events import GroupOutcome, Heartbeat, Join, Joined, Rejected, Sync, Synced
 from kafscale.model.errors import NotTheCoordinator
-from tests.unit.engine.fleet_harness import Mate, Squad, eventually, with_topic
+from tests.unit.engine.fleet_harness import FleetHarness, Member, eventually, with_topic
 
 
-async def join(mate: Mate, group: str, member_id: str = "") -> Outcome:
-    await mate.engine.groups.load(group)
+async def join(member: Member, group: str, member_id: str = "") -> GroupOutcome:
+    await member.engine.groups.load(group)
     event = Join(
-        call=mate.engine.groups.new_call(),
+        call=member.engine.groups.new_call(),
         member_id=member_id,
         fresh_id=member_id or "m",
         session_timeout_s=10.0,
@@ -19,29 +19,31 @@ async def join(mate: Mate, group: str, member_id: str = "") -> Outcome:
         protocol_type="consumer",
         protocols={"range": b""},
     )
-    waiting = mate.engine.groups.ask(group, event)
-    return await mate.engine.groups.settled(group, waiting, event)
+    waiting = member.engine.groups.ask(group, event)
+    return await member.engine.groups.settled(group, waiting, event)
 
 
-async def sync(mate: Mate, group: str, generation: int) -> Outcome:
+async def sync(member: Member, group: str, generation: int) -> GroupOutcome:
     event = Sync(
-        call=mate.engine.groups.new_call(),
+        call=member.engine.groups.new_call(),
         generation=generation,
         member_id="m",
         assignments={"m": b"all"},
     )
-    waiting = mate.engine.groups.ask(group, event)
-    return await mate.engine.groups.settled(group, waiting, event)
+    waiting = member.engine.groups.ask(group, event)
+    return await member.engine.groups.settled(group, waiting, event)
 
 
-def coordinated_by(mate: Mate) -> str:
+def coordinated_by(member: Member) -> str:
     names = (f"group-{number}" for number in range(100))
-    return next(name for name in names if mate.fleet.may_coordinate(name))
+    return next(name for name in names if member.fleet.may_coordinate(name))
 
 
-async def test_a_group_goes_on_with_its_generation_at_the_next_coordinator(squad: Squad) -> None:
-    mates = await with_topic(squad, 2, 1)
-    leaving, staying = mates[1], mates[0]
+async def test_a_group_goes_on_with_its_generation_at_the_next_coordinator(
+    fleet: FleetHarness,
+) -> None:
+    members = await with_topic(fleet, 2, 1)
+    leaving, staying = members[1], members[0]
     group = coordinated_by(leaving)
     node = staying.fleet.coordinator_of(group)
     assert node is not None
@@ -55,24 +57,24 @@ async def test_a_group_goes_on_with_its_generation_at_the_next_coordinator(squad
     assert [row.group_id for row in await leaving.engine.groups.list()] == [group]
     assert await staying.engine.groups.list() == []
     await leaving.broker.stop()
-    squad.mates.remove(leaving)
-    await squad.agree()
+    fleet.members.remove(leaving)
+    await fleet.agree()
     await staying.engine.groups.load(group)
     beat = Heartbeat(
         call=staying.engine.groups.new_call(), generation=joined.generation, member_id="m"
     )
     outcome = await staying.engine.groups.ask(group, beat)
-    assert not isinstance(outcome, Refused)
+    assert not isinstance(outcome, Rejected)
     committed = await staying.engine.offsets.committed(group)
     assert [row.offset for row in committed.values()] == [7]
     assert [row.group_id for row in await staying.engine.groups.list()] == [group]
 
 
 async def test_members_that_wait_for_a_rebalance_are_sent_to_the_next_coordinator(
-    squad: Squad,
+    fleet: FleetHarness,
 ) -> None:
-    mates = await squad.start_all(2)
-    leaving = mates[1]
+    members = await fleet.start_all(2)
+    leaving = members[1]
     group = coordinated_by(leaving)
     joined = await join(leaving, group)
     assert isinstance(joined, Joined)
@@ -86,15 +88,15 @@ async def test_members_that_wait_for_a_rebalance_are_sent_to_the_next_coordinato
     )
     waiting = leaving.engine.groups.ask(group, second)  # waits for the first member to come again
     await leaving.broker.stop()
-    squad.mates.remove(leaving)
+    fleet.members.remove(leaving)
     outcome = await waiting
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert isinstance(outcome.problem, NotTheCoordinator)
 
 
-async def test_a_broker_without_lease_coordinates_nothing(squad: Squad) -> None:
-    mates = await with_topic(squad, 2, 1)
-    lost = mates[1]
+async def test_a_broker_without_lease_coordinates_nothing(fleet: FleetHarness) -> None:
+    members = await with_topic(fleet, 2, 1)
+    lost = members[1]
     group = coordinated_by(lost)
     assert isinstance(await join(lost, group), Joined)
     lost.wire.is_cut = True
@@ -103,24 +105,24 @@ async def test_a_broker_without_lease_coordinates_nothing(squad: Squad) -> None:
     with pytest.raises(NotTheCoordinator):
         await join(lost, group, "m")
     await eventually(lambda: lost.engine.groups.in_memory(group) is None)
-    await squad.agree()
-    assert mates[0].fleet.may_coordinate(group)
+    await fleet.agree()
+    assert members[0].fleet.may_coordinate(group)
     lost.wire.is_cut = False
     await eventually(lambda: lost.fleet.is_settled)
 
 
 async def test_a_commit_that_was_allowed_before_the_group_was_lost_does_not_take_it_back(
-    squad: Squad,
+    fleet: FleetHarness,
 ) -> None:
-    mates = await with_topic(squad, 2, 1)
-    staying, lost = mates
+    members = await with_topic(fleet, 2, 1)
+    staying, lost = members
     group = coordinated_by(lost)
     assert isinstance(await join(lost, group), Joined)
     assert await lost.engine.offsets.commit(group, [Wish("t", 0, 5)]) == [None]
     lost.wire.is_cut = True
     (lease,) = [lease for lease in lost.wire.leases if lease.remaining_s() > 0]
     await lease.revoke()
-    await squad.agree()
+    await fleet.agree()
     await staying.engine.groups.load(group)
     assert await staying.engine.offsets.commit(group, [Wish("t", 0, 9)]) == [None]
     lost.wire.is_cut = False

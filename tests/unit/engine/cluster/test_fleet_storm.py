@@ -9,7 +9,7 @@ import pytest
 from kafscale.model.errors import KafscaleError, OffsetOutOfRange
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.engine_harness import values_of
-from tests.unit.engine.fleet_harness import Mate, Squad, with_topic
+from tests.unit.engine.fleet_harness import FleetHarness, Member, with_topic
 
 SEEDS = range(int(os.environ.get("STORM_SEEDS", "3")))
 BROKERS = 3
@@ -18,24 +18,24 @@ STORM_S = 2.5
 
 
 class Storm:
-    """Writers, a reader and bad luck on one squad."""
+    """Writers, a reader and bad luck on one fleet."""
 
-    def __init__(self, squad: Squad, seed: int) -> None:
-        self.squad = squad
+    def __init__(self, fleet: FleetHarness, seed: int) -> None:
+        self.fleet = fleet
         self.dice = random.Random(seed)
         self.is_over = False
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         self.complaints: list[str] = []
 
-    def anybody(self) -> Mate:
-        return self.dice.choice(self.squad.mates)
+    def anybody(self) -> Member:
+        return self.dice.choice(self.fleet.members)
 
-    def leader(self, partition: int) -> Mate | None:
+    def leader(self, partition: int) -> Member | None:
         """Whom a broker names, who may be wrong."""
         asked = self.anybody()
         topic = asked.engine.topics.find("t")
         who = -1 if topic is None else asked.fleet.leader_of(topic.folder(partition))
-        found = [mate for mate in self.squad.mates if mate.fleet.identity.broker_id == who]
+        found = [member for member in self.fleet.members if member.fleet.identity.broker_id == who]
         return found[0] if found else None
 
     async def write(self, partition: int) -> None:
@@ -77,30 +77,30 @@ class Storm:
     async def strike(self) -> None:
         while not self.is_over:
             await asyncio.sleep(self.dice.random() * 0.3)
-            mate = self.anybody()
+            member = self.anybody()
             match self.dice.randrange(3):
                 case 0:  # leaves and comes back
-                    if len(self.squad.mates) > 1:
-                        self.squad.mates.remove(mate)
-                        await mate.broker.stop()
+                    if len(self.fleet.members) > 1:
+                        self.fleet.members.remove(member)
+                        await member.broker.stop()
                         await asyncio.sleep(self.dice.random() * 0.2)
-                        self.slow_down(await self.squad.start(mate.fleet_id))
+                        self.slow_down(await self.fleet.start(member.fleet_id))
                 case 1:  # its lease ends behind its back
-                    for lease in mate.wire.leases[-1:]:
+                    for lease in member.wire.leases[-1:]:
                         await lease.revoke()
                 case 2:  # cut off for a while
-                    mate.wire.is_cut = True
+                    member.wire.is_cut = True
                     await asyncio.sleep(self.dice.random() * 0.2)
-                    mate.wire.is_cut = False
+                    member.wire.is_cut = False
 
-    def slow_down(self, mate: Mate) -> None:
+    def slow_down(self, member: Member) -> None:
         """Let uploads take time, and answers be lost, so that everything happens in between."""
-        mate.plan.add(Rule(Fault.FAIL_AFTER, "put_new", "*.kfs", chance=0.05))
-        mate.plan.add(Rule(Fault.DELAY, "put_new", "*.kfs", chance=0.5, delay_s=0.03))
+        member.plan.add(Rule(Fault.FAIL_AFTER, "put_new", "*.kfs", chance=0.05))
+        member.plan.add(Rule(Fault.DELAY, "put_new", "*.kfs", chance=0.5, delay_s=0.03))
 
     async def rage(self) -> None:
-        for mate in self.squad.mates:
-            self.slow_down(mate)
+        for member in self.fleet.members:
+            self.slow_down(member)
         async with asyncio.TaskGroup() as all_at_once:
             for partition in range(PARTITIONS):
                 all_at_once.create_task(self.write(partition))
@@ -110,11 +110,11 @@ class Storm:
             self.is_over = True
 
     async def check(self) -> None:
-        await self.squad.agree()
+        await self.fleet.agree()
         for partition in range(PARTITIONS):
-            owner = self.squad.owner("t", partition)
+            owner = self.fleet.owner("t", partition)
             topic = owner.engine.topics.get("t")
-            start, high, _ = await owner.engine.bounds(topic, partition, -1)
+            start, high, _ = await owner.engine.inspection.bounds(topic, partition, -1)
             found: list[bytes | None] = []
             while len(found) < high - start:
                 found += values_of(await owner.read("t", partition, offset=len(found)))
@@ -126,10 +126,10 @@ class Storm:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_nothing_is_lost_doubled_or_taken_back_when_brokers_come_and_go(
-    squad: Squad, seed: int
+    fleet: FleetHarness, seed: int
 ) -> None:
-    await with_topic(squad, BROKERS, PARTITIONS)
-    storm = Storm(squad, seed)
+    await with_topic(fleet, BROKERS, PARTITIONS)
+    storm = Storm(fleet, seed)
     await storm.rage()
     await storm.check()
     assert storm.complaints == []

@@ -9,13 +9,13 @@ import pytest
 from kafscale.engine.coordinator.offsets import Wish
 from kafscale.engine.engine import Engine
 from kafscale.groups.events import (
+    GroupOutcome,
     Heartbeat,
     Join,
     Joined,
     Leave,
     Left,
-    Outcome,
-    Refused,
+    Rejected,
     Sync,
     Synced,
 )
@@ -23,20 +23,20 @@ from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.model.errors import MetadataUnavailable, NotTheCoordinator
 from kafscale.testing.in_process import InProcessBroker
-from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.engine_harness import EngineHarness
 
 
 @pytest.fixture
-async def rival(shop: Shop) -> AsyncIterator[Engine]:
+async def rival(harness: EngineHarness) -> AsyncIterator[Engine]:
     """Another broker on the same stores, which believes that everything is its own."""
     broker = await InProcessBroker(
-        store=shop.store, metadata=shop.metadata, clock=shop.clock
+        store=harness.store, metadata=harness.metadata, clock=harness.clock
     ).start()
     yield broker.engine
     await broker.stop()
 
 
-async def ask(engine: Engine, kind: type[Any], **fields: Any) -> Outcome:
+async def ask(engine: Engine, kind: type[Any], **fields: Any) -> GroupOutcome:
     await engine.groups.load("g")
     event = kind(call=engine.groups.new_call(), **fields)
     waiting = engine.groups.ask("g", event)
@@ -45,7 +45,7 @@ async def ask(engine: Engine, kind: type[Any], **fields: Any) -> Outcome:
     return await waiting
 
 
-async def join(engine: Engine, member_id: str) -> Outcome:
+async def join(engine: Engine, member_id: str) -> GroupOutcome:
     return await ask(
         engine,
         Join,
@@ -61,74 +61,74 @@ async def commit(engine: Engine, offset: int, group: str = "g") -> None:
     assert await engine.offsets.commit(group, [Wish("t", 0, offset)]) == [None]
 
 
-async def committed(shop: Shop, group: str = "g") -> list[int]:
-    return [row.offset for row in (await shop.engine.offsets.committed(group)).values()]
+async def committed(harness: EngineHarness, group: str = "g") -> list[int]:
+    return [row.offset for row in (await harness.engine.offsets.committed(group)).values()]
 
 
-async def claim(shop: Shop, group: str = "g") -> keys.Coordinator | None:
-    entry = await shop.metadata.get(keys.group_coordinator(group))
-    return None if entry is None else keys.decode(keys.Coordinator, entry.value)
+async def claim(harness: EngineHarness, group: str = "g") -> keys.CoordinatorRow | None:
+    entry = await harness.metadata.get(keys.group_coordinator(group))
+    return None if entry is None else keys.decode(keys.CoordinatorRow, entry.value)
 
 
-async def test_a_claim_says_who_and_its_epoch_rises_every_time(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
+async def test_a_claim_says_who_and_its_epoch_rises_every_time(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
     for times in (1, 2, 3):
-        await commit(shop.engine, times)
-        await commit(shop.engine, times)
-        found = await claim(shop)
+        await commit(harness.engine, times)
+        await commit(harness.engine, times)
+        found = await claim(harness)
         assert found is not None
-        assert (found.epoch, found.broker_epoch) == (times, shop.engine.identity.epoch)
-        await shop.reopen()
+        assert (found.epoch, found.broker_epoch) == (times, harness.engine.identity.epoch)
+        await harness.reopen()
 
 
 async def test_the_commit_of_a_coordinator_that_has_lost_the_group_is_refused_by_the_store(
-    shop: Shop, rival: Engine
+    harness: EngineHarness, rival: Engine
 ) -> None:
-    await shop.engine.create_topic("t", 1, {})
+    await harness.engine.create_topic("t", 1, {})
     await rival.topics.load()
-    await commit(shop.engine, 5)
+    await commit(harness.engine, 5)
     await commit(rival, 7)
     with pytest.raises(NotTheCoordinator):
-        await commit(shop.engine, 6)
-    assert await committed(shop) == [7]
+        await commit(harness.engine, 6)
+    assert await committed(harness) == [7]
     # Told once, it may take the group again; then the other one is refused.
-    await commit(shop.engine, 8)
+    await commit(harness.engine, 8)
     with pytest.raises(NotTheCoordinator):
         await commit(rival, 9)
     await commit(rival, 11)
     with pytest.raises(NotTheCoordinator):
-        await shop.engine.offsets.delete("g", [("t", 0)])
-    assert await committed(shop) == [11]
+        await harness.engine.offsets.delete("g", [("t", 0)])
+    assert await committed(harness) == [11]
 
 
 async def test_a_group_that_was_only_looked_at_is_not_taken_from_who_has_written_since(
-    shop: Shop, rival: Engine
+    harness: EngineHarness, rival: Engine
 ) -> None:
-    await shop.engine.groups.load("g")  # sees no group
+    await harness.engine.groups.load("g")  # sees no group
     joined = await join(rival, "m")
     assert isinstance(joined, Joined)
     assert isinstance(await ask(rival, Sync, member_id="m", generation=1), Synced)
-    assert isinstance(await join(shop.engine, "n"), Joined)  # by what it knows
-    outcome = await ask(shop.engine, Sync, member_id="n", generation=1)
-    assert isinstance(outcome, Refused)
+    assert isinstance(await join(harness.engine, "n"), Joined)  # by what it knows
+    outcome = await ask(harness.engine, Sync, member_id="n", generation=1)
+    assert isinstance(outcome, Rejected)
     assert isinstance(outcome.problem, NotTheCoordinator)
-    entry = await shop.metadata.get(keys.group_metadata("g"))
+    entry = await harness.metadata.get(keys.group_metadata("g"))
     assert entry is not None
-    assert list(keys.decode(keys.Group, entry.value).members) == ["m"]
+    assert list(keys.decode(keys.GroupRow, entry.value).members) == ["m"]
     # From now on it knows better.
-    outcome = await ask(shop.engine, Heartbeat, member_id="n", generation=1)
-    assert isinstance(outcome, Refused)
-    assert shop.engine.groups.in_memory("g") is not None
+    outcome = await ask(harness.engine, Heartbeat, member_id="n", generation=1)
+    assert isinstance(outcome, Rejected)
+    assert harness.engine.groups.in_memory("g") is not None
 
 
 async def test_who_waits_in_a_lost_group_is_sent_to_the_other_broker(
-    shop: Shop, rival: Engine
+    harness: EngineHarness, rival: Engine
 ) -> None:
-    await shop.engine.create_topic("t", 1, {})
+    await harness.engine.create_topic("t", 1, {})
     await rival.topics.load()
-    assert isinstance(await join(shop.engine, "m"), Joined)
-    assert isinstance(await ask(shop.engine, Sync, member_id="m", generation=1), Synced)
-    groups = shop.engine.groups
+    assert isinstance(await join(harness.engine, "m"), Joined)
+    assert isinstance(await ask(harness.engine, Sync, member_id="m", generation=1), Synced)
+    groups = harness.engine.groups
     event = Join(
         call=groups.new_call(),
         fresh_id="n",
@@ -141,73 +141,75 @@ async def test_who_waits_in_a_lost_group_is_sent_to_the_other_broker(
     assert await ask(rival, Leave, leavers=(("m", None),)) == Left((None,))
     await rival.groups.aclose()  # saved: the group is the rival's
     with pytest.raises(NotTheCoordinator):
-        await commit(shop.engine, 1)
+        await commit(harness.engine, 1)
     outcome = await groups.settled("g", waiting, event)
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert isinstance(outcome.problem, NotTheCoordinator)
 
 
 async def test_one_lost_group_does_not_take_others_along_that_were_written_together(
-    shop: Shop, rival: Engine
+    harness: EngineHarness, rival: Engine
 ) -> None:
-    await shop.engine.create_topic("t", 1, {})
+    await harness.engine.create_topic("t", 1, {})
     await rival.topics.load()
     names = [f"g{number}" for number in range(20)]
     for name in names:
-        await commit(shop.engine, 1, name)
+        await commit(harness.engine, 1, name)
     for name in names[3:5]:
         await commit(rival, 2, name)
     results = await asyncio.gather(
-        *(shop.engine.offsets.commit(name, [Wish("t", 0, 9)]) for name in names),
+        *(harness.engine.offsets.commit(name, [Wish("t", 0, 9)]) for name in names),
         return_exceptions=True,
     )
     refused = [name for name, result in zip(names, results, strict=True) if result != [None]]
     assert refused == names[3:5]
-    assert [await committed(shop, name) for name in names] == [
+    assert [await committed(harness, name) for name in names] == [
         [2] if name in refused else [9] for name in names
     ]
 
 
-async def test_a_claim_that_was_not_heard_of_is_known_again(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    shop.metadata.lose_answers = 1
+async def test_a_claim_that_was_not_heard_of_is_known_again(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    harness.metadata.lose_answers = 1
     with pytest.raises(MetadataUnavailable):
-        await commit(shop.engine, 1)
-    shop.clock.advance_ms(5)
-    await commit(shop.engine, 2)
-    found = await claim(shop)
+        await commit(harness.engine, 1)
+    harness.clock.advance_ms(5)
+    await commit(harness.engine, 2)
+    found = await claim(harness)
     assert found is not None
     assert found.epoch == 1
 
 
-async def test_a_claim_nobody_can_read_does_not_lock_a_group(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await shop.metadata.commit([Put(keys.group_coordinator("g"), b"{nonsense")])
-    await commit(shop.engine, 1)
-    assert await claim(shop) is not None
+async def test_a_claim_nobody_can_read_does_not_lock_a_group(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    await harness.metadata.commit([Put(keys.group_coordinator("g"), b"{nonsense")])
+    await commit(harness.engine, 1)
+    assert await claim(harness) is not None
 
 
 async def test_a_group_cannot_be_deleted_by_a_broker_that_has_lost_it(
-    shop: Shop, rival: Engine
+    harness: EngineHarness, rival: Engine
 ) -> None:
-    await shop.engine.create_topic("t", 1, {})
+    await harness.engine.create_topic("t", 1, {})
     await rival.topics.load()
-    await commit(shop.engine, 1)
-    await shop.engine.groups.load("g")
+    await commit(harness.engine, 1)
+    await harness.engine.groups.load("g")
     await commit(rival, 2)
     with pytest.raises(NotTheCoordinator):
-        await shop.engine.groups.delete("g")
-    assert await committed(shop) == [2]
+        await harness.engine.groups.delete("g")
+    assert await committed(harness) == [2]
 
 
-async def test_questions_about_groups_nobody_knows_leave_nothing_behind(shop: Shop) -> None:
+async def test_questions_about_groups_nobody_knows_leave_nothing_behind(
+    harness: EngineHarness,
+) -> None:
     for number in range(10):
-        assert await shop.engine.groups.describe(f"nobody-{number}") is None
-        assert await ask_nobody(shop.engine, f"nobody-{number}")
-    assert await shop.metadata.find(keys.CONSUMERS) == []
+        assert await harness.engine.groups.describe(f"nobody-{number}") is None
+        assert await ask_nobody(harness.engine, f"nobody-{number}")
+    assert await harness.metadata.find(keys.CONSUMERS) == []
 
 
 async def ask_nobody(engine: Engine, group: str) -> bool:
     await engine.groups.load(group)
     event = Heartbeat(call=engine.groups.new_call(), member_id="m", generation=1)
-    return isinstance(await engine.groups.ask(group, event), Refused)
+    return isinstance(await engine.groups.ask(group, event), Rejected)

@@ -4,12 +4,21 @@ from typing import Any
 import pytest
 
 from kafscale.engine.coordinator.offsets import Wish
-from kafscale.groups.events import Done, Heartbeat, Join, Joined, Leave, Outcome, Sync, Synced
-from kafscale.groups.states import State
+from kafscale.groups.events import (
+    Accepted,
+    GroupOutcome,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    Sync,
+    Synced,
+)
+from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.model.errors import MetadataConflict
-from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.engine_harness import EngineHarness
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -22,8 +31,8 @@ def subscription(*topics: str) -> bytes:
     return raw + b"\xff\xff\xff\xff"
 
 
-async def ask(shop: Shop, kind: type[Any], **fields: Any) -> Outcome:
-    groups = shop.engine.groups
+async def ask(harness: EngineHarness, kind: type[Any], **fields: Any) -> GroupOutcome:
+    groups = harness.engine.groups
     await groups.load("g")
     event = kind(call=groups.new_call(), **fields)
     waiting = groups.ask("g", event)
@@ -32,7 +41,7 @@ async def ask(shop: Shop, kind: type[Any], **fields: Any) -> Outcome:
     return await waiting
 
 
-async def work(shop: Shop, *topics: str, metadata: bytes | None = None) -> None:
+async def work(harness: EngineHarness, *topics: str, metadata: bytes | None = None) -> None:
     """A group of one member that reads these topics."""
     fields: dict[str, Any] = {
         "session_timeout_s": 1800.0,
@@ -40,123 +49,123 @@ async def work(shop: Shop, *topics: str, metadata: bytes | None = None) -> None:
         "protocol_type": "consumer",
         "protocols": {"range": subscription(*topics) if metadata is None else metadata},
     }
-    joined = await ask(shop, Join, fresh_id="m", **fields)
+    joined = await ask(harness, Join, fresh_id="m", **fields)
     assert isinstance(joined, Joined)
-    synced = await ask(shop, Sync, member_id="m", generation=joined.generation)
+    synced = await ask(harness, Sync, member_id="m", generation=joined.generation)
     assert isinstance(synced, Synced)
 
 
-async def pass_days(shop: Shop, days: float, *, alive: bool = False) -> None:
+async def pass_days(harness: EngineHarness, days: float, *, alive: bool = False) -> None:
     """Let time pass; members who are alive say so."""
     steps = round(days * 96)  # a quarter of an hour each
     for _ in range(steps):
-        shop.clock.advance_ms(DAY_MS // 96)
+        harness.clock.advance_ms(DAY_MS // 96)
         if alive:
-            generation = shop.engine.groups._held["g"].machine.generation
-            assert await ask(shop, Heartbeat, member_id="m", generation=generation) == Done()
-        shop.engine.groups.tick()
-    await settle(shop)
+            generation = harness.engine.groups._held["g"].machine.generation
+            assert await ask(harness, Heartbeat, member_id="m", generation=generation) == Accepted()
+        harness.engine.groups.tick()
+    await settle(harness)
 
 
-async def settle(shop: Shop) -> None:
+async def settle(harness: EngineHarness) -> None:
     """Wait until what happened in memory is saved."""
-    for held in list(shop.engine.groups._held.values()):
-        await shop.engine.groups._save(held)
+    for held in list(harness.engine.groups._held.values()):
+        await harness.engine.groups._save(held)
 
 
-async def places(shop: Shop) -> set[tuple[str, int]]:
-    return set(await shop.engine.offsets.committed("g"))
+async def places(harness: EngineHarness) -> set[tuple[str, int]]:
+    return set(await harness.engine.offsets.committed("g"))
 
 
-async def names(shop: Shop) -> list[str]:
-    return [row.group_id for row in await shop.engine.groups.list()]
+async def names(harness: EngineHarness) -> list[str]:
+    return [row.group_id for row in await harness.engine.groups.list()]
 
 
 @pytest.fixture
-async def topics(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 200, {})
-    await shop.engine.create_topic("u", 1, {})
+async def topics(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 200, {})
+    await harness.engine.create_topic("u", 1, {})
 
 
 @pytest.mark.usefixtures("topics")
 async def test_offsets_of_a_group_without_members_go_after_seven_days_since_it_became_empty(
-    shop: Shop,
+    harness: EngineHarness,
 ) -> None:
-    await work(shop, "t")
-    await shop.engine.offsets.commit("g", [Wish("t", at, 1) for at in range(200)])
-    await pass_days(shop, 3, alive=True)
-    await ask(shop, Leave, leavers=(("m", None),))
-    await pass_days(shop, 6.9)
-    await shop.engine.expiry.expire()
-    assert len(await places(shop)) == 200
-    await pass_days(shop, 0.2)
-    await shop.engine.expiry.expire()
-    assert await places(shop) == set()
-    assert await names(shop) == [], "the group went with its offsets"
-    assert await shop.metadata.find(keys.CONSUMERS) == []
+    await work(harness, "t")
+    await harness.engine.offsets.commit("g", [Wish("t", at, 1) for at in range(200)])
+    await pass_days(harness, 3, alive=True)
+    await ask(harness, Leave, leavers=(("m", None),))
+    await pass_days(harness, 6.9)
+    await harness.engine.expiry.expire()
+    assert len(await places(harness)) == 200
+    await pass_days(harness, 0.2)
+    await harness.engine.expiry.expire()
+    assert await places(harness) == set()
+    assert await names(harness) == [], "the group went with its offsets"
+    assert await harness.metadata.find(keys.CONSUMERS) == []
 
 
 @pytest.mark.usefixtures("topics")
-async def test_an_offset_moved_by_hand_counts_from_then(shop: Shop) -> None:
-    await work(shop, "t")
-    await shop.engine.offsets.commit("g", [Wish("t", 0, 1), Wish("t", 1, 1)])
-    await ask(shop, Leave, leavers=(("m", None),))
-    await pass_days(shop, 5)
-    await shop.engine.offsets.commit("g", [Wish("t", 1, 0)])
-    await pass_days(shop, 3)
-    await shop.engine.expiry.expire()
-    assert await places(shop) == {("t", 1)}
-    assert await names(shop) == ["g"]
+async def test_an_offset_moved_by_hand_counts_from_then(harness: EngineHarness) -> None:
+    await work(harness, "t")
+    await harness.engine.offsets.commit("g", [Wish("t", 0, 1), Wish("t", 1, 1)])
+    await ask(harness, Leave, leavers=(("m", None),))
+    await pass_days(harness, 5)
+    await harness.engine.offsets.commit("g", [Wish("t", 1, 0)])
+    await pass_days(harness, 3)
+    await harness.engine.expiry.expire()
+    assert await places(harness) == {("t", 1)}
+    assert await names(harness) == ["g"]
 
 
 @pytest.mark.usefixtures("topics")
 async def test_offsets_of_a_group_that_never_had_members_count_from_their_commit(
-    shop: Shop,
+    harness: EngineHarness,
 ) -> None:
-    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
-    await pass_days(shop, 4)
-    await shop.engine.offsets.commit("g", [Wish("t", 1, 1)])
-    await pass_days(shop, 3.1)
-    await shop.engine.expiry.expire()
-    assert await places(shop) == {("t", 1)}
-    await pass_days(shop, 4)
-    await shop.engine.expiry.expire()
-    assert await shop.metadata.find(keys.CONSUMERS) == []
+    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await pass_days(harness, 4)
+    await harness.engine.offsets.commit("g", [Wish("t", 1, 1)])
+    await pass_days(harness, 3.1)
+    await harness.engine.expiry.expire()
+    assert await places(harness) == {("t", 1)}
+    await pass_days(harness, 4)
+    await harness.engine.expiry.expire()
+    assert await harness.metadata.find(keys.CONSUMERS) == []
 
 
 @pytest.mark.usefixtures("topics")
 async def test_a_group_at_work_keeps_the_topics_it_reads_and_loses_the_others(
-    shop: Shop,
+    harness: EngineHarness,
 ) -> None:
-    await work(shop, "t")
-    await shop.engine.offsets.commit("g", [Wish("t", 0, 1), Wish("u", 0, 1)])
-    await pass_days(shop, 6, alive=True)
-    await shop.engine.expiry.expire()
-    assert await places(shop) == {("t", 0), ("u", 0)}
-    await pass_days(shop, 2, alive=True)
-    await shop.engine.expiry.expire()
-    assert await places(shop) == {("t", 0)}
-    assert await names(shop) == ["g"]
+    await work(harness, "t")
+    await harness.engine.offsets.commit("g", [Wish("t", 0, 1), Wish("u", 0, 1)])
+    await pass_days(harness, 6, alive=True)
+    await harness.engine.expiry.expire()
+    assert await places(harness) == {("t", 0), ("u", 0)}
+    await pass_days(harness, 2, alive=True)
+    await harness.engine.expiry.expire()
+    assert await places(harness) == {("t", 0)}
+    assert await names(harness) == ["g"]
 
 
 @pytest.mark.usefixtures("topics")
 @pytest.mark.parametrize("metadata", [b"", b"\x00\x01\xff", b"connect says other things"])
 async def test_what_a_group_reads_that_nobody_understands_is_kept(
-    shop: Shop, metadata: bytes
+    harness: EngineHarness, metadata: bytes
 ) -> None:
-    await work(shop, metadata=metadata)
-    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
-    await pass_days(shop, 8, alive=True)
-    await shop.engine.expiry.expire()
-    assert await places(shop) == {("t", 0)}
+    await work(harness, metadata=metadata)
+    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await pass_days(harness, 8, alive=True)
+    await harness.engine.expiry.expire()
+    assert await places(harness) == {("t", 0)}
 
 
 @pytest.mark.usefixtures("topics")
-async def test_in_the_middle_of_a_rebalance_nothing_expires(shop: Shop) -> None:
-    await work(shop, "t")
-    await shop.engine.offsets.commit("g", [Wish("u", 0, 1)])
-    await pass_days(shop, 8, alive=True)
-    groups = shop.engine.groups
+async def test_in_the_middle_of_a_rebalance_nothing_expires(harness: EngineHarness) -> None:
+    await work(harness, "t")
+    await harness.engine.offsets.commit("g", [Wish("u", 0, 1)])
+    await pass_days(harness, 8, alive=True)
+    groups = harness.engine.groups
     held = groups._held["g"]
     waiting = groups.ask(
         "g",
@@ -169,129 +178,133 @@ async def test_in_the_middle_of_a_rebalance_nothing_expires(shop: Shop) -> None:
             protocols={"range": subscription("t")},
         ),
     )
-    assert held.machine.state is State.PREPARING
-    await shop.engine.expiry.expire()
-    assert await places(shop) == {("u", 0)}
+    assert held.machine.state is GroupState.PREPARING
+    await harness.engine.expiry.expire()
+    assert await places(harness) == {("u", 0)}
     waiting.cancel()
 
 
 @pytest.mark.usefixtures("topics")
-async def test_the_days_go_on_while_the_broker_is_away(shop: Shop) -> None:
-    await work(shop, "t")
-    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
-    await ask(shop, Leave, leavers=(("m", None),))
-    await settle(shop)
-    await pass_days(shop, 4)
-    await shop.reopen()
-    await pass_days(shop, 3.1)
-    await shop.engine.expiry.expire()
-    assert await places(shop) == set()
+async def test_the_days_go_on_while_the_broker_is_away(harness: EngineHarness) -> None:
+    await work(harness, "t")
+    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await ask(harness, Leave, leavers=(("m", None),))
+    await settle(harness)
+    await pass_days(harness, 4)
+    await harness.reopen()
+    await pass_days(harness, 3.1)
+    await harness.engine.expiry.expire()
+    assert await places(harness) == set()
 
 
 @pytest.mark.usefixtures("topics")
 async def test_members_that_were_lost_with_the_broker_do_not_keep_offsets_for_ever(
-    shop: Shop,
+    harness: EngineHarness,
 ) -> None:
-    await work(shop, "t")
-    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
-    await shop.reopen()  # and nobody ever asks for the group again
-    await pass_days(shop, 8)
-    await shop.engine.expiry.expire()
-    assert await places(shop) == {("t", 0)}, "who knows whether they come back"
-    await pass_days(shop, 0.1)
-    await shop.engine.expiry.expire()
-    assert await places(shop) == {("t", 0)}, "empty since a moment"
-    await pass_days(shop, 7.1)
-    await shop.engine.expiry.expire()
-    assert await places(shop) == set()
+    await work(harness, "t")
+    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.reopen()  # and nobody ever asks for the group again
+    await pass_days(harness, 8)
+    await harness.engine.expiry.expire()
+    assert await places(harness) == {("t", 0)}, "who knows whether they come back"
+    await pass_days(harness, 0.1)
+    await harness.engine.expiry.expire()
+    assert await places(harness) == {("t", 0)}, "empty since a moment"
+    await pass_days(harness, 7.1)
+    await harness.engine.expiry.expire()
+    assert await places(harness) == set()
 
 
 @pytest.mark.usefixtures("topics")
-async def test_an_empty_group_without_offsets_is_forgotten_at_the_next_look(shop: Shop) -> None:
-    await work(shop, "t")
-    await shop.engine.expiry.expire()
-    assert await names(shop) == ["g"]
-    await ask(shop, Leave, leavers=(("m", None),))
-    await settle(shop)
-    await shop.engine.expiry.expire()
-    assert await names(shop) == []
-    assert await shop.metadata.find(keys.CONSUMERS) == []
-    await work(shop, "t")  # and it can come back
-    assert await names(shop) == ["g"]
+async def test_an_empty_group_without_offsets_is_forgotten_at_the_next_look(
+    harness: EngineHarness,
+) -> None:
+    await work(harness, "t")
+    await harness.engine.expiry.expire()
+    assert await names(harness) == ["g"]
+    await ask(harness, Leave, leavers=(("m", None),))
+    await settle(harness)
+    await harness.engine.expiry.expire()
+    assert await names(harness) == []
+    assert await harness.metadata.find(keys.CONSUMERS) == []
+    await work(harness, "t")  # and it can come back
+    assert await names(harness) == ["g"]
 
 
 @pytest.mark.usefixtures("topics")
-async def test_a_claim_without_anything_else_is_swept(shop: Shop) -> None:
-    await shop.engine.offsets.take("g")
-    assert len(await shop.metadata.find(keys.CONSUMERS)) == 1
-    assert await names(shop) == []
-    await shop.engine.expiry.expire()
-    assert await shop.metadata.find(keys.CONSUMERS) == []
+async def test_a_claim_without_anything_else_is_swept(harness: EngineHarness) -> None:
+    await harness.engine.offsets.take("g")
+    assert len(await harness.metadata.find(keys.CONSUMERS)) == 1
+    assert await names(harness) == []
+    await harness.engine.expiry.expire()
+    assert await harness.metadata.find(keys.CONSUMERS) == []
 
 
 @pytest.mark.usefixtures("topics")
 async def test_a_commit_that_comes_meanwhile_wins(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
-    await pass_days(shop, 8)
-    remove = shop.engine.offsets.remove
+    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await pass_days(harness, 8)
+    remove = harness.engine.offsets.remove
 
     async def late(*given: Any) -> None:
-        await shop.engine.offsets.commit("g", [Wish("t", 0, 2)])
+        await harness.engine.offsets.commit("g", [Wish("t", 0, 2)])
         with pytest.raises(MetadataConflict):
             await remove(*given)
         raise MetadataConflict("as it was")
 
-    monkeypatch.setattr(shop.engine.offsets, "remove", late)
-    await shop.engine.expiry.expire()
-    found = await shop.engine.offsets.committed("g")
+    monkeypatch.setattr(harness.engine.offsets, "remove", late)
+    await harness.engine.expiry.expire()
+    found = await harness.engine.offsets.committed("g")
     assert [row.offset for row in found.values()] == [2]
 
 
 @pytest.mark.usefixtures("topics")
-async def test_a_commit_under_way_when_its_group_is_forgotten_is_not_lost(shop: Shop) -> None:
-    await shop.engine.offsets.take("g")
-    groups = shop.engine.groups
+async def test_a_commit_under_way_when_its_group_is_forgotten_is_not_lost(
+    harness: EngineHarness,
+) -> None:
+    await harness.engine.offsets.take("g")
+    groups = harness.engine.groups
     await groups.load("g")
     results = await asyncio.gather(
         groups.discard_bare("g"),
-        shop.engine.offsets.commit("g", [Wish("t", 0, 2)]),
+        harness.engine.offsets.commit("g", [Wish("t", 0, 2)]),
         return_exceptions=True,
     )
-    stored = [row.offset for row in (await shop.engine.offsets.committed("g")).values()]
+    stored = [row.offset for row in (await harness.engine.offsets.committed("g")).values()]
     assert (stored == [2]) is (results[1] == [None]), results
 
 
 @pytest.mark.usefixtures("topics")
-async def test_one_unreadable_group_does_not_keep_the_others(shop: Shop) -> None:
-    await shop.metadata.commit([Put(keys.group_metadata("a"), b"{nonsense")])
-    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
-    await pass_days(shop, 8)
-    await shop.engine.expiry.expire()
-    assert await places(shop) == set()
+async def test_one_unreadable_group_does_not_keep_the_others(harness: EngineHarness) -> None:
+    await harness.metadata.commit([Put(keys.group_metadata("a"), b"{nonsense")])
+    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await pass_days(harness, 8)
+    await harness.engine.expiry.expire()
+    assert await places(harness) == set()
 
 
 @pytest.mark.usefixtures("topics")
 async def test_a_group_whose_end_could_not_be_saved_keeps_its_offsets_for_the_whole_time(
-    shop: Shop,
+    harness: EngineHarness,
 ) -> None:
-    await work(shop, "t")
-    await shop.engine.offsets.commit("g", [Wish("t", 0, 1)])
-    await pass_days(shop, 8, alive=True)
-    shop.metadata.refuse_commits = 1
-    await ask(shop, Leave, leavers=(("m", None),))
+    await work(harness, "t")
+    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await pass_days(harness, 8, alive=True)
+    harness.metadata.refuse_commits = 1
+    await ask(harness, Leave, leavers=(("m", None),))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert shop.metadata.refuse_commits == 0, "the record still names the member"
-    await shop.engine.expiry.expire()
-    assert await places(shop) == {("t", 0)}
-    record = await shop.metadata.get(keys.group_metadata("g"))
+    assert harness.metadata.refuse_commits == 0, "the record still names the member"
+    await harness.engine.expiry.expire()
+    assert await places(harness) == {("t", 0)}
+    record = await harness.metadata.get(keys.group_metadata("g"))
     assert record is not None
-    assert keys.decode(keys.Group, record.value).members == {}, "by the pass itself"
-    await pass_days(shop, 6.9)
-    await shop.engine.expiry.expire()
-    assert await places(shop) == {("t", 0)}
-    await pass_days(shop, 0.2)
-    await shop.engine.expiry.expire()
-    assert await shop.metadata.find(keys.CONSUMERS) == []
+    assert keys.decode(keys.GroupRow, record.value).members == {}, "by the pass itself"
+    await pass_days(harness, 6.9)
+    await harness.engine.expiry.expire()
+    assert await places(harness) == {("t", 0)}
+    await pass_days(harness, 0.2)
+    await harness.engine.expiry.expire()
+    assert await harness.metadata.find(keys.CONSUMERS) == []

@@ -7,18 +7,18 @@ import pytest
 
 from kafscale.engine.coordinator import groups as engine_groups
 from kafscale.groups.events import (
-    Done,
+    Accepted,
     Event,
+    GroupOutcome,
     Heartbeat,
     Join,
     Joined,
     Leave,
-    Outcome,
-    Refused,
+    Rejected,
     Sync,
     Synced,
 )
-from kafscale.groups.states import State
+from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.model.errors import (
@@ -28,7 +28,7 @@ from kafscale.model.errors import (
     MetadataUnavailable,
     UnknownMember,
 )
-from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.engine.small_metadata import Narrow
 
 KEY = "/kafscale/consumers/g/metadata"
@@ -36,8 +36,8 @@ SUBSCRIPTION = b"\x00\x03\x00\x00\x00\x02\x00\x06orders\x00\x01t"
 ASSIGNMENT = b"\x00\x00\x00\x00\x00\x01\x00\x06orders" + bytes((0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2))
 
 
-async def ask(shop: Shop, kind: type[Any], **fields: Any) -> Outcome:
-    groups = shop.engine.groups
+async def ask(harness: EngineHarness, kind: type[Any], **fields: Any) -> GroupOutcome:
+    groups = harness.engine.groups
     await groups.load("g")
     event: Event = kind(call=groups.new_call(), **fields)
     waiting = groups.ask("g", event)
@@ -46,7 +46,7 @@ async def ask(shop: Shop, kind: type[Any], **fields: Any) -> Outcome:
     return await waiting
 
 
-async def join(shop: Shop, fresh_id: str = "m", /, **fields: Any) -> Outcome:
+async def join(harness: EngineHarness, fresh_id: str = "m", /, **fields: Any) -> GroupOutcome:
     given = {
         "fresh_id": fresh_id,
         "client_id": "me",
@@ -57,23 +57,25 @@ async def join(shop: Shop, fresh_id: str = "m", /, **fields: Any) -> Outcome:
         "protocols": {"range": SUBSCRIPTION},
         **fields,
     }
-    return await ask(shop, Join, **given)
+    return await ask(harness, Join, **given)
 
 
-async def stable(shop: Shop, assignment: bytes = ASSIGNMENT) -> None:
-    assert isinstance(await join(shop), Joined)
-    outcome = await ask(shop, Sync, member_id="m", generation=1, assignments={"m": assignment})
+async def stable(harness: EngineHarness, assignment: bytes = ASSIGNMENT) -> None:
+    assert isinstance(await join(harness), Joined)
+    outcome = await ask(harness, Sync, member_id="m", generation=1, assignments={"m": assignment})
     assert outcome == Synced("consumer", "range", assignment)
 
 
-async def stored(shop: Shop) -> dict[str, Any] | None:
-    entry = await shop.metadata.get(KEY)
+async def stored(harness: EngineHarness) -> dict[str, Any] | None:
+    entry = await harness.metadata.get(KEY)
     return None if entry is None else json.loads(entry.value)
 
 
-async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(shop: Shop) -> None:
-    await stable(shop)
-    row = await stored(shop)
+async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(
+    harness: EngineHarness,
+) -> None:
+    await stable(harness)
+    row = await stored(harness)
     assert row is not None
     member = row["members"].pop("m")
     assert row == {
@@ -94,82 +96,88 @@ async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(sho
 
 
 @pytest.mark.parametrize("junk", [b"", b"\x00", b"\xff" * 30, ASSIGNMENT[:-1], b"\x00\x00\x7f" * 9])
-async def test_bytes_that_say_nothing_to_us_are_kept_all_the_same(shop: Shop, junk: bytes) -> None:
-    await stable(shop, junk)
-    row = await stored(shop)
+async def test_bytes_that_say_nothing_to_us_are_kept_all_the_same(
+    harness: EngineHarness, junk: bytes
+) -> None:
+    await stable(harness, junk)
+    row = await stored(harness)
     assert row is not None
     assert row["members"]["m"]["assignment"] == []
-    await shop.reopen()
-    assert await ask(shop, Sync, member_id="m", generation=1) == Synced("consumer", "range", junk)
+    await harness.reopen()
+    assert await ask(harness, Sync, member_id="m", generation=1) == Synced(
+        "consumer", "range", junk
+    )
 
 
-async def test_heartbeats_are_not_written(shop: Shop) -> None:
-    await stable(shop)
-    before = await shop.metadata.get(KEY)
+async def test_heartbeats_are_not_written(harness: EngineHarness) -> None:
+    await stable(harness)
+    before = await harness.metadata.get(KEY)
     for _ in range(10):
-        assert await ask(shop, Heartbeat, member_id="m", generation=1) == Done()
-    assert await shop.metadata.get(KEY) == before
+        assert await ask(harness, Heartbeat, member_id="m", generation=1) == Accepted()
+    assert await harness.metadata.get(KEY) == before
 
 
-async def test_nobody_hears_of_an_assignment_that_was_not_saved(shop: Shop) -> None:
-    await join(shop)
-    shop.metadata.refuse_commits = 1000  # the group's own attempts, and those for who waits
+async def test_nobody_hears_of_an_assignment_that_was_not_saved(harness: EngineHarness) -> None:
+    await join(harness)
+    harness.metadata.refuse_commits = 1000  # the group's own attempts, and those for who waits
     fields: dict[str, Any] = {"member_id": "m", "generation": 1}
-    refused = await ask(shop, Sync, **fields, assignments={"m": b"mine"})
-    assert isinstance(refused, Refused)
+    refused = await ask(harness, Sync, **fields, assignments={"m": b"mine"})
+    assert isinstance(refused, Rejected)
     assert isinstance(refused.problem, MetadataUnavailable)
-    assert await stored(shop) is None
-    shop.metadata.refuse_commits = 0
-    assert await ask(shop, Sync, **fields) == Synced("consumer", "range", b"mine")
-    assert await stored(shop) is not None
+    assert await stored(harness) is None
+    harness.metadata.refuse_commits = 0
+    assert await ask(harness, Sync, **fields) == Synced("consumer", "range", b"mine")
+    assert await stored(harness) is not None
 
 
-async def test_a_group_whose_last_member_left_is_saved_as_empty(shop: Shop) -> None:
-    await stable(shop)
-    await ask(shop, Leave, leavers=(("m", None),))
-    await shop.reopen()
-    row = await stored(shop)
+async def test_a_group_whose_last_member_left_is_saved_as_empty(harness: EngineHarness) -> None:
+    await stable(harness)
+    await ask(harness, Leave, leavers=(("m", None),))
+    await harness.reopen()
+    row = await stored(harness)
     assert row is not None
     assert (row["state"], row["generation_id"], row["members"]) == ("Empty", 2, {})
-    joined = await join(shop)
+    joined = await join(harness)
     assert isinstance(joined, Joined)
     assert joined.generation == 3
 
 
-async def test_members_that_do_not_come_back_after_a_restart_expire(shop: Shop) -> None:
-    await stable(shop)
-    await shop.reopen()
-    assert await ask(shop, Heartbeat, member_id="m", generation=1) == Done()
-    shop.clock.advance_ms(10_000)
-    shop.engine.groups.tick()
-    outcome = await ask(shop, Heartbeat, member_id="m", generation=1)
-    assert isinstance(outcome, Refused)
+async def test_members_that_do_not_come_back_after_a_restart_expire(harness: EngineHarness) -> None:
+    await stable(harness)
+    await harness.reopen()
+    assert await ask(harness, Heartbeat, member_id="m", generation=1) == Accepted()
+    harness.clock.advance_ms(10_000)
+    harness.engine.groups.tick()
+    outcome = await ask(harness, Heartbeat, member_id="m", generation=1)
+    assert isinstance(outcome, Rejected)
     assert isinstance(outcome.problem, UnknownMember)
 
 
 async def test_timers_go_off_by_themselves() -> None:
-    shop = Shop()
-    async with shop:
-        await stable(shop)
-        held = shop.engine.groups._held["g"]
-        shop.clock.advance_ms(9_999)
-        await ask(shop, Sync, member_id="m", generation=1)
+    harness = EngineHarness()
+    async with harness:
+        await stable(harness)
+        held = harness.engine.groups._held["g"]
+        harness.clock.advance_ms(9_999)
+        await ask(harness, Sync, member_id="m", generation=1)
         held.wakes_s = float("inf")
-        shop.engine.groups._wake_at(held, 10.0)  # in a millisecond, as time stands
-        shop.clock.advance_ms(20_000)
-        while held.machine.state is not State.EMPTY:
+        harness.engine.groups._wake_at(held, 10.0)  # in a millisecond, as time stands
+        harness.clock.advance_ms(20_000)
+        while held.machine.state is not GroupState.EMPTY:
             await asyncio.sleep(0.01)
 
 
-async def test_a_record_nobody_can_read_is_a_group_that_begins_again(shop: Shop) -> None:
-    await shop.metadata.commit([Put(KEY, b"{nonsense")])
-    joined = await join(shop)
+async def test_a_record_nobody_can_read_is_a_group_that_begins_again(
+    harness: EngineHarness,
+) -> None:
+    await harness.metadata.commit([Put(KEY, b"{nonsense")])
+    joined = await join(harness)
     assert isinstance(joined, Joined)
     assert joined.generation == 1
 
 
-async def test_a_group_that_cannot_be_read_is_not_made_up(shop: Shop) -> None:
-    groups = shop.engine.groups
+async def test_a_group_that_cannot_be_read_is_not_made_up(harness: EngineHarness) -> None:
+    groups = harness.engine.groups
     with pytest.raises(MetadataUnavailable):
         groups.ask("g", Heartbeat(call=groups.new_call(), member_id="m", generation=1))
     with pytest.raises(InvalidGroupId):
@@ -177,84 +185,88 @@ async def test_a_group_that_cannot_be_read_is_not_made_up(shop: Shop) -> None:
 
 
 async def test_groups_without_members_leave_memory_when_there_are_many(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_groups, "_MOST_IDLE", 10)
-    await stable(shop)
+    await stable(harness)
     for number in range(100):
-        await shop.engine.groups.load(f"idle-{number}")
-    assert len(shop.engine.groups._held) <= 11
-    assert await ask(shop, Heartbeat, member_id="m", generation=1) == Done()
+        await harness.engine.groups.load(f"idle-{number}")
+    assert len(harness.engine.groups._held) <= 11
+    assert await ask(harness, Heartbeat, member_id="m", generation=1) == Accepted()
 
 
-async def test_deleting_takes_everything_with_it(shop: Shop) -> None:
-    groups = shop.engine.groups
+async def test_deleting_takes_everything_with_it(harness: EngineHarness) -> None:
+    groups = harness.engine.groups
     with pytest.raises(GroupNotFound):
         await groups.delete("g")
-    await stable(shop)
+    await stable(harness)
     with pytest.raises(GroupNotEmpty):
         await groups.delete("g")
-    await ask(shop, Leave, leavers=(("m", None),))
+    await ask(harness, Leave, leavers=(("m", None),))
     await groups.delete("g")
-    assert await shop.metadata.find(keys.group("g")) == []
+    assert await harness.metadata.find(keys.group("g")) == []
     assert await groups.list() == []
-    joined = await join(shop)
+    joined = await join(harness)
     assert isinstance(joined, Joined)
     assert joined.generation == 1
 
 
-async def test_a_member_id_is_short_whatever_the_client_calls_itself(shop: Shop) -> None:
-    found = shop.engine.groups.fresh_member_id("x" * 32_767)
+async def test_a_member_id_is_short_whatever_the_client_calls_itself(
+    harness: EngineHarness,
+) -> None:
+    found = harness.engine.groups.fresh_member_id("x" * 32_767)
     assert len(found) == 255 + 37
-    assert found != shop.engine.groups.fresh_member_id("x" * 32_767)
+    assert found != harness.engine.groups.fresh_member_id("x" * 32_767)
 
 
 async def test_a_member_whose_time_is_over_does_not_keep_a_group_from_being_deleted(
-    shop: Shop,
+    harness: EngineHarness,
 ) -> None:
-    await stable(shop)
-    shop.clock.advance_ms(10_001)  # the timer of the loop has not come yet
-    await shop.engine.groups.delete("g")
-    assert await stored(shop) is None
+    await stable(harness)
+    harness.clock.advance_ms(10_001)  # the timer of the loop has not come yet
+    await harness.engine.groups.delete("g")
+    assert await stored(harness) is None
 
 
-async def wide_group(shop: Shop, subscription: bytes, members: int) -> list[Outcome]:
+async def wide_group(
+    harness: EngineHarness, subscription: bytes, members: int
+) -> list[GroupOutcome]:
     """A group of that many members, all of them at once."""
     names = [f"m{number:03}" for number in range(members)]
     fields = {"protocols": {"range": subscription, "sticky": subscription}}
-    await join(shop, names[0], **fields)
+    await join(harness, names[0], **fields)
     async with asyncio.timeout(30):
         await asyncio.gather(
-            *(join(shop, name, **fields) for name in names[1:]),
-            join(shop, member_id=names[0], **fields),
+            *(join(harness, name, **fields) for name in names[1:]),
+            join(harness, member_id=names[0], **fields),
         )
     shares = dict.fromkeys(names, ASSIGNMENT)
     return await asyncio.gather(
-        *(ask(shop, Sync, member_id=name, generation=2, assignments=shares) for name in names)
+        *(ask(harness, Sync, member_id=name, generation=2, assignments=shares) for name in names)
     )
 
 
 async def test_members_that_read_hundreds_of_topics_fit_into_etcd(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shop.engine.groups, "_metadata", Narrow(shop.metadata))
+    monkeypatch.setattr(harness.engine.groups, "_metadata", Narrow(harness.metadata))
     topics = b"".join(b"\0\x18com.example.orders.v1.%03d" % number for number in range(200))
-    outcomes = await wide_group(shop, b"\0\3" + (200).to_bytes(4, "big") + topics, 100)
+    outcomes = await wide_group(harness, b"\0\3" + (200).to_bytes(4, "big") + topics, 100)
     assert set(outcomes) == {Synced("consumer", "range", ASSIGNMENT)}
-    await shop.reopen()
-    back = await ask(shop, Sync, member_id="m099", generation=2)
+    await harness.reopen()
+    back = await ask(harness, Sync, member_id="m099", generation=2)
     assert back == Synced("consumer", "range", ASSIGNMENT)
 
 
 async def test_a_group_beyond_all_measure_lives_and_joins_again_after_a_restart(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shop.engine.groups, "_metadata", Narrow(shop.metadata))
-    outcomes = await wide_group(shop, random.Random(1).randbytes(400_000), 3)
+    monkeypatch.setattr(harness.engine.groups, "_metadata", Narrow(harness.metadata))
+    outcomes = await wide_group(harness, random.Random(1).randbytes(400_000), 3)
     assert set(outcomes) == {Synced("consumer", "range", ASSIGNMENT)}
-    await shop.reopen()
-    again = await ask(shop, Heartbeat, member_id="m001", generation=2)
-    assert isinstance(again, Refused)
+    await harness.reopen()
+    again = await ask(harness, Heartbeat, member_id="m001", generation=2)
+    assert isinstance(again, Rejected)
     assert isinstance(again.problem, UnknownMember)
-    assert isinstance(joined := await join(shop, "n"), Joined)
+    assert isinstance(joined := await join(harness, "n"), Joined)
     assert joined.generation == 3

@@ -7,13 +7,13 @@ import pytest
 from kafscale.engine.coordinator import listing
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
-from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.engine_harness import EngineHarness
 
 STRANGE = [f"{keys.CONSUMERS}%zz{number}/x" for number in range(5)]  # no name of ours is written so
 
 
 async def test_each_group_comes_once_whatever_lies_between_them(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Keys that none of us wrote do not hold it up."""
     monkeypatch.setattr(listing, "_PAGE", 2)
@@ -21,9 +21,9 @@ async def test_each_group_comes_once_whatever_lies_between_them(
     ours = [
         key for name in names for key in (keys.group_coordinator(name), keys.group_metadata(name))
     ]
-    await shop.metadata.commit([Put(key, b"{}") for key in [*ours, *STRANGE]])
+    await harness.metadata.commit([Put(key, b"{}") for key in [*ours, *STRANGE]])
     async with asyncio.timeout(20):
-        found = [name async for name in listing.each_group(shop.metadata)]
-        stored = await listing.stored_groups(shop.metadata)
+        found = [name async for name in listing.each_group(harness.metadata)]
+        stored = await listing.stored_groups(harness.metadata)
     assert [name for name in found if name in names] == names
     assert [name for name in stored if name in names] == names

@@ -13,7 +13,7 @@ from kafscale.model.meters import Registry
 from kafscale.model.topics import LaneRange, TopicDefaults, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
 from tests.support.exposition import Series, parse, series
-from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.log.log_harness import Bench, make_batch, write
 
 SHARED = "default/@shared/0"
@@ -169,20 +169,22 @@ async def test_a_scrape_settles_again_only_when_something_has_changed(office: Of
     assert asked == [SHARED]
 
 
-async def test_a_broker_shows_its_own_and_forgets_topics_that_are_deleted(shop: Shop) -> None:
+async def test_a_broker_shows_its_own_and_forgets_topics_that_are_deleted(
+    harness: EngineHarness,
+) -> None:
     def rows(name: str) -> set[tuple[str, str]]:
-        found = [dict(labels) for seen, labels in parse(shop.broker.metrics()) if seen == name]
+        found = [dict(labels) for seen, labels in parse(harness.broker.metrics()) if seen == name]
         return {(row["topic"], row.get("log") or row["partition"]) for row in found}
 
     for name in ("a", "b"):
-        await shop.engine.create_topic(name, 2, {"storage.placement": "shared"})
-        await shop.append(name, b"x", partition=1)
-    await shop.engine.create_topic("own", 1, {})
-    await shop.append("own", b"x")
+        await harness.engine.create_topic(name, 2, {"storage.placement": "shared"})
+        await harness.append(name, b"x", partition=1)
+    await harness.engine.create_topic("own", 1, {})
+    await harness.append("own", b"x")
     assert rows("kafscale_log_dead_bytes") == {("@shared", "0"), ("own", "0")}
     assert rows("kafscale_partition_bytes") == {("a", "1"), ("b", "1"), ("own", "0")}
     assert {("@shared", "0"), ("own", "0")} <= rows("kafscale_log_puts_total")
-    await shop.engine.delete_topic("a")
-    await shop.engine.delete_topic("own")
+    await harness.engine.delete_topic("a")
+    await harness.engine.delete_topic("own")
     assert rows("kafscale_partition_bytes") == {("b", "1")}
     assert rows("kafscale_log_puts_total") == {("@shared", "0")}

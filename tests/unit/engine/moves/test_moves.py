@@ -12,7 +12,7 @@ from kafscale.engine.metrics.log_gauges import Census
 from kafscale.engine.moves import moves, steps
 from kafscale.engine.moves.reports import MoveReports
 from kafscale.engine.moves.steps import MoveWork
-from kafscale.engine.partitions.reads import Part
+from kafscale.engine.partitions.reads import ReadResult
 from kafscale.engine.topics import removals
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import keys as log_keys
@@ -30,7 +30,7 @@ from kafscale.records.batch import read_header, walk
 from kafscale.records.record import open_batch
 from kafscale.testing.clock import SeededDice
 from kafscale.testing.faulty_store import Fault, Rule
-from tests.unit.engine.engine_harness import Shop, values_of
+from tests.unit.engine.engine_harness import EngineHarness, values_of
 from tests.unit.engine.test_administration import adding
 from tests.unit.gateways.kafka.caller import make_batch
 
@@ -41,32 +41,32 @@ LAYOUTS = {
 }
 
 
-async def arrived(shop: Shop, name: str = "t") -> None:
+async def arrived(harness: EngineHarness, name: str = "t") -> None:
     """Do all steps of a move, until the metadata store knows it, too."""
-    topic = shop.engine.topics.get(name)
+    topic = harness.engine.topics.get(name)
     async with asyncio.timeout(20):
-        while topic.descriptor.moving is not None or await is_moving_there(shop, name):
+        while topic.descriptor.moving is not None or await is_moving_there(harness, name):
             await asyncio.sleep(0.01)
 
 
-async def is_moving_there(shop: Shop, name: str) -> bool:
-    found = await shop.metadata.get(keys.topic_config(name))
-    return found is not None and keys.decode(keys.Topic, found.value).moving is not None
+async def is_moving_there(harness: EngineHarness, name: str) -> bool:
+    found = await harness.metadata.get(keys.topic_config(name))
+    return found is not None and keys.decode(keys.TopicRow, found.value).moving is not None
 
 
-async def move(shop: Shop, layout: str, name: str = "t") -> None:
+async def move(harness: EngineHarness, layout: str, name: str = "t") -> None:
     wanted = LAYOUTS[layout]
-    await shop.engine.admin.change_configs(name, lambda old: {**old, **wanted})
-    await arrived(shop, name)
-    assert shop.engine.topics.get(name).descriptor.layout == layout
+    await harness.engine.admin.change_configs(name, lambda old: {**old, **wanted})
+    await arrived(harness, name)
+    assert harness.engine.topics.get(name).descriptor.layout == layout
 
 
-async def all_values(shop: Shop, partition: int = 0, name: str = "t") -> list[bytes]:
+async def all_values(harness: EngineHarness, partition: int = 0, name: str = "t") -> list[bytes]:
     """What a consumer from the beginning sees: control batches are passed over."""
-    found = await shop.read(name, 0, partition)
+    found = await harness.read(name, 0, partition)
     offset, values = found.start, []
     while offset < found.high:
-        part = await shop.read(name, offset, partition)
+        part = await harness.read(name, offset, partition)
         assert part.batches, f"nothing at {offset} of {part.high}"
         for at, value in values_at(part):
             if at >= offset:
@@ -75,7 +75,7 @@ async def all_values(shop: Shop, partition: int = 0, name: str = "t") -> list[by
     return values
 
 
-def values_at(part: Part) -> list[tuple[int, bytes]]:
+def values_at(part: ReadResult) -> list[tuple[int, bytes]]:
     return [
         (record.offset, record.value or b"")
         for piece in part.batches
@@ -85,7 +85,7 @@ def values_at(part: Part) -> list[tuple[int, bytes]]:
     ]
 
 
-def next_offset(part: Part) -> int:
+def next_offset(part: ReadResult) -> int:
     return max(header.next_offset for piece in part.batches for _, header in walk(piece))
 
 
@@ -101,40 +101,42 @@ async def write_late(log: Log) -> None:
 
 
 @pytest.fixture
-async def filled(shop: Shop) -> Shop:
-    await shop.engine.create_topic("t", 4, {})
+async def filled(harness: EngineHarness) -> EngineHarness:
+    await harness.engine.create_topic("t", 4, {})
     for partition in range(4):
         for turn in range(3):
-            await shop.append("t", b"%d-%d" % (partition, turn), partition=partition)
-    return shop
+            await harness.append("t", b"%d-%d" % (partition, turn), partition=partition)
+    return harness
 
 
 ROUTES = [(a, b) for a in LAYOUTS for b in LAYOUTS if a != b]
 
 
 @pytest.mark.parametrize(("start", "end"), ROUTES)
-async def test_records_keep_their_offsets_and_order(shop: Shop, start: str, end: str) -> None:
-    await shop.engine.create_topic("t", 4, dict(LAYOUTS[start]))
-    await shop.engine.create_topic("neighbour", 2, LAYOUTS["shared"])
+async def test_records_keep_their_offsets_and_order(
+    harness: EngineHarness, start: str, end: str
+) -> None:
+    await harness.engine.create_topic("t", 4, dict(LAYOUTS[start]))
+    await harness.engine.create_topic("neighbour", 2, LAYOUTS["shared"])
     for partition in range(4):
         for turn in range(3):
-            await shop.append("t", b"%d-%d" % (partition, turn), partition=partition)
-    await shop.append("neighbour", b"n", partition=1)
-    await move(shop, end)
+            await harness.append("t", b"%d-%d" % (partition, turn), partition=partition)
+    await harness.append("neighbour", b"n", partition=1)
+    await move(harness, end)
     for _ in range(2):
         for partition in range(4):
-            assert await all_values(shop, partition) == [
+            assert await all_values(harness, partition) == [
                 b"%d-%d" % (partition, n) for n in range(3)
             ]
-            found = await shop.read("t", 2, partition)
+            found = await harness.read("t", 2, partition)
             assert values_of(found)[0] == b"%d-2" % partition
-        assert await all_values(shop, 1, "neighbour") == [b"n"]
-        await shop.reopen()
-    assert await shop.append("t", b"after") == 4, "the seal has had an offset"
-    assert await all_values(shop) == [b"0-0", b"0-1", b"0-2", b"after"]
+        assert await all_values(harness, 1, "neighbour") == [b"n"]
+        await harness.reopen()
+    assert await harness.append("t", b"after") == 4, "the seal has had an offset"
+    assert await all_values(harness) == [b"0-0", b"0-1", b"0-2", b"after"]
 
 
-async def test_to_and_fro_and_to_again(filled: Shop) -> None:
+async def test_to_and_fro_and_to_again(filled: EngineHarness) -> None:
     wanted = [b"0-0", b"0-1", b"0-2"]
     for turn, layout in enumerate(("shared", "ordinary", "virtual", "shared", "ordinary")):
         await move(filled, layout)
@@ -145,20 +147,20 @@ async def test_to_and_fro_and_to_again(filled: Shop) -> None:
     assert await all_values(filled) == wanted
 
 
-async def test_a_partition_without_records_stays_without(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await move(shop, "shared")
-    found = await shop.read("t", 1)
+async def test_a_partition_without_records_stays_without(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    await move(harness, "shared")
+    found = await harness.read("t", 1)
     assert (found.error, found.start, found.high) == (None, 0, 1)
-    assert await all_values(shop) == []
-    assert await shop.append("t", b"first") == 1
-    assert await all_values(shop) == [b"first"]
+    assert await all_values(harness) == []
+    assert await harness.append("t", b"first") == 1
+    assert await all_values(harness) == [b"first"]
 
 
-async def test_what_was_deleted_stays_deleted(filled: Shop) -> None:
+async def test_what_was_deleted_stays_deleted(filled: EngineHarness) -> None:
     topic = filled.engine.topics.get("t")
-    await filled.engine.admin.delete_records(topic, 0, 2)
-    await filled.engine.admin.delete_records(topic, 1, 3)
+    await filled.engine.inspection.delete_records(topic, 0, 2)
+    await filled.engine.inspection.delete_records(topic, 1, 3)
     await move(filled, "shared")
     assert (await filled.read("t", 2)).start == 2
     assert await all_values(filled) == [b"0-2"]
@@ -167,18 +169,18 @@ async def test_what_was_deleted_stays_deleted(filled: Shop) -> None:
     assert (await filled.read("t", 2)).start == 2
 
 
-async def test_producers_go_on_counting(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    assert await shop.append("t", b"a", **seventh(0)) == 0
-    assert await shop.append("t", b"b", **seventh(1)) == 1
-    await move(shop, "shared")
-    assert await shop.append("t", b"b", **seventh(1)) == 1, "known: not stored twice"
-    assert await shop.append("t", b"c", **seventh(2)) == 3
-    assert await all_values(shop) == [b"a", b"b", b"c"]
+async def test_producers_go_on_counting(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    assert await harness.append("t", b"a", **seventh(0)) == 0
+    assert await harness.append("t", b"b", **seventh(1)) == 1
+    await move(harness, "shared")
+    assert await harness.append("t", b"b", **seventh(1)) == 1, "known: not stored twice"
+    assert await harness.append("t", b"c", **seventh(2)) == 3
+    assert await all_values(harness) == [b"a", b"b", b"c"]
 
 
-async def test_nothing_is_lost_of_what_is_written_meanwhile(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 2, {})
+async def test_nothing_is_lost_of_what_is_written_meanwhile(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 2, {})
     acknowledged: list[list[bytes]] = [[], []]
     refused = 0
     stop = False
@@ -189,7 +191,7 @@ async def test_nothing_is_lost_of_what_is_written_meanwhile(shop: Shop) -> None:
         while not stop:
             value = b"%d" % number
             try:
-                await shop.append("t", value, partition=partition)
+                await harness.append("t", value, partition=partition)
             except NotTheOwner:
                 refused += 1
                 await asyncio.sleep(0.001)
@@ -201,15 +203,15 @@ async def test_nothing_is_lost_of_what_is_written_meanwhile(shop: Shop) -> None:
     writers = [asyncio.create_task(produce(partition)) for partition in range(2)]
     for layout in ("shared", "virtual", "ordinary"):
         await asyncio.sleep(0.05)
-        await move(shop, layout)
+        await move(harness, layout)
     stop = True
     await asyncio.gather(*writers)
     for partition in range(2):
         assert len(acknowledged[partition]) > 10
-        assert await all_values(shop, partition) == acknowledged[partition]
+        assert await all_values(harness, partition) == acknowledged[partition]
 
 
-async def test_a_sealed_lane_takes_nothing_whoever_writes_the_log(filled: Shop) -> None:
+async def test_a_sealed_lane_takes_nothing_whoever_writes_the_log(filled: EngineHarness) -> None:
     stale = Log(
         filled.objects,
         "default/t/0",
@@ -233,7 +235,7 @@ async def test_a_sealed_lane_takes_nothing_whoever_writes_the_log(filled: Shop) 
     assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"]
 
 
-async def test_a_restart_in_the_middle_goes_on(filled: Shop) -> None:
+async def test_a_restart_in_the_middle_goes_on(filled: EngineHarness) -> None:
     filled.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*@shared/0/segment*"))
     await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
     await asyncio.sleep(0.1)
@@ -246,7 +248,7 @@ async def test_a_restart_in_the_middle_goes_on(filled: Shop) -> None:
     assert await all_values(filled) == [b"0-0", b"0-1", b"0-2", b"0-3"]
 
 
-async def test_what_cannot_be_done_on_the_way_is_refused(filled: Shop) -> None:
+async def test_what_cannot_be_done_on_the_way_is_refused(filled: EngineHarness) -> None:
     filled.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*@shared/0/segment*"))
     admin = filled.engine.admin
     await admin.change_configs("t", adding("storage.placement", "shared"))
@@ -260,7 +262,9 @@ async def test_what_cannot_be_done_on_the_way_is_refused(filled: Shop) -> None:
     await admin.create_partitions("t", 9)
 
 
-async def test_the_old_place_is_left_alone_for_a_while_and_then_removed(filled: Shop) -> None:
+async def test_the_old_place_is_left_alone_for_a_while_and_then_removed(
+    filled: EngineHarness,
+) -> None:
     await move(filled, "shared")
     await filled.engine.housekeeping.tidy()
     assert [key for key in await filled.keys("default/t/0") if "segment" in key]
@@ -278,7 +282,9 @@ async def test_the_old_place_is_left_alone_for_a_while_and_then_removed(filled: 
 
 
 @pytest.mark.parametrize("ends", ["expires", "released"])
-async def test_a_snapshot_of_the_old_place_holds_it_until_it_ends(filled: Shop, ends: str) -> None:
+async def test_a_snapshot_of_the_old_place_holds_it_until_it_ends(
+    filled: EngineHarness, ends: str
+) -> None:
     expires_ms = filled.clock.now_ms() + 2 * removals.LEFT_ALONE_MS
     pin = log_keys.pin("default/t/1", log_keys.Pin(0, 3, expires_ms), 7)
     await filled.objects.put_new(pin, [b""])
@@ -297,7 +303,7 @@ async def test_a_snapshot_of_the_old_place_holds_it_until_it_ends(filled: Shop, 
     assert await filled.metadata.find(keys.REMOVALS) == []
 
 
-async def test_a_snapshot_of_a_deleted_topic_ends_with_it(filled: Shop) -> None:
+async def test_a_snapshot_of_a_deleted_topic_ends_with_it(filled: EngineHarness) -> None:
     expires_ms = filled.clock.now_ms() + 10 * removals.LEFT_ALONE_MS
     pin = log_keys.pin("default/t/1", log_keys.Pin(0, 3, expires_ms), 7)
     await filled.objects.put_new(pin, [b""])
@@ -306,7 +312,7 @@ async def test_a_snapshot_of_a_deleted_topic_ends_with_it(filled: Shop) -> None:
     assert await filled.keys("default/t/1") == []
 
 
-async def test_committed_offsets_stay(filled: Shop) -> None:
+async def test_committed_offsets_stay(filled: EngineHarness) -> None:
     await filled.engine.offsets.commit("g", [Wish("t", 0, 2)])
     await move(filled, "shared")
     filled.clock.advance_ms(removals.LEFT_ALONE_MS)
@@ -315,7 +321,7 @@ async def test_committed_offsets_stay(filled: Shop) -> None:
     assert rows["t", 0].offset == 2
 
 
-async def test_a_topic_deleted_on_the_way_leaves_nothing_anywhere(filled: Shop) -> None:
+async def test_a_topic_deleted_on_the_way_leaves_nothing_anywhere(filled: EngineHarness) -> None:
     await filled.engine.create_topic("stays", 1, LAYOUTS["shared"])
     await filled.append("stays", b"s")
     rule = Rule(Fault.FAIL_BEFORE, "put_new", "*@shared/0/manifest*")
@@ -331,7 +337,7 @@ async def test_a_topic_deleted_on_the_way_leaves_nothing_anywhere(filled: Shop) 
     assert await filled.append("t", b"new") == 0
 
 
-async def test_history_that_was_rolled_up_moves_too(filled: Shop) -> None:
+async def test_history_that_was_rolled_up_moves_too(filled: EngineHarness) -> None:
     for _, log in filled.engine.logs.each():
         await rollup.roll_up(log)
     await move(filled, "shared")
@@ -339,58 +345,60 @@ async def test_history_that_was_rolled_up_moves_too(filled: Shop) -> None:
 
 
 @pytest.mark.parametrize("layout", ["virtual", "shared"])
-async def test_who_had_read_everything_goes_on_where_it_was(shop: Shop, layout: str) -> None:
-    topic = await shop.engine.create_topic("t", 2, {})
+async def test_who_had_read_everything_goes_on_where_it_was(
+    harness: EngineHarness, layout: str
+) -> None:
+    topic = await harness.engine.create_topic("t", 2, {})
     for _ in range(5):
-        await shop.append("t", b"x")
-    await shop.engine.admin.delete_records(topic, 0, 5)
-    await move(shop, layout)
-    assert await shop.append("t", b"first") == 6
-    found = await shop.read("t", 5)
+        await harness.append("t", b"x")
+    await harness.engine.inspection.delete_records(topic, 0, 5)
+    await move(harness, layout)
+    assert await harness.append("t", b"first") == 6
+    found = await harness.read("t", 5)
     assert (found.error, found.start, found.high) == (None, 5, 7)
     assert [value for _, value in values_at(found)] == [b"first"]
 
 
-async def test_a_sealed_partition_does_not_say_where_it_ends(filled: Shop) -> None:
+async def test_a_sealed_partition_does_not_say_where_it_ends(filled: EngineHarness) -> None:
     topic = filled.engine.topics.get("t")
     log, lane = await filled.engine.logs.open(topic, 0)
     sealed = log.seal(lane.number).committed
     assert sealed is not None
     await wait_for_commit(sealed)
     with pytest.raises(NotTheOwner):
-        await filled.engine.bounds(topic, 0, -1)
+        await filled.engine.inspection.bounds(topic, 0, -1)
 
 
-async def test_objects_of_a_move_do_not_grow_with_partitions(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 40, {})
-    await move(shop, "shared")
-    made = [key for verb, key in shop.store.calls if verb == "put_new" and "@shared/0/" in key]
+async def test_objects_of_a_move_do_not_grow_with_partitions(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 40, {})
+    await move(harness, "shared")
+    made = [key for verb, key in harness.store.calls if verb == "put_new" and "@shared/0/" in key]
     manifests = [key for key in made if "/manifest-" in key]
     segments = [key for key in made if "/segment-" in key and key.endswith(".kfs")]
     assert len(manifests) < 8
     assert len(segments) < 16
 
 
-async def test_more_partitions_are_refused_if_a_move_came_between(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 2, LAYOUTS["shared"])
-    assert await shop.append("t", b"old") == 0
-    allot = shop.engine.topics.allot
+async def test_more_partitions_are_refused_if_a_move_came_between(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 2, LAYOUTS["shared"])
+    assert await harness.append("t", b"old") == 0
+    allot = harness.engine.topics.allot
 
     async def slow(count: int) -> LaneRange:
         found = await allot(count)
-        await move(shop, "ordinary")
+        await move(harness, "ordinary")
         return found
 
-    shop.engine.topics.allot = slow  # type: ignore[method-assign]
+    harness.engine.topics.allot = slow  # type: ignore[method-assign]
     with pytest.raises(TopicMoving):
-        await shop.engine.admin.create_partitions("t", 3)
-    shop.engine.topics.allot = allot  # type: ignore[method-assign]
-    await shop.reopen()
-    assert await all_values(shop) == [b"old"]
-    assert await shop.append("t", b"new") == 2
+        await harness.engine.admin.create_partitions("t", 3)
+    harness.engine.topics.allot = allot  # type: ignore[method-assign]
+    await harness.reopen()
+    assert await all_values(harness) == [b"old"]
+    assert await harness.append("t", b"new") == 2
 
 
-async def test_a_topic_deleted_as_it_arrives_leaves_no_old_place(filled: Shop) -> None:
+async def test_a_topic_deleted_as_it_arrives_leaves_no_old_place(filled: EngineHarness) -> None:
     topics = filled.engine.topics
     take_up = topics._take_up
     once = asyncio.Event()
@@ -412,7 +420,7 @@ async def test_a_topic_deleted_as_it_arrives_leaves_no_old_place(filled: Shop) -
 
 
 async def test_a_start_that_could_not_be_raised_is_no_arrival(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raise_starts, copy = retention.raise_starts, copying.copy
     lost: list[dict[int, int]] = []
@@ -423,7 +431,7 @@ async def test_a_start_that_could_not_be_raised_is_no_arrival(
         if not deleted.is_set():  # the new lane has the records already
             deleted.set()
             topic = filled.engine.topics.get("t")
-            await filled.engine.admin.delete_records(topic, 0, 2)
+            await filled.engine.inspection.delete_records(topic, 0, 2)
         return found
 
     async def unlucky(log: Log, starts: dict[int, int]) -> bool:
@@ -439,7 +447,7 @@ async def test_a_start_that_could_not_be_raised_is_no_arrival(
     assert (await filled.read("t", 2)).start == 2
 
 
-async def test_an_arrival_is_told_though_the_metadata_store_stumbles(filled: Shop) -> None:
+async def test_an_arrival_is_told_though_the_metadata_store_stumbles(filled: EngineHarness) -> None:
     topics = filled.engine.topics
     take_up = topics._take_up
     failed: list[int] = []
@@ -457,19 +465,19 @@ async def test_an_arrival_is_told_though_the_metadata_store_stumbles(filled: Sho
         while True:
             found = await filled.metadata.get(keys.topic_config("t"))
             assert found is not None
-            if keys.decode(keys.Topic, found.value).moving is None:
+            if keys.decode(keys.TopicRow, found.value).moving is None:
                 break
             await asyncio.sleep(0.01)
     assert failed
 
 
 async def test_a_shared_log_survives_a_lane_that_begins_late(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled.engine.create_topic("neighbour", 1, LAYOUTS["shared"])
     await filled.append("neighbour", b"n")
     topic = filled.engine.topics.get("t")
-    await filled.engine.admin.delete_records(topic, 0, 3)  # as retention does: nothing is left
+    await filled.engine.inspection.delete_records(topic, 0, 3)  # as retention does: nothing is left
     monkeypatch.setattr(steps, "NEAR_BYTES", -1)  # much is written elsewhere: it takes a while
     await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
     await asyncio.sleep(0.3)
@@ -483,23 +491,23 @@ async def test_a_shared_log_survives_a_lane_that_begins_late(
 
 
 async def test_a_seal_that_expires_does_not_keep_a_topic_on_its_way(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seal = MoveWork.seal_ours
 
     async def and_expire(self: MoveWork, *args: Any) -> None:
         await seal(self, *args)
-        shop.clock.advance_ms(5_000)
-        await shop.engine.housekeeping.tidy()
+        harness.clock.advance_ms(5_000)
+        await harness.engine.housekeeping.tidy()
 
     monkeypatch.setattr(MoveWork, "seal_ours", and_expire)
-    await shop.engine.create_topic("t", 1, {"retention.ms": "1000"})
-    await shop.append("t", b"x")
-    await move(shop, "shared")
+    await harness.engine.create_topic("t", 1, {"retention.ms": "1000"})
+    await harness.append("t", b"x")
+    await move(harness, "shared")
 
 
 async def test_one_partition_has_one_series_while_it_moves(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "NEAR_BYTES", -1)
     await filled.engine.admin.change_configs("t", adding("physical.partitions", "2"))
@@ -514,12 +522,12 @@ async def test_one_partition_has_one_series_while_it_moves(
 
 
 async def test_a_topic_that_arrives_meanwhile_is_not_sealed_in_its_new_home(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another broker decides that it has arrived while we wait for the reports of its move."""
-    topic = await shop.engine.create_topic("t", 1, {})
-    await shop.append("t", b"0")
-    await move(shop, "shared")
+    topic = await harness.engine.create_topic("t", 1, {})
+    await harness.append("t", b"0")
+    await move(harness, "shared")
     there = topic.descriptor
     leaving = Move(move_id="m", layout="shared", folder=there.folder, logs=0, shared=there.shared)
     old = msgspec.structs.replace(
@@ -533,11 +541,11 @@ async def test_a_topic_that_arrives_meanwhile_is_not_sealed_in_its_new_home(
         return {}
 
     monkeypatch.setattr(MoveReports, "find", none_left)
-    await shop.engine.moves.step(topic)
-    assert await shop.append("t", b"1") > 0
+    await harness.engine.moves.step(topic)
+    assert await harness.append("t", b"1") > 0
 
 
-async def test_what_fails_in_one_log_does_not_hold_up_the_others(filled: Shop) -> None:
+async def test_what_fails_in_one_log_does_not_hold_up_the_others(filled: EngineHarness) -> None:
     rule = Rule(Fault.FAIL_BEFORE, "put_new", "default/t@*/2/segment*")
     filled.plan.add(rule)
     await filled.engine.admin.change_configs("t", adding("physical.partitions", "3"))
@@ -555,7 +563,7 @@ async def test_what_fails_in_one_log_does_not_hold_up_the_others(filled: Shop) -
 
 
 async def test_what_is_near_is_copied_again_while_others_are_not(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "AGAIN_S", 0.0)
     seen: list[int] = []

@@ -8,7 +8,7 @@ from kafscale.metadata.keys import MoveReport
 from kafscale.model.errors import NotTheOwner, OutOfOrderSequence, TopicMoving, UnknownProducer
 from kafscale.model.topics import Move, TopicDefaults
 from kafscale.testing.faulty_store import Fault, Rule
-from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.engine.moves.test_moves import all_values, arrived, filled, move, seventh
 from tests.unit.engine.test_administration import adding
 
@@ -16,7 +16,7 @@ __all__ = ["filled"]
 
 
 async def test_a_broker_that_hears_late_seals_nothing_in_the_new_place(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, moves = filled.engine.topics.get("t"), filled.engine.moves
     old, defaults = topic.descriptor, TopicDefaults()
@@ -43,7 +43,7 @@ async def test_a_broker_that_hears_late_seals_nothing_in_the_new_place(
     assert await filled.append("t", b"after") == 4
 
 
-async def test_a_wish_that_a_move_has_overtaken_is_refused(filled: Shop) -> None:
+async def test_a_wish_that_a_move_has_overtaken_is_refused(filled: EngineHarness) -> None:
     topic = filled.engine.topics.get("t")
     old = topic.descriptor
     await move(filled, "shared")
@@ -57,25 +57,27 @@ async def test_a_wish_that_a_move_has_overtaken_is_refused(filled: Shop) -> None
     assert topic.descriptor.layout == "shared"
 
 
-async def test_what_was_sent_behind_a_refused_batch_does_not_come_before_it(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await shop.append("t", b"of others")
-    held = shop.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*@shared/0/segment*"))
-    await shop.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+async def test_what_was_sent_behind_a_refused_batch_does_not_come_before_it(
+    harness: EngineHarness,
+) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    await harness.append("t", b"of others")
+    held = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*@shared/0/segment*"))
+    await harness.engine.admin.change_configs("t", adding("storage.placement", "shared"))
     await held.reached.wait()
-    topic = shop.engine.topics.get("t")
-    log = await shop.engine.logs.open_log(topic.folder(0), topic)
+    topic = harness.engine.topics.get("t")
+    log = await harness.engine.logs.open_log(topic.folder(0), topic)
     appended = log.seal(0)
     assert appended.committed is not None
     await wait_for_commit(appended.committed)
     with pytest.raises(NotTheOwner):
-        await shop.append("t", b"first", **seventh(0))
-    shop.plan.clear()
-    await arrived(shop)
+        await harness.append("t", b"first", **seventh(0))
+    harness.plan.clear()
+    await arrived(harness)
     with pytest.raises(OutOfOrderSequence):
-        await shop.append("t", b"second", **seventh(1))
-    await shop.append("t", b"first", **seventh(0))
-    await shop.append("t", b"second", **seventh(1))
+        await harness.append("t", b"second", **seventh(1))
+    await harness.append("t", b"first", **seventh(0))
+    await harness.append("t", b"second", **seventh(1))
     with pytest.raises(UnknownProducer):  # a move makes no strangers known
-        await shop.append("t", b"-", producer_id=8, producer_epoch=0, base_sequence=5)
-    assert await all_values(shop) == [b"of others", b"first", b"second"]
+        await harness.append("t", b"-", producer_id=8, producer_epoch=0, base_sequence=5)
+    assert await all_values(harness) == [b"of others", b"first", b"second"]

@@ -11,26 +11,26 @@ from kafscale.engine.moves import moves
 from kafscale.engine.moves.steps import MoveWork
 from kafscale.model.errors import MetadataUnavailable
 from kafscale.testing.faulty_store import Fault, Rule
-from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.engine.moves.test_moves import arrived, filled, move
 from tests.unit.engine.test_administration import adding
 
 __all__ = ["filled"]
 
 
-def figures(shop: Shop, name: str) -> dict[str, float]:
+def figures(harness: EngineHarness, name: str) -> dict[str, float]:
     """The series of one family, by their labels, as they are scraped."""
-    lines = shop.engine.probe.registry.render().decode().splitlines()
+    lines = harness.engine.probe.registry.render().decode().splitlines()
     rows = [line.rpartition(" ") for line in lines if re.match(name + "[{ ]", line)]
     return {labels.removeprefix(name): float(value) for labels, _, value in rows}
 
 
-def moving_now(shop: Shop) -> tuple[float, ...]:
-    return tuple(figures(shop, "kafscale_moves").values())
+def moving_now(harness: EngineHarness) -> tuple[float, ...]:
+    return tuple(figures(harness, "kafscale_moves").values())
 
 
 async def test_what_fails_is_tried_less_and_less_often_and_told_once(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(moves, "PAUSE_S", 0.002)
     monkeypatch.setattr(moves, "LONGEST_PAUSE_S", 0.016)
@@ -64,7 +64,7 @@ async def test_what_fails_is_tried_less_and_less_often_and_told_once(
     assert figures(filled, "kafscale_move_failures_total") == {"": 7}
 
 
-async def test_a_move_that_does_not_get_on_is_seen(filled: Shop) -> None:
+async def test_a_move_that_does_not_get_on_is_seen(filled: EngineHarness) -> None:
     assert moving_now(filled) == (0, 0)
     filled.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*@shared/0/segment*"))
     await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
@@ -84,7 +84,7 @@ async def test_a_move_that_does_not_get_on_is_seen(filled: Shop) -> None:
 
 
 async def test_producers_who_wait_too_long_are_told_of_once(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(moves, "PAUSE_S", 0.002)
     seal = MoveWork.seal_ours
@@ -104,7 +104,7 @@ async def test_producers_who_wait_too_long_are_told_of_once(
     assert [row["topic"] for row in lines if row["event"] == "move_is_slow"] == ["t"]
 
 
-async def test_one_move_that_hangs_does_not_hold_up_another(filled: Shop) -> None:
+async def test_one_move_that_hangs_does_not_hold_up_another(filled: EngineHarness) -> None:
     await filled.engine.create_topic("other", 2, {})
     await filled.append("other", b"o")
     filled.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "default/t@*/0/segment*"))
@@ -117,7 +117,7 @@ async def test_one_move_that_hangs_does_not_hold_up_another(filled: Shop) -> Non
 
 
 async def test_what_fails_is_tried_though_other_topics_change_all_the_time(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(moves, "PAUSE_S", 0.05)
     bring, failed = MoveWork.bring_ours, asyncio.Event()

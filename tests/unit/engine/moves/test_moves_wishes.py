@@ -16,28 +16,30 @@ from kafscale.log.protocol import survey
 from kafscale.metadata import keys
 from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.testing.in_process import FOR_TESTS
-from kafscale.virtual.rules import Layout, LayoutRules
-from tests.unit.engine.engine_harness import Shop
+from kafscale.virtual.rules import LayoutRules, PartitionLayout
+from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.engine.moves.test_moves import LAYOUTS, all_values, arrived, filled, move
 from tests.unit.engine.test_administration import adding
 
 __all__ = ["filled"]
 
 
-async def wish(shop: Shop, layout: str) -> None:
+async def wish(harness: EngineHarness, layout: str) -> None:
     wanted = LAYOUTS[layout]
-    await shop.engine.admin.change_configs("t", lambda old: {**old, **wanted})
+    await harness.engine.admin.change_configs("t", lambda old: {**old, **wanted})
 
 
-async def settled(shop: Shop, layout: str) -> None:
+async def settled(harness: EngineHarness, layout: str) -> None:
     """Arrive where the last wish said."""
     async with asyncio.timeout(20):
-        while (now := shop.engine.topics.get("t").descriptor).moving or now.layout != layout:
+        while (now := harness.engine.topics.get("t").descriptor).moving or now.layout != layout:
             await asyncio.sleep(0.01)
-    await arrived(shop)
+    await arrived(harness)
 
 
-def held_back(shop: Shop, monkeypatch: pytest.MonkeyPatch, *, sealing: bool) -> asyncio.Event:
+def held_back(
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch, *, sealing: bool
+) -> asyncio.Event:
     """Let moves come to a phase and no further until the event is set."""
     go_on = asyncio.Event()
     decide = moves.Moves._decide
@@ -51,14 +53,14 @@ def held_back(shop: Shop, monkeypatch: pytest.MonkeyPatch, *, sealing: bool) -> 
     return go_on
 
 
-async def reached(shop: Shop, *, sealing: bool) -> Move:
+async def reached(harness: EngineHarness, *, sealing: bool) -> Move:
     """Wait until a move is in a phase and all its logs have something to say about it."""
-    topic = shop.engine.topics.get("t")
+    topic = harness.engine.topics.get("t")
     async with asyncio.timeout(20):
         while True:
             move = topic.descriptor.moving
             if move is not None and move.sealing == sealing:
-                said = await MoveReports(shop.metadata).find(topic, move)
+                said = await MoveReports(harness.metadata).find(topic, move)
                 if any(one.state == ("sealed" if sealing else "near") for one in said.values()):
                     return move
             await asyncio.sleep(0.01)
@@ -66,7 +68,7 @@ async def reached(shop: Shop, *, sealing: bool) -> Move:
 
 @pytest.mark.parametrize("layout", ["shared", "virtual"])
 async def test_a_move_is_called_off_while_nothing_is_sealed(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch, layout: str
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
     go_on = held_back(filled, monkeypatch, sealing=False)
     await filled.engine.create_topic("neighbour", 1, LAYOUTS["shared"])
@@ -98,7 +100,7 @@ async def test_a_move_is_called_off_while_nothing_is_sealed(
 
 @pytest.mark.parametrize("restart", [False, True], ids=["in peace", "after a restart"])
 async def test_a_wish_that_comes_too_late_is_the_next_move(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch, restart: bool
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch, restart: bool
 ) -> None:
     go_on = held_back(filled, monkeypatch, sealing=True)
     await wish(filled, "shared")
@@ -118,7 +120,7 @@ async def test_a_wish_that_comes_too_late_is_the_next_move(
 
 
 async def test_the_last_of_several_wishes_counts(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = held_back(filled, monkeypatch, sealing=True)
     await wish(filled, "shared")
@@ -137,7 +139,7 @@ async def test_the_last_of_several_wishes_counts(
 
 
 async def test_a_topic_turns_to_a_third_place_while_nothing_is_sealed(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = held_back(filled, monkeypatch, sealing=False)
     await wish(filled, "shared")
@@ -156,7 +158,7 @@ async def test_a_topic_turns_to_a_third_place_while_nothing_is_sealed(
 
 
 async def test_a_wish_as_the_topic_arrives_is_heard(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has arrived between the look at it and the change: then a place is needed after all."""
     await wish(filled, "shared")
@@ -176,7 +178,7 @@ async def test_a_wish_as_the_topic_arrives_is_heard(
 
 
 async def test_who_decides_late_does_not_bring_back_what_was_called_off(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held_back(filled, monkeypatch, sealing=False)
     await wish(filled, "shared")
@@ -194,19 +196,21 @@ async def test_who_decides_late_does_not_bring_back_what_was_called_off(
 # -- settings that are taken away --------------------------------------------------------------
 
 
-async def take_away(shop: Shop, *names: str) -> None:
+async def take_away(harness: EngineHarness, *names: str) -> None:
     def change(old: Mapping[str, str]) -> Mapping[str, str | None]:
         return {name: value for name, value in old.items() if name not in names}
 
-    await shop.engine.admin.change_configs("t", change)
+    await harness.engine.admin.change_configs("t", change)
 
 
-def by_default_shared() -> Shop:
+def by_default_shared() -> EngineHarness:
     storage = msgspec.structs.replace(FOR_TESTS.storage, placement="shared")
-    return Shop(msgspec.structs.replace(FOR_TESTS, storage=storage))
+    return EngineHarness(msgspec.structs.replace(FOR_TESTS, storage=storage))
 
 
-async def test_without_its_setting_a_topic_goes_where_the_cluster_says(filled: Shop) -> None:
+async def test_without_its_setting_a_topic_goes_where_the_cluster_says(
+    filled: EngineHarness,
+) -> None:
     await move(filled, "shared")
     await take_away(filled, "storage.placement")
     await settled(filled, "ordinary")
@@ -215,37 +219,37 @@ async def test_without_its_setting_a_topic_goes_where_the_cluster_says(filled: S
 
 
 async def test_where_the_cluster_says_shared_it_goes_there_and_has_no_setting_of_its_own() -> None:
-    async with by_default_shared() as shop:
-        topic = await shop.engine.create_topic("t", 2, {"storage.placement": "dedicated"})
-        await shop.append("t", b"x")
-        await take_away(shop, "storage.placement")
-        await settled(shop, "shared")
+    async with by_default_shared() as harness:
+        topic = await harness.engine.create_topic("t", 2, {"storage.placement": "dedicated"})
+        await harness.append("t", b"x")
+        await take_away(harness, "storage.placement")
+        await settled(harness, "shared")
         assert topic.descriptor.configs == {}
-        await shop.reopen()
-        topic = shop.engine.topics.get("t")
-        await shop.engine.admin.change_configs("t", adding("retention.ms", "77777777"))
+        await harness.reopen()
+        topic = harness.engine.topics.get("t")
+        await harness.engine.admin.change_configs("t", adding("retention.ms", "77777777"))
         assert (topic.descriptor.moving, topic.descriptor.layout) == (None, "shared")
-        await shop.engine.admin.change_configs("t", adding("physical.partitions", "1"))
-        await settled(shop, "virtual")
-        await take_away(shop, "physical.partitions")
-        await settled(shop, "shared")
-        await shop.engine.admin.change_configs("t", adding("storage.placement", "dedicated"))
-        await settled(shop, "ordinary")
-        assert await all_values(shop) == [b"x"]
+        await harness.engine.admin.change_configs("t", adding("physical.partitions", "1"))
+        await settled(harness, "virtual")
+        await take_away(harness, "physical.partitions")
+        await settled(harness, "shared")
+        await harness.engine.admin.change_configs("t", adding("storage.placement", "dedicated"))
+        await settled(harness, "ordinary")
+        assert await all_values(harness) == [b"x"]
 
 
-async def test_what_the_cluster_says_later_moves_nothing_by_itself(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 2, {})
-    rules = shop.engine.topics._rules
+async def test_what_the_cluster_says_later_moves_nothing_by_itself(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 2, {})
+    rules = harness.engine.topics._rules
     shared = msgspec.structs.replace(rules.defaults, placement="shared")
-    shop.engine.topics._rules = dataclasses.replace(rules, defaults=shared)
-    await shop.engine.admin.change_configs("t", adding("retention.ms", "5"))
-    await shop.engine.admin.change_configs("t", adding("storage.placement", "dedicated"))
+    harness.engine.topics._rules = dataclasses.replace(rules, defaults=shared)
+    await harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
+    await harness.engine.admin.change_configs("t", adding("storage.placement", "dedicated"))
     assert (topic.descriptor.moving, topic.descriptor.layout) == (None, "ordinary")
 
 
 async def test_taking_a_setting_away_calls_off_what_it_had_set_off(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held_back(filled, monkeypatch, sealing=False)
     await filled.engine.admin.change_configs("t", adding("physical.partitions", "2"))
@@ -256,7 +260,7 @@ async def test_taking_a_setting_away_calls_off_what_it_had_set_off(
 
 
 async def test_a_setting_taken_away_too_late_is_not_forgotten(
-    filled: Shop, monkeypatch: pytest.MonkeyPatch
+    filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = held_back(filled, monkeypatch, sealing=True)
     await wish(filled, "shared")
@@ -269,13 +273,13 @@ async def test_a_setting_taken_away_too_late_is_not_forgotten(
     assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"]
 
 
-async def test_the_mapping_is_a_default_too(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 4, {"physical.partitions": "3"})
-    rules = shop.engine.topics._rules
-    layouts = LayoutRules(Layout(physical_partitions=2))
-    shop.engine.topics._rules = dataclasses.replace(rules, layouts=layouts)
-    await take_away(shop, "physical.partitions")
-    await settled(shop, "virtual")
+async def test_the_mapping_is_a_default_too(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 4, {"physical.partitions": "3"})
+    rules = harness.engine.topics._rules
+    layouts = LayoutRules(PartitionLayout(physical_partitions=2))
+    harness.engine.topics._rules = dataclasses.replace(rules, layouts=layouts)
+    await take_away(harness, "physical.partitions")
+    await settled(harness, "virtual")
     assert topic.descriptor.logs == 2
-    await shop.engine.admin.change_configs("t", adding("retention.ms", "5"))
+    await harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
     assert (topic.descriptor.moving, topic.descriptor.logs) == (None, 2)

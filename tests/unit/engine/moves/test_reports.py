@@ -11,7 +11,7 @@ from kafscale.metadata.store import Put
 from kafscale.model.errors import MetadataUnavailable
 from kafscale.model.topics import Move
 from kafscale.testing.faulty_store import Fault, Rule
-from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.engine.moves.test_moves import arrived, filled
 from tests.unit.engine.test_administration import adding
 
@@ -21,17 +21,17 @@ NEAR = MoveReport(move_id="m", state="near")
 THIS = Move(move_id="m", layout="ordinary", folder="f", logs=1)
 
 
-async def test_what_many_say_at_once_is_one_commit_or_a_few(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 1, {})
-    reports = MoveReports(shop.metadata)
-    commit, commits = shop.metadata.commit, 0
+async def test_what_many_say_at_once_is_one_commit_or_a_few(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 1, {})
+    reports = MoveReports(harness.metadata)
+    commit, commits = harness.metadata.commit, 0
 
     async def counted(writes: object, guards: object = ()) -> int:
         nonlocal commits
         commits += 1
         return await commit(writes, guards)
 
-    shop.metadata.commit = counted  # type: ignore[method-assign]
+    harness.metadata.commit = counted  # type: ignore[method-assign]
     folders = [f"f/{number}" for number in range(250)]
     await asyncio.gather(*(reports.put(topic, folder, NEAR) for folder in folders))
     assert set(await reports.find(topic, THIS)) == set(folders)
@@ -40,39 +40,39 @@ async def test_what_many_say_at_once_is_one_commit_or_a_few(shop: Shop) -> None:
     assert await reports.find(topic, THIS) == {}
 
 
-async def test_reports_of_another_move_are_not_found(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 1, {})
-    reports = MoveReports(shop.metadata)
+async def test_reports_of_another_move_are_not_found(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 1, {})
+    reports = MoveReports(harness.metadata)
     await reports.put(topic, "f/0", MoveReport(move_id="earlier", state="done"))
     assert await reports.find(topic, THIS) == {}
 
 
-async def test_a_report_that_was_not_written_can_be_made_again(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 1, {})
-    reports = MoveReports(shop.metadata)
-    shop.metadata.refuse_commits = 1
+async def test_a_report_that_was_not_written_can_be_made_again(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 1, {})
+    reports = MoveReports(harness.metadata)
+    harness.metadata.refuse_commits = 1
     with pytest.raises(MetadataUnavailable):
         await reports.put(topic, "f/0", NEAR)
     await reports.put(topic, "f/0", NEAR)
     assert set(await reports.find(topic, THIS)) == {"f/0"}
 
 
-async def none_left(shop: Shop) -> None:
+async def none_left(harness: EngineHarness) -> None:
     async with asyncio.timeout(20):
-        while await shop.metadata.find(keys.MOVES):
+        while await harness.metadata.find(keys.MOVES):
             await asyncio.sleep(0.01)
 
 
-async def test_only_reports_of_moves_that_are_over_are_cleared_away(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 1, {})
-    reports = MoveReports(shop.metadata)
+async def test_only_reports_of_moves_that_are_over_are_cleared_away(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 1, {})
+    reports = MoveReports(harness.metadata)
     await reports.put(topic, "f/0", NEAR)
     await reports.put(topic, "f/1", MoveReport(move_id="earlier", state="done"))
     assert await reports.remove_old(lambda name, move_id: (name, move_id) == ("t", "m")) == 1
     assert set(await reports.find(topic, THIS)) == {"f/0"}
 
 
-async def test_a_topic_deleted_on_its_way_leaves_no_reports(filled: Shop) -> None:
+async def test_a_topic_deleted_on_its_way_leaves_no_reports(filled: EngineHarness) -> None:
     filled.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "default/t@*/1/segment*"))
     await filled.engine.admin.change_configs("t", adding("physical.partitions", "2"))
     async with asyncio.timeout(20):
@@ -83,7 +83,7 @@ async def test_a_topic_deleted_on_its_way_leaves_no_reports(filled: Shop) -> Non
     await none_left(filled)
 
 
-async def test_a_move_that_was_called_off_leaves_no_reports(filled: Shop) -> None:
+async def test_a_move_that_was_called_off_leaves_no_reports(filled: EngineHarness) -> None:
     filled.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "default/t@*/1/segment*"))
     await filled.engine.admin.change_configs("t", adding("physical.partitions", "2"))
     async with asyncio.timeout(20):
@@ -94,7 +94,7 @@ async def test_a_move_that_was_called_off_leaves_no_reports(filled: Shop) -> Non
     await none_left(filled)
 
 
-async def test_what_a_crash_left_is_cleared_away_at_the_next_start(filled: Shop) -> None:
+async def test_what_a_crash_left_is_cleared_away_at_the_next_start(filled: EngineHarness) -> None:
     gone = keys.move_report("a topic of long ago", "f/0")
     await filled.metadata.commit([Put(gone, keys.encode(NEAR))])
     await filled.reopen()

@@ -5,23 +5,23 @@ import asyncio
 import pytest
 
 from kafscale.engine.cluster.identity import Identity
-from kafscale.engine.cluster.single import Lone
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.cluster.single import SingleBroker
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.log import Log
 from kafscale.model.errors import LogStopped
 from kafscale.testing.faulty_store import Fault, Rule
-from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.log.conftest import bench
 from tests.unit.log.log_harness import FOLDER, Bench, write
 
 __all__ = ["bench"]
 
 
-class Changing(Lone):
+class Changing(SingleBroker):
     """A fleet in which the log is ours whenever it is looked at."""
 
-    is_shared = True
+    has_peers = True
 
 
 async def test_a_log_that_others_may_have_had_while_it_was_opened_is_looked_at_again(
@@ -32,7 +32,7 @@ async def test_a_log_that_others_may_have_had_while_it_was_opened_is_looked_at_a
     def make(_topic: Topic | None, folder: str) -> Log:
         return bench.make_log(folder, epoch=fleet.generation)
 
-    logs = Logs(make, fleet)
+    logs = OpenLogs(make, fleet)
     slow = bench.plan.add(Rule(Fault.STALL_AFTER, "find", times=1))
     opening = asyncio.create_task(logs.open_log(FOLDER, None))
     await slow.reached.wait()
@@ -50,28 +50,30 @@ async def test_a_log_that_others_may_have_had_while_it_was_opened_is_looked_at_a
 
 async def test_a_generation_that_stays_is_one_look(bench: Bench) -> None:
     fleet = Changing(Identity("cluster", broker_id=0, epoch=1))
-    logs = Logs(lambda _topic, folder: bench.make_log(folder, epoch=1), fleet)
+    logs = OpenLogs(lambda _topic, folder: bench.make_log(folder, epoch=1), fleet)
     await logs.open_log(FOLDER, None)
     assert [verb for verb, _ in bench.store.calls] == ["find"]
     await logs.aclose(1.0)
 
 
-async def test_logs_with_broken_objects_are_counted_until_they_are_whole(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 2, {})
-    await shop.append("t", b"x")
-    assert shop.engine.logs.stopped() == 0
-    topic = shop.engine.topics.get("t")
-    (segment,) = await shop.store.find(topic.folder(0))
-    whole = bytes(await shop.store.read(segment.key))
-    await shop.reopen()
-    await shop.store.delete([segment.key])
-    await shop.store.put_new(segment.key, [whole[:60] + b"?" + whole[61:]])
+async def test_logs_with_broken_objects_are_counted_until_they_are_whole(
+    harness: EngineHarness,
+) -> None:
+    await harness.engine.create_topic("t", 2, {})
+    await harness.append("t", b"x")
+    assert harness.engine.logs.stopped() == 0
+    topic = harness.engine.topics.get("t")
+    (segment,) = await harness.store.find(topic.folder(0))
+    whole = bytes(await harness.store.read(segment.key))
+    await harness.reopen()
+    await harness.store.delete([segment.key])
+    await harness.store.put_new(segment.key, [whole[:60] + b"?" + whole[61:]])
     for _ in range(2):
         with pytest.raises(LogStopped):
-            await shop.engine.logs.open(topic, 0)
-    await shop.engine.logs.open(topic, 1)
-    assert (shop.engine.logs.count(), shop.engine.logs.stopped()) == (1, 1)
-    await shop.store.delete([segment.key])
-    await shop.store.put_new(segment.key, [whole])
-    await shop.engine.logs.open(topic, 0)
-    assert (shop.engine.logs.count(), shop.engine.logs.stopped()) == (2, 0)
+            await harness.engine.logs.open(topic, 0)
+    await harness.engine.logs.open(topic, 1)
+    assert (harness.engine.logs.count(), harness.engine.logs.stopped()) == (1, 1)
+    await harness.store.delete([segment.key])
+    await harness.store.put_new(segment.key, [whole])
+    await harness.engine.logs.open(topic, 0)
+    assert (harness.engine.logs.count(), harness.engine.logs.stopped()) == (2, 0)

@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from kafscale.engine.partitions.reads import Wanted
+from kafscale.engine.partitions.reads import PartitionRead
 from kafscale.log.writer.lane import Lane
 from kafscale.model.errors import UnknownTopic
-from tests.unit.engine.engine_harness import Shop, values_of
+from tests.unit.engine.engine_harness import EngineHarness, values_of
 
 
-async def test_a_place_that_was_found_is_remembered(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 3, {})
-    logs = shop.engine.logs
+async def test_a_place_that_was_found_is_remembered(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 3, {})
+    logs = harness.engine.logs
     assert dict(logs.found(topic)) == {}
     await logs.open(topic, 1)
     place = logs.find(topic, 1)
@@ -21,9 +21,9 @@ async def test_a_place_that_was_found_is_remembered(shop: Shop) -> None:
     assert logs.find(topic, 1) == place
 
 
-async def test_what_does_not_exist_or_is_not_open_is_not_remembered(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 3, {})
-    logs = shop.engine.logs
+async def test_what_does_not_exist_or_is_not_open_is_not_remembered(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 3, {})
+    logs = harness.engine.logs
     await logs.open(topic, 0)
     assert logs.find(topic, 2) is None or logs.is_open(topic.folder(2))
     with pytest.raises(UnknownTopic):
@@ -31,71 +31,73 @@ async def test_what_does_not_exist_or_is_not_open_is_not_remembered(shop: Shop) 
     assert 3 not in logs.found(topic)
 
 
-async def test_a_topic_that_changes_is_looked_up_anew(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 1, {})
-    await shop.append("t", b"a")
-    logs = shop.engine.logs
+async def test_a_topic_that_changes_is_looked_up_anew(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 1, {})
+    await harness.append("t", b"a")
+    logs = harness.engine.logs
     assert 0 in logs.found(topic)
-    await shop.engine.admin.change_configs(
+    await harness.engine.admin.change_configs(
         "t", lambda old: {**old, "kafscale.fetch.buffered": "true"}
     )
     assert 0 not in logs.found(topic)
     place = logs.find(topic, 0)
     assert place is not None
-    assert place[1].rules.wake_on_append
+    assert place[1].rules.fetch_buffered
 
 
-async def test_a_topic_that_ends_is_forgotten(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 1, {})
-    await shop.append("t", b"a")
-    await shop.engine.delete_topic("t")
-    assert dict(shop.engine.logs.found(topic)) == {}
-    assert shop.engine.logs.find(topic, 0) is None
+async def test_a_topic_that_ends_is_forgotten(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 1, {})
+    await harness.append("t", b"a")
+    await harness.engine.delete_topic("t")
+    assert dict(harness.engine.logs.found(topic)) == {}
+    assert harness.engine.logs.find(topic, 0) is None
 
 
-async def test_a_log_that_is_let_go_is_forgotten(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 2, {})
-    await shop.append("t", b"a")
-    shop.engine.logs.drop()
-    assert dict(shop.engine.logs.found(topic)) == {}
-    assert values_of(await shop.read("t")) == [b"a"]
+async def test_a_log_that_is_let_go_is_forgotten(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 2, {})
+    await harness.append("t", b"a")
+    harness.engine.logs.drop()
+    assert dict(harness.engine.logs.found(topic)) == {}
+    assert values_of(await harness.read("t")) == [b"a"]
 
 
-async def test_only_a_partition_read_to_its_end_can_be_watched(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 1, {})
-    reads = shop.engine.reads
+async def test_only_a_partition_read_to_its_end_can_be_watched(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 1, {})
+    reads = harness.engine.reads
     woken: list[Lane] = []
-    end = Wanted(topic, 0, 1, 100)
+    end = PartitionRead(topic, 0, 1, 100)
     assert reads.watch(end, woken.append) is None  # not open
-    await shop.append("t", b"a")
-    assert reads.watch(Wanted(topic, 0, 0, 100), woken.append) is None  # it has something
-    assert reads.watch(Wanted(topic, 0, 2, 100), woken.append) is None  # beyond the end
-    assert reads.watch(Wanted(topic, 0, 1, 100, 99), woken.append) is None  # an unknown epoch
-    assert reads.watch(Wanted(UnknownTopic("?"), 0, 1, 100), woken.append) is None
+    await harness.append("t", b"a")
+    assert reads.watch(PartitionRead(topic, 0, 0, 100), woken.append) is None  # it has something
+    assert reads.watch(PartitionRead(topic, 0, 2, 100), woken.append) is None  # beyond the end
+    assert (
+        reads.watch(PartitionRead(topic, 0, 1, 100, 99), woken.append) is None
+    )  # an unknown epoch
+    assert reads.watch(PartitionRead(UnknownTopic("?"), 0, 1, 100), woken.append) is None
     lane = reads.watch(end, woken.append)
     assert lane is not None
-    await shop.append("t", b"b")
+    await harness.append("t", b"b")
     assert woken == [lane]
 
 
 @pytest.mark.parametrize("count", [2, 150])
 async def test_a_wait_for_many_partitions_looks_only_at_those_with_news(
-    shop: Shop, count: int, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = await shop.engine.create_topic("t", count, {"physical.partitions": "1"})
-    await shop.append("t", b"a", partition=1)
-    wanted = [Wanted(topic, number, number == 1, 1 << 20) for number in range(count)]
-    reads, looks = shop.engine.reads, []
+    topic = await harness.engine.create_topic("t", count, {"physical.partitions": "1"})
+    await harness.append("t", b"a", partition=1)
+    wanted = [PartitionRead(topic, number, number == 1, 1 << 20) for number in range(count)]
+    reads, looks = harness.engine.reads, []
     honest = reads._from_memory
 
-    def look(one: Wanted, limit: int, *, at_least_one: bool):  # type: ignore[no-untyped-def]
+    def look(one: PartitionRead, limit: int, *, at_least_one: bool):  # type: ignore[no-untyped-def]
         looks.append(one.partition)
         return honest(one, limit, at_least_one=at_least_one)
 
     waiting = asyncio.ensure_future(reads.fetch(wanted, 1 << 20, 1, 60.0))
     await asyncio.sleep(0.01)
     monkeypatch.setattr(reads, "_from_memory", look)
-    await shop.append("t", b"b", partition=1)
+    await harness.append("t", b"b", partition=1)
     parts = await waiting
     assert [values_of(part) for part in parts if part.size] == [[b"b"]]
     assert looks == [1]

@@ -24,7 +24,7 @@ from kafscale.model.errors import (
 )
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.engine_harness import values_of
-from tests.unit.engine.fleet_harness import Mate, Squad, eventually
+from tests.unit.engine.fleet_harness import FleetHarness, Member, eventually
 from tests.unit.gateways.kafka.caller import make_batch
 
 LAYOUTS: Mapping[str, Mapping[str, str | None]] = {
@@ -42,32 +42,34 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(end_of_topic, "_PATIENCE_S", 0.1)
 
 
-async def late_owner(squad: Squad, configs: Mapping[str, str | None]) -> tuple[Mate, Mate]:
+async def late_owner(
+    fleet: FleetHarness, configs: Mapping[str, str | None]
+) -> tuple[Member, Member]:
     """A broker that owns partition 0 of "t" and hears nothing of topics, and another one."""
-    mates = await squad.start_all(2)
-    await mates[0].engine.create_topic("t", 2, configs)
-    await eventually(lambda: all(mate.engine.topics.find("t") for mate in mates))
-    late = squad.owner("t", 0)
-    (other,) = (mate for mate in mates if mate is not late)
+    members = await fleet.start_all(2)
+    await members[0].engine.create_topic("t", 2, configs)
+    await eventually(lambda: all(member.engine.topics.find("t") for member in members))
+    late = fleet.owner("t", 0)
+    (other,) = (member for member in members if member is not late)
     await late.append("t", 0, b"old life")
     late.wire.is_deaf = True
     return late, other
 
 
-async def use_again(other: Mate, configs: Mapping[str, str | None]) -> Topic:
+async def use_again(other: Member, configs: Mapping[str, str | None]) -> Topic:
     await other.engine.delete_topic("t")
     return await other.engine.create_topic("t", 2, configs)
 
 
-async def hear(late: Mate, topic: Topic) -> None:
+async def hear(late: Member, topic: Topic) -> None:
     late.wire.is_deaf = False
     await eventually(lambda: late.engine.topics.get("t").topic_id == topic.topic_id)
 
 
 @any_layout
 async def test_what_a_late_broker_acknowledges_is_in_the_new_topic(layout: str) -> None:
-    async with Squad() as squad:
-        late, other = await late_owner(squad, LAYOUTS[layout])
+    async with FleetHarness() as fleet:
+        late, other = await late_owner(fleet, LAYOUTS[layout])
         for life in range(ROUNDS):
             topic = await use_again(other, LAYOUTS[layout])
             acknowledged = []
@@ -79,7 +81,7 @@ async def test_what_a_late_broker_acknowledges_is_in_the_new_topic(layout: str) 
                     continue
                 acknowledged.append(value)
             await hear(late, topic)
-            owner = squad.owner("t", 0)
+            owner = fleet.owner("t", 0)
             assert values_of(await owner.read("t", 0)) == acknowledged
             await owner.append("t", 0, b"goes on")
             late.wire.is_deaf = True
@@ -89,8 +91,8 @@ async def test_what_a_late_broker_acknowledges_is_in_the_new_topic(layout: str) 
 async def test_what_is_on_its_way_when_the_log_ends_is_in_the_old_topic_or_refused(
     layout: str,
 ) -> None:
-    async with Squad() as squad:
-        late, other = await late_owner(squad, LAYOUTS[layout])
+    async with FleetHarness() as fleet:
+        late, other = await late_owner(fleet, LAYOUTS[layout])
         held = late.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*/segment-*.kfs", times=1))
         sending = asyncio.ensure_future(late.append("t", 0, b"on its way"))
         await held.reached.wait()
@@ -103,8 +105,8 @@ async def test_what_is_on_its_way_when_the_log_ends_is_in_the_old_topic_or_refus
 
 
 async def test_a_broker_that_opens_the_log_late_is_told_that_it_has_ended() -> None:
-    async with Squad() as squad:
-        late, other = await late_owner(squad, {})
+    async with FleetHarness() as fleet:
+        late, other = await late_owner(fleet, {})
         old = late.engine.topics.get("t")
         late.engine.logs.drop()
         await use_again(other, {})
@@ -113,8 +115,8 @@ async def test_a_broker_that_opens_the_log_late_is_told_that_it_has_ended() -> N
 
 
 async def test_a_late_broker_shows_nothing_to_who_asks_by_the_new_id() -> None:
-    async with Squad() as squad:
-        late, other = await late_owner(squad, {})
+    async with FleetHarness() as fleet:
+        late, other = await late_owner(fleet, {})
         topic = await use_again(other, {})
         with pytest.raises(UnknownTopicId):
             late.engine.topics.get_by_id(topic.topic_id)
@@ -122,8 +124,8 @@ async def test_a_late_broker_shows_nothing_to_who_asks_by_the_new_id() -> None:
 
 @any_layout
 async def test_a_late_broker_does_not_say_that_a_deleted_topic_exists(layout: str) -> None:
-    async with Squad() as squad:
-        late, other = await late_owner(squad, LAYOUTS[layout])
+    async with FleetHarness() as fleet:
+        late, other = await late_owner(fleet, LAYOUTS[layout])
         await other.engine.delete_topic("t")
         made = await late.engine.create_topic("t", 2, LAYOUTS[layout])
         assert made.descriptor.incarnation == 2
@@ -132,8 +134,8 @@ async def test_a_late_broker_does_not_say_that_a_deleted_topic_exists(layout: st
 
 
 async def test_a_late_broker_deletes_the_topic_that_there_is_now() -> None:
-    async with Squad() as squad:
-        late, other = await late_owner(squad, {})
+    async with FleetHarness() as fleet:
+        late, other = await late_owner(fleet, {})
         await use_again(other, {})
         await late.engine.delete_topic("t")
         await eventually(lambda: other.engine.topics.find("t") is None)
@@ -148,8 +150,8 @@ def numbered(value: bytes, sequence: int) -> memoryview:
 
 @any_layout
 async def test_a_batch_does_not_overtake_the_one_that_the_old_topic_refused(layout: str) -> None:
-    async with Squad() as squad:
-        late, other = await late_owner(squad, LAYOUTS[layout])
+    async with FleetHarness() as fleet:
+        late, other = await late_owner(fleet, LAYOUTS[layout])
         topic = await use_again(other, LAYOUTS[layout])
         while other.fleet.leader_of(topic.folder(0)) != late.fleet_id:
             topic = await use_again(other, LAYOUTS[layout])
@@ -171,55 +173,55 @@ async def test_a_batch_does_not_overtake_the_one_that_the_old_topic_refused(layo
 
 
 async def test_topics_that_the_metadata_store_has_lost_are_not_sealed() -> None:
-    async with Squad() as squad:
-        (mate,) = await squad.start_all(1)
-        await mate.engine.create_topic("t", 1, LAYOUTS["shared"])
-        await mate.append("t", 0, b"a")
-        await squad.metadata.commit([Remove(metadata_keys.topic_config("t"))])
-        await eventually(lambda: mate.engine.topics.find("t") is None)
+    async with FleetHarness() as fleet:
+        (member,) = await fleet.start_all(1)
+        await member.engine.create_topic("t", 1, LAYOUTS["shared"])
+        await member.append("t", 0, b"a")
+        await fleet.metadata.commit([Remove(metadata_keys.topic_config("t"))])
+        await eventually(lambda: member.engine.topics.find("t") is None)
         await asyncio.sleep(0.1)
-        (log,) = [log for topic, log in mate.engine.logs.each() if topic is None]
+        (log,) = [log for topic, log in member.engine.logs.each() if topic is None]
         assert not log.lane(0).producers.is_sealed
-        assert await mate.engine.topics.adopt("t")
+        assert await member.engine.topics.adopt("t")
 
 
-async def objects(squad: Squad, folder: str) -> list[str]:
-    return [row.key.rpartition("/")[2] for row in await squad.objects.find(folder)]
+async def objects(fleet: FleetHarness, folder: str) -> list[str]:
+    return [row.key.rpartition("/")[2] for row in await fleet.objects.find(folder)]
 
 
 async def test_a_fleet_ends_logs_before_it_deletes_their_objects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with Squad() as squad:
-        (mate,) = await squad.start_all(1)
-        await mate.engine.create_topic("t", 1, {})
-        await mate.append("t", 0, b"a")
-        await mate.engine.delete_topic("t")
+    async with FleetHarness() as fleet:
+        (member,) = await fleet.start_all(1)
+        await member.engine.create_topic("t", 1, {})
+        await member.append("t", 0, b"a")
+        await member.engine.delete_topic("t")
         last = [f"manifest-{generation:020d}" for generation in (keys.ENDING, keys.ENDED)]
-        keeper = mate.engine.housekeeping
+        keeper = member.engine.housekeeping
         async with asyncio.timeout(20):
-            while last[1] not in await objects(squad, "default/t/0"):
+            while last[1] not in await objects(fleet, "default/t/0"):
                 await asyncio.sleep(0.01)
         kept = [*last, keys.segment_name(0), keys.segment_name(1)]
-        assert await objects(squad, "default/t/0") == kept
+        assert await objects(fleet, "default/t/0") == kept
         keeper._due_s.clear()
         keeper._grace_s = 0.0
         await keeper.remove_deleted_topics()
-        assert await objects(squad, "default/t/0") == last
+        assert await objects(fleet, "default/t/0") == last
         monkeypatch.setattr(end_of_log, "REMEMBERED_S", 0.0)
         for _ in range(2):
             keeper._due_s.clear()
             await keeper.remove_deleted_topics()
-        assert await objects(squad, "default/t/0") == []
-        assert await squad.metadata.find(metadata_keys.REMOVALS) == []
+        assert await objects(fleet, "default/t/0") == []
+        assert await fleet.metadata.find(metadata_keys.REMOVALS) == []
 
 
 async def test_a_removal_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Squad() as squad:
-        (mate,) = await squad.start_all(1)
-        await mate.engine.create_topic("t", 3, {})
-        await mate.engine.delete_topic("t")
-        keeper = mate.engine.housekeeping
+    async with FleetHarness() as fleet:
+        (member,) = await fleet.start_all(1)
+        await member.engine.create_topic("t", 3, {})
+        await member.engine.delete_topic("t")
+        keeper = member.engine.housekeeping
         await keeper.remove_deleted_topics()
         looked: list[object] = []
 
@@ -237,40 +239,40 @@ async def test_a_removal_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_store_that_does_not_answer_does_not_keep_a_topic_from_ending() -> None:
-    async with Squad() as squad:
-        (mate,) = await squad.start_all(1)
-        await mate.engine.create_topic("t", 1, LAYOUTS["shared"])
-        mate.plan.add(Rule(Fault.FAIL_BEFORE, "read", "*/descriptor-*", skip=1))
-        await mate.engine.delete_topic("t")
-        assert mate.engine.topics.find("t") is None
-        mate.plan.clear()
-        again = await mate.engine.create_topic("t", 1, LAYOUTS["shared"])
+    async with FleetHarness() as fleet:
+        (member,) = await fleet.start_all(1)
+        await member.engine.create_topic("t", 1, LAYOUTS["shared"])
+        member.plan.add(Rule(Fault.FAIL_BEFORE, "read", "*/descriptor-*", skip=1))
+        await member.engine.delete_topic("t")
+        assert member.engine.topics.find("t") is None
+        member.plan.clear()
+        again = await member.engine.create_topic("t", 1, LAYOUTS["shared"])
         assert again.descriptor.incarnation == 2
         with pytest.raises(KafscaleError):
-            mate.engine.topics.get_by_id(b"0" * 16)
+            member.engine.topics.get_by_id(b"0" * 16)
 
 
-def groups_of(mate: Mate) -> list[str]:
+def groups_of(member: Member) -> list[str]:
     """Two groups that this broker coordinates."""
-    return [name for name in map(str, range(100)) if mate.fleet.may_coordinate(name)][:2]
+    return [name for name in map(str, range(100)) if member.fleet.may_coordinate(name)][:2]
 
 
 async def test_a_late_coordinator_commits_for_the_topic_that_there_is_now() -> None:
-    async with Squad() as squad:
-        late, other = await late_owner(squad, {})
+    async with FleetHarness() as fleet:
+        late, other = await late_owner(fleet, {})
         topic = await use_again(other, {})
         offsets, group = late.engine.offsets, groups_of(late)[0]
         assert await offsets.commit(group, [Wish("t", 0, 7), Wish("t", 1, 8)]) == [None, None]
         late.wire.is_deaf = False
-        for mate in (late, other):
-            found = await mate.engine.offsets.committed(group)
+        for member in (late, other):
+            found = await member.engine.offsets.committed(group)
             assert {place: row.offset for place, row in found.items()} == {("t", 0): 7, ("t", 1): 8}
             assert {row.topic_id for row in found.values()} == {topic.descriptor.topic_id}
 
 
 async def test_a_late_coordinator_commits_nothing_for_a_topic_that_is_gone() -> None:
-    async with Squad() as squad:
-        late, other = await late_owner(squad, {})
+    async with FleetHarness() as fleet:
+        late, other = await late_owner(fleet, {})
         await other.engine.delete_topic("t")
         (group, _) = groups_of(late)
         await late.engine.offsets.commit(group, [Wish("t", 0, 7)])
@@ -280,8 +282,8 @@ async def test_a_late_coordinator_commits_nothing_for_a_topic_that_is_gone() -> 
 
 
 async def test_a_topic_whose_settings_changed_unheard_keeps_nobody_from_committing() -> None:
-    async with Squad() as squad:
-        late, other = await late_owner(squad, {})
+    async with FleetHarness() as fleet:
+        late, other = await late_owner(fleet, {})
         await other.engine.admin.change_configs("t", lambda _: {"retention.ms": "77"})
         wishes, groups = [Wish("t", 0, 7)], groups_of(late)
         await asyncio.gather(*(late.engine.offsets.commit(name, wishes) for name in groups))
@@ -290,11 +292,11 @@ async def test_a_topic_whose_settings_changed_unheard_keeps_nobody_from_committi
 
 
 async def test_many_groups_and_topics_do_not_make_a_commit_too_large() -> None:
-    async with Squad() as squad:
-        (mate,) = await squad.start_all(1)
+    async with FleetHarness() as fleet:
+        (member,) = await fleet.start_all(1)
         names = [f"t{number}" for number in range(80)]
-        await asyncio.gather(*(mate.engine.create_topic(name, 1, {}) for name in names))
-        offsets = mate.engine.offsets
+        await asyncio.gather(*(member.engine.create_topic(name, 1, {}) for name in names))
+        offsets = member.engine.offsets
         for name in names:
             await offsets.take(name)
         said = await asyncio.gather(*(offsets.commit(name, [Wish(name, 0, 7)]) for name in names))

@@ -9,49 +9,49 @@ from kafscale.model.errors import (
     OffsetRangeExhausted,
     UnknownTopic,
 )
-from tests.unit.engine.engine_harness import Shop, values_of
+from tests.unit.engine.engine_harness import EngineHarness, values_of
 from tests.unit.engine.test_administration import adding
 
 ON_TWO = {"physical.partitions": "2"}
 
 
-async def test_partitions_lie_on_few_logs_with_offsets_of_their_own(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 5, ON_TWO)
+async def test_partitions_lie_on_few_logs_with_offsets_of_their_own(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 5, ON_TWO)
     lanes = [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
     assert [topic.place(p) for p in range(5)] == [(f"default/t/{log}", lane) for log, lane in lanes]
     for partition in range(5):
         for turn in range(2):
-            await shop.append("t", b"%d-%d" % (partition, turn), partition=partition)
-    await shop.reopen()
+            await harness.append("t", b"%d-%d" % (partition, turn), partition=partition)
+    await harness.reopen()
     for partition in range(5):
-        found = await shop.read("t", partition=partition)
+        found = await harness.read("t", partition=partition)
         assert values_of(found) == [b"%d-0" % partition, b"%d-1" % partition]
         assert (found.start, found.high) == (0, 2)
     with pytest.raises(UnknownTopic):
         topic.place(5)
 
 
-async def test_more_partitions_are_more_lanes_of_the_same_logs(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 2, ON_TWO)
-    await shop.append("t", b"old")
-    await shop.engine.admin.create_partitions("t", 7)
+async def test_more_partitions_are_more_lanes_of_the_same_logs(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 2, ON_TWO)
+    await harness.append("t", b"old")
+    await harness.engine.admin.create_partitions("t", 7)
     assert (topic.partitions, topic.place(6)) == (7, ("default/t/0", 3))
-    await shop.append("t", b"new", partition=6)
-    await shop.reopen()
-    assert shop.engine.topics.get("t").descriptor.logs == 2
-    assert values_of(await shop.read("t", partition=6)) == [b"new"]
-    assert values_of(await shop.read("t")) == [b"old"]
+    await harness.append("t", b"new", partition=6)
+    await harness.reopen()
+    assert harness.engine.topics.get("t").descriptor.logs == 2
+    assert values_of(await harness.read("t", partition=6)) == [b"new"]
+    assert values_of(await harness.read("t")) == [b"old"]
 
 
-async def test_what_a_topic_is_made_of_stays(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 4, ON_TWO)
-    admin = shop.engine.admin
+async def test_what_a_topic_is_made_of_stays(harness: EngineHarness) -> None:
+    topic = await harness.engine.create_topic("t", 4, ON_TWO)
+    admin = harness.engine.admin
     with pytest.raises(InvalidTopicConfig, match=r"offset\.range"):
         await admin.change_configs("t", adding("offset.range", "2000000"))
     await admin.change_configs("t", adding("retention.ms", "5"))
     assert topic.descriptor.configs["physical.partitions"] == "2"
     assert topic.settings.retention_ms == 5
-    ordinary = await shop.engine.create_topic("u", 4, {})
+    ordinary = await harness.engine.create_topic("u", 4, {})
     with pytest.raises(InvalidTopicConfig):
         await admin.change_configs("u", adding("physical.partitions", "5"))
     assert ordinary.descriptor.logs == 4
@@ -73,39 +73,43 @@ async def test_what_a_topic_is_made_of_stays(shop: Shop) -> None:
     ],
 )
 async def test_numbers_that_cannot_be_are_refused(
-    shop: Shop, partitions: int, configs: dict[str, str], refusal: type[Exception]
+    harness: EngineHarness, partitions: int, configs: dict[str, str], refusal: type[Exception]
 ) -> None:
     with pytest.raises(refusal):
-        await shop.engine.create_topic("t", partitions, configs)
+        await harness.engine.create_topic("t", partitions, configs)
 
 
-async def test_a_virtual_topic_may_have_more_partitions_than_logs_are_allowed(shop: Shop) -> None:
-    topic = await shop.engine.create_topic("t", 5000, ON_TWO)
-    await shop.append("t", b"far", partition=4999)
-    assert values_of(await shop.read("t", partition=4999)) == [b"far"]
+async def test_a_virtual_topic_may_have_more_partitions_than_logs_are_allowed(
+    harness: EngineHarness,
+) -> None:
+    topic = await harness.engine.create_topic("t", 5000, ON_TWO)
+    await harness.append("t", b"far", partition=4999)
+    assert values_of(await harness.read("t", partition=4999)) == [b"far"]
     assert topic.place(4999) == ("default/t/1", 2499)
 
 
-async def test_offsets_that_are_used_up_are_refused_and_counted(shop: Shop) -> None:
+async def test_offsets_that_are_used_up_are_refused_and_counted(harness: EngineHarness) -> None:
     small = 1 << 20
-    topic = await shop.engine.create_topic("t", 2, {**ON_TWO, "offset.range": str(small)})
-    _, lane = await shop.engine.logs.open(topic, 0)
+    topic = await harness.engine.create_topic("t", 2, {**ON_TWO, "offset.range": str(small)})
+    _, lane = await harness.engine.logs.open(topic, 0)
     lane.end = lane.high = small - 1
-    await shop.append("t", b"last")
+    await harness.append("t", b"last")
     with pytest.raises(OffsetRangeExhausted):
-        await shop.append("t", b"one too many")
-    await shop.append("t", b"a neighbour", partition=1)
-    used_up = shop.engine.probe.offset_range_exhausted.labels("t")
+        await harness.append("t", b"one too many")
+    await harness.append("t", b"a neighbour", partition=1)
+    used_up = harness.engine.probe.offset_range_exhausted.labels("t")
     assert used_up.value == 1
     assert lane.rules.offset_range == small
 
 
-async def test_retention_goes_by_lane(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 3, {"physical.partitions": "1", "retention.bytes": "100"})
+async def test_retention_goes_by_lane(harness: EngineHarness) -> None:
+    await harness.engine.create_topic(
+        "t", 3, {"physical.partitions": "1", "retention.bytes": "100"}
+    )
     for turn in range(5):
-        await shop.append("t", b"x" * 60, partition=0)
+        await harness.append("t", b"x" * 60, partition=0)
         if turn == 0:
-            await shop.append("t", b"small", partition=1)
-    await shop.engine.housekeeping.tidy()
-    assert (await shop.read("t", 5)).start > 0, "too much, so the oldest went"
-    assert values_of(await shop.read("t", partition=1)) == [b"small"]
+            await harness.append("t", b"small", partition=1)
+    await harness.engine.housekeeping.tidy()
+    assert (await harness.read("t", 5)).start > 0, "too much, so the oldest went"
+    assert values_of(await harness.read("t", partition=1)) == [b"small"]

@@ -19,264 +19,268 @@ from kafscale.settings.values import Seconds
 from kafscale.testing.clock import SeededDice
 from kafscale.testing.faulty_store import Fault, Rule
 from kafscale.testing.in_process import FOR_TESTS
-from tests.unit.engine.engine_harness import Shop
+from tests.unit.engine.engine_harness import EngineHarness
 
 NAMESPACE = "default"
 
 
-async def rows_of(shop: Shop) -> dict[str, Any]:
-    found = await checkpoints.newest(shop.objects, NAMESPACE)
+async def rows_of(harness: EngineHarness) -> dict[str, Any]:
+    found = await checkpoints.newest(harness.objects, NAMESPACE)
     assert found.checkpoint is not None
     assert found.problems == []
     return {key: msgspec.json.decode(value) for key, value in found.checkpoint.rows}
 
 
-async def numbers(shop: Shop) -> list[int]:
-    return [number for number, _ in await checkpoints.heads(shop.objects, NAMESPACE)]
+async def numbers(harness: EngineHarness) -> list[int]:
+    return [number for number, _ in await checkpoints.heads(harness.objects, NAMESPACE)]
 
 
-async def commit(shop: Shop, group: str, offset: int, **more: Any) -> None:
-    assert await shop.engine.offsets.commit(group, [Wish("t", 0, offset, **more)]) == [None]
+async def commit(harness: EngineHarness, group: str, offset: int, **more: Any) -> None:
+    assert await harness.engine.offsets.commit(group, [Wish("t", 0, offset, **more)]) == [None]
 
 
-def another(shop: Shop) -> Checkpoints:
+def another(harness: EngineHarness) -> Checkpoints:
     """As another broker on the same stores would be."""
     return Checkpoints(
-        shop.metadata,
-        shop.store,
+        harness.metadata,
+        harness.store,
         NAMESPACE,
-        shop.clock,
+        harness.clock,
         SeededDice(8),
-        cluster_id=shop.engine.identity.cluster_id,
+        cluster_id=harness.engine.identity.cluster_id,
         author="another",
         interval_s=60,
     )
 
 
-async def test_it_holds_all_that_a_group_and_new_numbers_need(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    topic_id = shop.engine.topics.get("t").descriptor.topic_id
-    await commit(shop, "a/b", 7, leader_epoch=3, metadata="mine")
-    assert await shop.engine.producer_ids.fresh() == 0
-    assert await shop.engine.checkpoints.write() == 1
-    rows = await rows_of(shop)
+async def test_it_holds_all_that_a_group_and_new_numbers_need(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    topic_id = harness.engine.topics.get("t").descriptor.topic_id
+    await commit(harness, "a/b", 7, leader_epoch=3, metadata="mine")
+    assert await harness.engine.producer_ids.fresh() == 0
+    assert await harness.engine.checkpoints.write() == 1
+    rows = await rows_of(harness)
     offset = rows[metadata_keys.group_offset("a/b", "t", 0)]
     assert offset.pop("committed_at").endswith("Z")
     assert offset == {"offset": 7, "leader_epoch": 3, "metadata": "mine", "topic_id": topic_id}
     assert rows[metadata_keys.PRODUCER_IDS] == {"next": 1000}
-    assert rows[metadata_keys.EPOCHS] == {"next": shop.engine.identity.epoch + 1}
-    assert rows[metadata_keys.CLUSTER]["cluster_id"] == shop.engine.identity.cluster_id
+    assert rows[metadata_keys.EPOCHS] == {"next": harness.engine.identity.epoch + 1}
+    assert rows[metadata_keys.CLUSTER]["cluster_id"] == harness.engine.identity.cluster_id
     # Who coordinates a group is no memory of the group, and topics describe themselves.
     assert len(rows) == 4
 
 
-async def test_names_of_brokers_and_records_of_groups_are_in_it(shop: Shop) -> None:
+async def test_names_of_brokers_and_records_of_groups_are_in_it(harness: EngineHarness) -> None:
     extra = {
         metadata_keys.broker_name("b:9092"): b'{"broker_id":1001}',
         metadata_keys.BROKER_IDS: b'{"next":1002}',
         metadata_keys.group_metadata("offsets"): b'{"group_id":"offsets","new_field":[1]}',
     }
-    await shop.metadata.commit([Put(key, value) for key, value in extra.items()])
-    await shop.engine.checkpoints.write()
-    found = await checkpoints.newest(shop.objects, NAMESPACE)
+    await harness.metadata.commit([Put(key, value) for key, value in extra.items()])
+    await harness.engine.checkpoints.write()
+    found = await checkpoints.newest(harness.objects, NAMESPACE)
     assert found.checkpoint is not None
     rows = {key: bytes(value) for key, value in found.checkpoint.rows}
     assert rows.items() >= extra.items()
     assert (found.checkpoint.head.groups, found.checkpoint.head.offsets) == (1, 0)
 
 
-async def test_nothing_is_written_while_nothing_changes(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await commit(shop, "g", 1)
-    assert await shop.engine.checkpoints.write() == 1
-    assert await shop.engine.checkpoints.write() is None
-    await commit(shop, "g", 2)
-    assert await shop.engine.checkpoints.write() == 2
-    await shop.engine.offsets.delete("g", [("t", 0)])
-    assert await shop.engine.checkpoints.write() == 3
-    assert metadata_keys.group_offset("g", "t", 0) not in await rows_of(shop)
+async def test_nothing_is_written_while_nothing_changes(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    await commit(harness, "g", 1)
+    assert await harness.engine.checkpoints.write() == 1
+    assert await harness.engine.checkpoints.write() is None
+    await commit(harness, "g", 2)
+    assert await harness.engine.checkpoints.write() == 2
+    await harness.engine.offsets.delete("g", [("t", 0)])
+    assert await harness.engine.checkpoints.write() == 3
+    assert metadata_keys.group_offset("g", "t", 0) not in await rows_of(harness)
 
 
-async def test_old_ones_go(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
+async def test_old_ones_go(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
     for offset in range(checkpoints.KEPT + 3):
-        await commit(shop, "g", offset)
-        await shop.engine.checkpoints.write()
-    assert await numbers(shop) == [4, 5, 6, 7, 8]
+        await commit(harness, "g", offset)
+        await harness.engine.checkpoints.write()
+    assert await numbers(harness) == [4, 5, 6, 7, 8]
 
 
-async def test_a_last_one_is_taken_when_the_broker_leaves(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await commit(shop, "g", 5)
-    await shop.reopen()
-    assert (await rows_of(shop))[metadata_keys.group_offset("g", "t", 0)]["offset"] == 5
+async def test_a_last_one_is_taken_when_the_broker_leaves(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    await commit(harness, "g", 5)
+    await harness.reopen()
+    assert (await rows_of(harness))[metadata_keys.group_offset("g", "t", 0)]["offset"] == 5
 
 
-async def test_a_broker_that_is_not_responsible_takes_none(shop: Shop) -> None:
-    shop.engine.checkpoints.responsible = lambda: False
-    await shop.engine.create_topic("t", 1, {})
-    await commit(shop, "g", 5)
-    await shop.engine.checkpoints.aclose()
-    assert await numbers(shop) == []
+async def test_a_broker_that_is_not_responsible_takes_none(harness: EngineHarness) -> None:
+    harness.engine.checkpoints.responsible = lambda: False
+    await harness.engine.create_topic("t", 1, {})
+    await commit(harness, "g", 5)
+    await harness.engine.checkpoints.aclose()
+    assert await numbers(harness) == []
 
 
 async def test_they_are_taken_by_the_clock_and_a_sick_store_is_tried_again() -> None:
     storage = StorageSection(checkpoint_interval=Seconds(0.01))
-    async with Shop(msgspec.structs.replace(FOR_TESTS, storage=storage)) as shop:
-        rule = shop.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*@checkpoints*", times=2))
+    async with EngineHarness(msgspec.structs.replace(FOR_TESTS, storage=storage)) as harness:
+        rule = harness.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*@checkpoints*", times=2))
         async with asyncio.timeout(30):
             await rule.reached.wait()
-            while not await numbers(shop):
+            while not await numbers(harness):
                 await asyncio.sleep(0.01)
 
 
 async def test_a_store_that_hangs_does_not_keep_the_broker_from_leaving(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_checkpoints, "_LEAVING_S", 0.01)
-    shop.plan.add(Rule(Fault.STALL_BEFORE, "put_new"))
+    harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new"))
     with capture_logs() as logs:
-        await shop.engine.checkpoints.aclose()
+        await harness.engine.checkpoints.aclose()
     assert [row["event"] for row in logs] == ["checkpoint_not_written"]
 
 
 async def test_many_offsets_are_packed_into_blocks_and_parts(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_checkpoints, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(engine_checkpoints, "PART_BYTES", 500)
-    await shop.engine.create_topic("t", 100, {})
+    await harness.engine.create_topic("t", 100, {})
     wishes = [Wish("t", partition, partition) for partition in range(100)]
     for group in ("g", "h"):
-        assert await shop.engine.offsets.commit(group, wishes) == [None] * 100
-    await shop.engine.checkpoints.write()
-    rows = await rows_of(shop)
+        assert await harness.engine.offsets.commit(group, wishes) == [None] * 100
+    await harness.engine.checkpoints.write()
+    rows = await rows_of(harness)
     assert all(
         rows[metadata_keys.group_offset(group, "t", partition)]["offset"] == partition
         for group in ("g", "h")
         for partition in range(100)
     )
-    head = await checkpoints.read_head(shop.objects, NAMESPACE, 1)
+    head = await checkpoints.read_head(harness.objects, NAMESPACE, 1)
     assert (head.groups, head.offsets) == (2, 200)
     assert len(head.parts) > 2
     assert sum(part.rows for part in head.parts) + len(head.rows) == len(rows)
 
 
-async def test_an_unreadable_value_is_left_out(shop: Shop) -> None:
-    await shop.metadata.commit([Put(metadata_keys.group_metadata("bad"), b"{")])
+async def test_an_unreadable_value_is_left_out(harness: EngineHarness) -> None:
+    await harness.metadata.commit([Put(metadata_keys.group_metadata("bad"), b"{")])
     with capture_logs() as logs:
-        assert await shop.engine.checkpoints.write() == 1
+        assert await harness.engine.checkpoints.write() == 1
     assert [row["key"] for row in logs if row["event"] == "row_left_out"] == [
         metadata_keys.group_metadata("bad")
     ]
-    assert metadata_keys.EPOCHS in await rows_of(shop)
+    assert metadata_keys.EPOCHS in await rows_of(harness)
 
 
-async def test_of_two_brokers_one_is_enough(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    assert await shop.engine.checkpoints.write() == 1
-    await commit(shop, "g", 1)
-    other = another(shop)
+async def test_of_two_brokers_one_is_enough(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    assert await harness.engine.checkpoints.write() == 1
+    await commit(harness, "g", 1)
+    other = another(harness)
     assert await other.write() is None
-    shop.clock.advance_ms(31_000)
+    harness.clock.advance_ms(31_000)
     assert await other.write() == 2
-    assert await shop.engine.checkpoints.write() is None
-    assert await shop.engine.checkpoints.write(leaving=True) == 3
+    assert await harness.engine.checkpoints.write() is None
+    assert await harness.engine.checkpoints.write(leaving=True) == 3
 
 
-async def test_of_two_at_once_one_wins(shop: Shop) -> None:
-    await asyncio.gather(shop.engine.checkpoints.write(), another(shop).write())
-    assert await numbers(shop) == [1]
-    assert metadata_keys.EPOCHS in await rows_of(shop)
+async def test_of_two_at_once_one_wins(harness: EngineHarness) -> None:
+    await asyncio.gather(harness.engine.checkpoints.write(), another(harness).write())
+    assert await numbers(harness) == [1]
+    assert metadata_keys.EPOCHS in await rows_of(harness)
 
 
-async def test_checkpoints_of_another_cluster_are_not_pushed_out(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await commit(shop, "g", 1)
+async def test_checkpoints_of_another_cluster_are_not_pushed_out(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    await commit(harness, "g", 1)
     theirs = checkpoint.Head(
         number=1, created_ms=0, author="", cluster_id="lost-cluster", groups=0, offsets=0
     )
-    assert await checkpoints.write(shop.objects, NAMESPACE, theirs, [], SeededDice(1))
+    assert await checkpoints.write(harness.objects, NAMESPACE, theirs, [], SeededDice(1))
     with capture_logs() as logs:
-        shop.clock.advance_ms(3_600_000)
-        assert await shop.engine.checkpoints.write() is None
-        assert await shop.engine.checkpoints.write(leaving=True) is None
+        harness.clock.advance_ms(3_600_000)
+        assert await harness.engine.checkpoints.write() is None
+        assert await harness.engine.checkpoints.write(leaving=True) is None
     (row,) = logs
     assert (row["event"], row["cluster_id"]) == ("checkpoints_of_another_cluster", "lost-cluster")
 
 
 @pytest.mark.parametrize("now", [None, b'{"cluster_id":"other","created_at":""}'])
 async def test_a_metadata_store_that_was_replaced_pushes_nothing_out(
-    shop: Shop, now: bytes | None
+    harness: EngineHarness, now: bytes | None
 ) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await commit(shop, "g", 1)
-    assert await shop.engine.checkpoints.write() == 1
-    rows = await shop.metadata.find("/kafscale/")
-    await shop.metadata.commit([Remove(row.key) for row in rows])
+    await harness.engine.create_topic("t", 1, {})
+    await commit(harness, "g", 1)
+    assert await harness.engine.checkpoints.write() == 1
+    rows = await harness.metadata.find("/kafscale/")
+    await harness.metadata.commit([Remove(row.key) for row in rows])
     if now is not None:
-        await shop.metadata.commit([Put(metadata_keys.CLUSTER, now)])
+        await harness.metadata.commit([Put(metadata_keys.CLUSTER, now)])
     with capture_logs() as logs:
-        assert await shop.engine.checkpoints.write() is None
-        assert await shop.engine.checkpoints.write(leaving=True) is None
+        assert await harness.engine.checkpoints.write() is None
+        assert await harness.engine.checkpoints.write(leaving=True) is None
     assert [row["event"] for row in logs] == ["metadata_of_another_cluster"]
-    assert metadata_keys.group_offset("g", "t", 0) in await rows_of(shop)
+    assert metadata_keys.group_offset("g", "t", 0) in await rows_of(harness)
 
 
-async def test_a_broken_newest_one_is_followed_by_a_good_one(shop: Shop) -> None:
-    await shop.objects.put_new(keys.checkpoint(NAMESPACE, 4), [b"nonsense"])
-    assert await shop.engine.checkpoints.write() == 5
+async def test_a_broken_newest_one_is_followed_by_a_good_one(harness: EngineHarness) -> None:
+    await harness.objects.put_new(keys.checkpoint(NAMESPACE, 4), [b"nonsense"])
+    assert await harness.engine.checkpoints.write() == 5
     assert checkpoint.decode_head(
-        await shop.objects.read(keys.checkpoint(NAMESPACE, 5))
-    ).cluster_id == (shop.engine.identity.cluster_id)
+        await harness.objects.read(keys.checkpoint(NAMESPACE, 5))
+    ).cluster_id == (harness.engine.identity.cluster_id)
 
 
-async def test_its_age_is_that_of_the_last_moment_when_nothing_was_missing(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    ours = shop.engine.checkpoints
-    shop.clock.advance_ms(5_000)
+async def test_its_age_is_that_of_the_last_moment_when_nothing_was_missing(
+    harness: EngineHarness,
+) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    ours = harness.engine.checkpoints
+    harness.clock.advance_ms(5_000)
     assert ours.age_s() == 5  # none yet: since the start
-    await commit(shop, "g", 1)
+    await commit(harness, "g", 1)
     await ours.write()
     assert ours.age_s() == 0
-    shop.clock.advance_ms(100_000)
+    harness.clock.advance_ms(100_000)
     assert ours.age_s() == 100
     assert await ours.write() is None  # nothing has changed: it is as good as new
     assert ours.age_s() == 0
-    await commit(shop, "g", 2)
-    shop.clock.advance_ms(7_000)
-    shop.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", times=1))
+    await commit(harness, "g", 2)
+    harness.clock.advance_ms(7_000)
+    harness.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", times=1))
     await ours._write_or_warn(leaving=False)
     assert ours.age_s() == 7
-    assert "kafscale_checkpoint_age_seconds 7" in shop.engine.probe.registry.render().decode()
+    assert "kafscale_checkpoint_age_seconds 7" in harness.engine.probe.registry.render().decode()
 
 
-async def test_a_checkpoint_of_another_broker_counts_by_its_age(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    other = another(shop)
-    shop.clock.advance_ms(50_000)
-    assert await shop.engine.checkpoints.write() == 1
-    shop.clock.advance_ms(20_000)
+async def test_a_checkpoint_of_another_broker_counts_by_its_age(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    other = another(harness)
+    harness.clock.advance_ms(50_000)
+    assert await harness.engine.checkpoints.write() == 1
+    harness.clock.advance_ms(20_000)
     assert other.age_s() == 70
     assert await other.write() is None  # too soon after the other
     assert other.age_s() == 20
 
 
-async def test_who_need_not_take_any_shows_no_age_and_begins_at_nothing(shop: Shop) -> None:
-    other = another(shop)
+async def test_who_need_not_take_any_shows_no_age_and_begins_at_nothing(
+    harness: EngineHarness,
+) -> None:
+    other = another(harness)
     other.responsible = lambda: False
-    shop.clock.advance_ms(1_000_000)
+    harness.clock.advance_ms(1_000_000)
     assert other.age_s() is None
     await other._write_or_warn(leaving=False)
     other.responsible = lambda: True
-    shop.clock.advance_ms(3_000)
+    harness.clock.advance_ms(3_000)
     assert other.age_s() == 3
 
 
-async def test_one_of_another_cluster_grows_older_and_older(shop: Shop) -> None:
-    await shop.engine.checkpoints.write()
-    stranger = another(shop)
+async def test_one_of_another_cluster_grows_older_and_older(harness: EngineHarness) -> None:
+    await harness.engine.checkpoints.write()
+    stranger = another(harness)
     stranger._cluster_id = "another"
-    shop.clock.advance_ms(500_000)
+    harness.clock.advance_ms(500_000)
     assert await stranger.write() is None
     assert stranger.age_s() == 500

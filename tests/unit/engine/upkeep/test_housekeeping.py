@@ -7,108 +7,112 @@ from kafscale.records.record import Record, build_batch
 from kafscale.settings.sections import StorageSection
 from kafscale.testing.faulty_store import Fault, Rule
 from kafscale.testing.in_process import FOR_TESTS
-from tests.unit.engine.engine_harness import Shop, values_of
+from tests.unit.engine.engine_harness import EngineHarness, values_of
 from tests.unit.gateways.kafka.caller import NOW_MS
 from tests.unit.gateways.kafka.settings import changed
 
 HOUR_MS = 3_600_000
 
 
-async def segments(shop: Shop) -> list[str]:
-    return [key for key in await shop.keys() if key.endswith(".kfs")]
+async def segments(harness: EngineHarness) -> list[str]:
+    return [key for key in await harness.keys() if key.endswith(".kfs")]
 
 
-async def test_retention_by_time_moves_the_start_and_frees_the_objects(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {"retention.ms": str(HOUR_MS)})
+async def test_retention_by_time_moves_the_start_and_frees_the_objects(
+    harness: EngineHarness,
+) -> None:
+    await harness.engine.create_topic("t", 1, {"retention.ms": str(HOUR_MS)})
     for hour in range(3):
-        await shop.append("t", b"%d" % hour, timestamp_ms=NOW_MS + hour * HOUR_MS // 2)
-    shop.clock.advance_ms(HOUR_MS + 1)
-    await shop.engine.housekeeping.tidy()
-    part = await shop.read("t", 0)
+        await harness.append("t", b"%d" % hour, timestamp_ms=NOW_MS + hour * HOUR_MS // 2)
+    harness.clock.advance_ms(HOUR_MS + 1)
+    await harness.engine.housekeeping.tidy()
+    part = await harness.read("t", 0)
     assert type(part.error).__name__ == "OffsetOutOfRange"
     assert part.start == 1
-    assert values_of(await shop.read("t", 1)) == [b"1", b"2"]
-    assert len(await segments(shop)) > 1, "readers of before may still want them"
+    assert values_of(await harness.read("t", 1)) == [b"1", b"2"]
+    assert len(await segments(harness)) > 1, "readers of before may still want them"
     for _ in range(8):  # a grace period for each step: superseded, dropped, deleted
-        shop.clock.advance_ms(700_000)
-        await shop.engine.housekeeping.tidy()
-    left = await segments(shop)
+        harness.clock.advance_ms(700_000)
+        await harness.engine.housekeeping.tidy()
+    left = await segments(harness)
     assert all("00000000000000000000.kfs" not in key for key in left)
 
 
-async def test_retention_by_size_keeps_the_newest(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {"retention.bytes": "2500", "retention.ms": "-1"})
+async def test_retention_by_size_keeps_the_newest(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {"retention.bytes": "2500", "retention.ms": "-1"})
     for number in range(10):
-        await shop.append("t", b"%d" % number + b"x" * 1000)
-    await shop.engine.housekeeping.tidy()
-    start, high, _ = await shop.engine.bounds(shop.engine.topics.get("t"), 0, -1)
+        await harness.append("t", b"%d" % number + b"x" * 1000)
+    await harness.engine.housekeeping.tidy()
+    start, high, _ = await harness.engine.inspection.bounds(harness.engine.topics.get("t"), 0, -1)
     assert (start, high) == (7, 10)
 
 
-async def test_everything_may_expire_and_offsets_go_on(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {"retention.ms": "1000"})
-    await shop.append("t", b"a", b"b")
-    shop.clock.advance_ms(5000)
-    await shop.engine.housekeeping.tidy()
-    start, high, _ = await shop.engine.bounds(shop.engine.topics.get("t"), 0, -1)
+async def test_everything_may_expire_and_offsets_go_on(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {"retention.ms": "1000"})
+    await harness.append("t", b"a", b"b")
+    harness.clock.advance_ms(5000)
+    await harness.engine.housekeeping.tidy()
+    start, high, _ = await harness.engine.inspection.bounds(harness.engine.topics.get("t"), 0, -1)
     assert (start, high) == (2, 2)
-    assert await shop.append("t", b"c", timestamp_ms=NOW_MS + 5000) == 2
-    await shop.reopen()
-    assert values_of(await shop.read("t", 2)) == [b"c"]
+    assert await harness.append("t", b"c", timestamp_ms=NOW_MS + 5000) == 2
+    await harness.reopen()
+    assert values_of(await harness.read("t", 2)) == [b"c"]
 
 
-async def test_a_topic_that_is_only_compacted_does_not_expire(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {"retention.ms": "1000", "cleanup.policy": "compact"})
-    topic = shop.engine.topics.get("t")
-    await shop.engine.logs.open(topic, 0)
+async def test_a_topic_that_is_only_compacted_does_not_expire(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {"retention.ms": "1000", "cleanup.policy": "compact"})
+    topic = harness.engine.topics.get("t")
+    await harness.engine.logs.open(topic, 0)
     keyed = build_batch([Record(0, NOW_MS, b"key", b"value")], base_offset=0)
-    stored = shop.engine.appends.append(topic, 0, memoryview(bytearray(keyed)), acknowledged=False)
+    stored = harness.engine.appends.append(
+        topic, 0, memoryview(bytearray(keyed)), acknowledged=False
+    )
     assert stored.appended.committed is not None
     assert await stored.appended.committed is None
-    shop.clock.advance_ms(5000)
-    await shop.engine.housekeeping.tidy()
-    assert values_of(await shop.read("t")) == [b"value"]
+    harness.clock.advance_ms(5000)
+    await harness.engine.housekeeping.tidy()
+    assert values_of(await harness.read("t")) == [b"value"]
 
 
 async def test_a_long_tail_is_rolled_up_without_being_asked() -> None:
     storage = StorageSection(rollup_objects=5)
-    async with Shop(changed(FOR_TESTS, storage=storage)) as shop:
-        await shop.engine.create_topic("t", 1, {})
+    async with EngineHarness(changed(FOR_TESTS, storage=storage)) as harness:
+        await harness.engine.create_topic("t", 1, {})
         for number in range(6):
-            await shop.append("t", b"%d" % number)
-        ((_, log),) = shop.engine.logs.each()
+            await harness.append("t", b"%d" % number)
+        ((_, log),) = harness.engine.logs.each()
         assert rollup.roll_up_is_due(log)
         async with asyncio.timeout(30):
             while rollup.roll_up_is_due(log):
                 await asyncio.sleep(0.05)
         assert log.committed.manifest.generation == 1
-        await shop.reopen()
-        assert values_of(await shop.read("t")) == [b"%d" % number for number in range(6)]
+        await harness.reopen()
+        assert values_of(await harness.read("t")) == [b"%d" % number for number in range(6)]
 
 
-async def test_a_sick_store_postpones_and_harms_nothing(shop: Shop) -> None:
-    await shop.engine.create_topic("a", 1, {"retention.ms": "1000"})
-    await shop.engine.create_topic("b", 1, {"retention.ms": "1000"})
+async def test_a_sick_store_postpones_and_harms_nothing(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("a", 1, {"retention.ms": "1000"})
+    await harness.engine.create_topic("b", 1, {"retention.ms": "1000"})
     for name in ("a", "b"):
-        await shop.append(name, b"old")
-    shop.clock.advance_ms(5000)
-    rule = shop.plan.add(Rule(Fault.FAIL_BEFORE, "find"))
-    await shop.engine.housekeeping.tidy()
+        await harness.append(name, b"old")
+    harness.clock.advance_ms(5000)
+    rule = harness.plan.add(Rule(Fault.FAIL_BEFORE, "find"))
+    await harness.engine.housekeeping.tidy()
     assert rule.happened >= 2, "both logs had their try"
-    shop.plan.clear()
-    await shop.engine.housekeeping.tidy()
+    harness.plan.clear()
+    await harness.engine.housekeeping.tidy()
     for name in ("a", "b"):
-        start, _, _ = await shop.engine.bounds(shop.engine.topics.get(name), 0, -1)
+        start, _, _ = await harness.engine.inspection.bounds(harness.engine.topics.get(name), 0, -1)
         assert start == 1
 
 
 async def test_a_mistake_in_one_log_does_not_end_the_housekeeping_of_others(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
-        await shop.engine.create_topic(name, 1, {"retention.ms": "1000"})
-        await shop.append(name, b"old")
-    shop.clock.advance_ms(5000)
+        await harness.engine.create_topic(name, 1, {"retention.ms": "1000"})
+        await harness.append(name, b"old")
+    harness.clock.advance_ms(5000)
     honest = retention.retain
 
     async def retain(log, *limits):  # type: ignore[no-untyped-def]
@@ -117,8 +121,9 @@ async def test_a_mistake_in_one_log_does_not_end_the_housekeeping_of_others(
         return await honest(log, *limits)
 
     monkeypatch.setattr(retention, "retain", retain)
-    await shop.engine.housekeeping.tidy()
+    await harness.engine.housekeeping.tidy()
     starts = [
-        (await shop.engine.bounds(shop.engine.topics.get(name), 0, -1))[0] for name in ("a", "b")
+        (await harness.engine.inspection.bounds(harness.engine.topics.get(name), 0, -1))[0]
+        for name in ("a", "b")
     ]
     assert starts == [0, 1]

@@ -12,39 +12,39 @@ from kafscale.metadata.store import Put, Remove
 from kafscale.model.errors import MetadataUnavailable
 from kafscale.testing.faulty_store import Fault, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
-from tests.unit.engine.engine_harness import Shop, values_of
+from tests.unit.engine.engine_harness import EngineHarness, values_of
 from tests.unit.engine.upkeep.test_recovery import append_as, mark
 
 
-async def test_a_store_restored_from_an_older_backup(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    given = await shop.engine.producer_ids.fresh()
-    assert await append_as(shop, given) == 0
-    epoch = shop.engine.identity.epoch
-    await shop.broker.stop()
-    await shop.metadata.commit(
+async def test_a_store_restored_from_an_older_backup(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    given = await harness.engine.producer_ids.fresh()
+    assert await append_as(harness, given) == 0
+    epoch = harness.engine.identity.epoch
+    await harness.broker.stop()
+    await harness.metadata.commit(
         [Remove(keys.PRODUCER_IDS), Put(keys.EPOCHS, keys.encode(keys.Mark(next=0)))]
     )
-    await shop.broker.start()
-    again = await shop.engine.producer_ids.fresh()
+    await harness.broker.start()
+    again = await harness.engine.producer_ids.fresh()
     assert again > given
-    assert await append_as(shop, again) == 1, "else it is taken for a repetition, and lost"
-    assert shop.engine.identity.epoch > epoch
+    assert await append_as(harness, again) == 1, "else it is taken for a repetition, and lost"
+    assert harness.engine.identity.epoch > epoch
 
 
 async def test_a_store_that_is_lost_before_the_first_checkpoint(tmp_path: Path) -> None:
-    async with Shop() as shop:
-        await shop.engine.create_topic("t", 1, {})
-        await shop.reopen()
-        await shop.reopen()
-        given = await shop.engine.producer_ids.fresh()
-        assert await append_as(shop, given) == 0
-        epoch = shop.engine.identity.epoch
+    async with EngineHarness() as harness:
+        await harness.engine.create_topic("t", 1, {})
+        await harness.reopen()
+        await harness.reopen()
+        given = await harness.engine.producer_ids.fresh()
+        assert await append_as(harness, given) == 0
+        epoch = harness.engine.identity.epoch
         assert epoch > 0
-        await shop.objects.delete(await shop.keys(names.checkpoint_folder("default")))
-        metadata = EmbeddedMetadataStore(tmp_path / "fresh.db", "OFF", shop.clock)
+        await harness.objects.delete(await harness.keys(names.checkpoint_folder("default")))
+        metadata = EmbeddedMetadataStore(tmp_path / "fresh.db", "OFF", harness.clock)
         async with InProcessBroker(
-            config=FOR_TESTS, store=shop.objects, metadata=metadata, clock=shop.clock
+            config=FOR_TESTS, store=harness.objects, metadata=metadata, clock=harness.clock
         ) as broker:
             again = await broker.engine.producer_ids.fresh()
             assert again == given + 1 + SPARE_PRODUCER_IDS
@@ -52,30 +52,30 @@ async def test_a_store_that_is_lost_before_the_first_checkpoint(tmp_path: Path) 
         await metadata.aclose()
 
 
-async def test_a_new_bucket_begins_with_the_first_numbers(shop: Shop) -> None:
-    assert await shop.engine.producer_ids.fresh() == 0
-    assert shop.engine.identity.epoch == 0
+async def test_a_new_bucket_begins_with_the_first_numbers(harness: EngineHarness) -> None:
+    assert await harness.engine.producer_ids.fresh() == 0
+    assert harness.engine.identity.epoch == 0
 
 
-async def test_a_store_that_knows_all_goes_on_without_a_gap(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    given = await shop.engine.producer_ids.fresh()
-    await append_as(shop, given)
-    await shop.reopen()
-    assert await shop.engine.producer_ids.fresh() == given + 1000
-    assert await mark(shop.metadata, keys.EPOCHS) == 2
-    assert len(values_of(await shop.read("t"))) == 1
+async def test_a_store_that_knows_all_goes_on_without_a_gap(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    given = await harness.engine.producer_ids.fresh()
+    await append_as(harness, given)
+    await harness.reopen()
+    assert await harness.engine.producer_ids.fresh() == given + 1000
+    assert await mark(harness.metadata, keys.EPOCHS) == 2
+    assert len(values_of(await harness.read("t"))) == 1
 
 
 async def test_a_broker_that_starts_without_the_bucket_gives_out_ids_when_it_is_back(
-    shop: Shop,
+    harness: EngineHarness,
 ) -> None:
-    given = await shop.engine.producer_ids.fresh()
-    await shop.broker.stop()
-    await shop.metadata.commit([Remove(keys.PRODUCER_IDS)])
-    shop.plan.add(Rule(Fault.FAIL_BEFORE, "find"))
-    await shop.broker.start()
+    given = await harness.engine.producer_ids.fresh()
+    await harness.broker.stop()
+    await harness.metadata.commit([Remove(keys.PRODUCER_IDS)])
+    harness.plan.add(Rule(Fault.FAIL_BEFORE, "find"))
+    await harness.broker.start()
     with pytest.raises(MetadataUnavailable):
-        await shop.engine.producer_ids.fresh()
-    shop.plan.clear()
-    assert await shop.engine.producer_ids.fresh() > given
+        await harness.engine.producer_ids.fresh()
+    harness.plan.clear()
+    assert await harness.engine.producer_ids.fresh() > given

@@ -18,7 +18,7 @@ from kafscale.model.errors import MetadataConflict, MetadataUnavailable
 from kafscale.model.topics import TopicDefaults
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
-from tests.unit.engine.engine_harness import FaultyMetadata, Shop, values_of
+from tests.unit.engine.engine_harness import EngineHarness, FaultyMetadata, values_of
 from tests.unit.engine.small_metadata import Narrow
 from tests.unit.gateways.kafka.caller import make_batch
 
@@ -32,17 +32,17 @@ async def fresh(tmp_path: Path) -> AsyncIterator[FaultyMetadata]:
     await store.aclose()
 
 
-async def gathered(shop: Shop) -> Evidence:
-    return await bucket_scan.gather(shop.objects, NAMESPACE, shop.clock)
+async def gathered(harness: EngineHarness) -> Evidence:
+    return await bucket_scan.gather(harness.objects, NAMESPACE, harness.clock)
 
 
-async def planned(shop: Shop, metadata: Any) -> Plan:
-    return await recovery.plan(metadata, await gathered(shop), TopicDefaults())
+async def planned(harness: EngineHarness, metadata: Any) -> Plan:
+    return await recovery.plan(metadata, await gathered(harness), TopicDefaults())
 
 
-async def recovered(shop: Shop, metadata: Any) -> Plan:
-    wanted = await planned(shop, metadata)
-    await recovery.carry_out(metadata, wanted, NAMESPACE, shop.clock)
+async def recovered(harness: EngineHarness, metadata: Any) -> Plan:
+    wanted = await planned(harness, metadata)
+    await recovery.carry_out(metadata, wanted, NAMESPACE, harness.clock)
     return wanted
 
 
@@ -60,39 +60,43 @@ async def mark(metadata: Any, key: str) -> int:
     return keys.decode(keys.Mark, entry.value).next
 
 
-async def append_as(shop: Shop, producer_id: int, topic: str = "t", sequence: int = 0) -> int:
+async def append_as(
+    harness: EngineHarness, producer_id: int, topic: str = "t", sequence: int = 0
+) -> int:
     """Append a batch of an idempotent producer; gives its first offset."""
-    found = shop.engine.topics.get(topic)
-    await shop.engine.logs.open(found, 0)
+    found = harness.engine.topics.get(topic)
+    await harness.engine.logs.open(found, 0)
     raw = make_batch(b"x", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     records = memoryview(bytearray(raw))
-    stored = shop.engine.appends.append(found, 0, records, acknowledged=True)
+    stored = harness.engine.appends.append(found, 0, records, acknowledged=True)
     if stored.appended.committed is not None:
         assert await stored.appended.committed is None
     return stored.first
 
 
-async def busy(shop: Shop) -> None:
+async def busy(harness: EngineHarness) -> None:
     """Topics, one of them changed, one deleted, one made again; groups; producers."""
-    engine = shop.engine
+    engine = harness.engine
     await engine.create_topic("t", 2, {"retention.ms": "1000"})
     await engine.create_topic("changed", 1, {})
     await engine.admin.create_partitions("changed", 3)
     for name in ("gone", "again"):
         await engine.create_topic(name, 1, {})
-        await shop.append(name, b"old")
+        await harness.append(name, b"old")
         await engine.delete_topic(name)
     await engine.create_topic("again", 1, {"cleanup.policy": "compact"})
-    await append_as(shop, await engine.producer_ids.fresh())
+    await append_as(harness, await engine.producer_ids.fresh())
     wishes = [Wish("t", 0, 1, 0, "note"), Wish("t", 1, 99), Wish("again", 0, 0)]
     assert await engine.offsets.commit("g", wishes) == [None] * 3
     await engine.checkpoints.write()
 
 
-async def test_everything_that_counts_is_as_it_was(shop: Shop, fresh: FaultyMetadata) -> None:
-    await busy(shop)
-    wanted = await recovered(shop, fresh)
-    before, after = await contents(shop.metadata), await contents(fresh)
+async def test_everything_that_counts_is_as_it_was(
+    harness: EngineHarness, fresh: FaultyMetadata
+) -> None:
+    await busy(harness)
+    wanted = await recovered(harness, fresh)
+    before, after = await contents(harness.metadata), await contents(fresh)
     apart = (keys.MARKS, keys.REMOVALS)
     claims = {key for key in before if keys.is_claim(key)}
     assert without(after, *apart) == without(before, *apart, *claims)
@@ -100,89 +104,97 @@ async def test_everything_that_counts_is_as_it_was(shop: Shop, fresh: FaultyMeta
     assert wanted.offsets_beyond_end == 1
 
 
-async def test_numbers_rise_above_all_that_was_given_out(shop: Shop, fresh: FaultyMetadata) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await shop.metadata.commit([Put(keys.BROKER_IDS, b'{"next":1005}')])
-    await shop.engine.checkpoints.write()
+async def test_numbers_rise_above_all_that_was_given_out(
+    harness: EngineHarness, fresh: FaultyMetadata
+) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    await harness.metadata.commit([Put(keys.BROKER_IDS, b'{"next":1005}')])
+    await harness.engine.checkpoints.write()
     # Two blocks of ids are given out after the checkpoint, and an id of them is written with.
-    await shop.metadata.commit([Put(keys.PRODUCER_IDS, b'{"next":7000}')])
-    assert await shop.engine.producer_ids.fresh() == 7000
-    await append_as(shop, 7000)
-    await recovered(shop, fresh)
+    await harness.metadata.commit([Put(keys.PRODUCER_IDS, b'{"next":7000}')])
+    assert await harness.engine.producer_ids.fresh() == 7000
+    await append_as(harness, 7000)
+    await recovered(harness, fresh)
     assert await mark(fresh, keys.PRODUCER_IDS) == 7001 + SPARE_PRODUCER_IDS
     assert await mark(fresh, keys.EPOCHS) == 1 + SPARE_EPOCHS
     assert await mark(fresh, keys.BROKER_IDS) == 1005 + SPARE_BROKER_IDS
 
 
-async def test_producers_are_found_in_manifests_too(shop: Shop, fresh: FaultyMetadata) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await append_as(shop, 123456)
-    (log,) = [log for _, log in shop.engine.logs.each()]
+async def test_producers_are_found_in_manifests_too(
+    harness: EngineHarness, fresh: FaultyMetadata
+) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    await append_as(harness, 123456)
+    (log,) = [log for _, log in harness.engine.logs.each()]
     await rollup.roll_up(log)
-    found = await gathered(shop)
-    assert (found.producer_id, found.epoch) == (123456, shop.engine.identity.epoch)
+    found = await gathered(harness)
+    assert (found.producer_id, found.epoch) == (123456, harness.engine.identity.epoch)
     assert log.committed.manifest.generation == 1
 
 
-async def test_an_id_that_nobody_can_have_been_given_is_passed_over(shop: Shop) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await append_as(shop, (1 << 62) - 1)
-    await append_as(shop, 5)
-    assert (await gathered(shop)).producer_id == 5
-    (log,) = [log for _, log in shop.engine.logs.each()]
+async def test_an_id_that_nobody_can_have_been_given_is_passed_over(harness: EngineHarness) -> None:
+    await harness.engine.create_topic("t", 1, {})
+    await append_as(harness, (1 << 62) - 1)
+    await append_as(harness, 5)
+    assert (await gathered(harness)).producer_id == 5
+    (log,) = [log for _, log in harness.engine.logs.each()]
     await rollup.roll_up(log)
-    assert (await gathered(shop)).producer_id == 5
+    assert (await gathered(harness)).producer_id == 5
 
 
-async def test_doing_it_again_changes_nothing(shop: Shop, fresh: FaultyMetadata) -> None:
-    await busy(shop)
-    await recovered(shop, fresh)
+async def test_doing_it_again_changes_nothing(
+    harness: EngineHarness, fresh: FaultyMetadata
+) -> None:
+    await busy(harness)
+    await recovered(harness, fresh)
     after = await contents(fresh)
-    shop.clock.advance_ms(1000)
-    again = await planned(shop, fresh)
+    harness.clock.advance_ms(1000)
+    again = await planned(harness, fresh)
     assert again.writes == []
     assert again.topics_before == 3
     assert await contents(fresh) == after
 
 
-async def test_cut_short_anywhere_it_goes_on(shop: Shop, tmp_path: Path) -> None:
-    await busy(shop)
+async def test_cut_short_anywhere_it_goes_on(harness: EngineHarness, tmp_path: Path) -> None:
+    await busy(harness)
     wishes = [Wish("t", 0, 1)]
     for number in range(300):  # more than one commit can take
-        await shop.engine.offsets.commit(f"g{number}", wishes)
-    await shop.engine.checkpoints.write()
+        await harness.engine.offsets.commit(f"g{number}", wishes)
+    await harness.engine.checkpoints.write()
     whole = FaultyMetadata(EmbeddedMetadataStore(tmp_path / "whole.db", "OFF"))
-    await recovered(shop, whole)
+    await recovered(harness, whole)
     for die_at in range(5):
         halved = FaultyMetadata(EmbeddedMetadataStore(tmp_path / f"{die_at}.db", "OFF"))
         halved.refuse_after(die_at)
         with pytest.raises(MetadataUnavailable):
-            await recovered(shop, halved)
+            await recovered(harness, halved)
         if die_at:
             with pytest.raises(MetadataUnavailable, match="half rebuilt"):
-                await recovery.require_whole(halved, shop.objects, NAMESPACE)
-        resumed = await recovered(shop, halved)
+                await recovery.require_whole(halved, harness.objects, NAMESPACE)
+        resumed = await recovered(harness, halved)
         assert resumed.is_resumed == bool(die_at)
-        await recovery.require_whole(halved, shop.objects, NAMESPACE)
+        await recovery.require_whole(halved, harness.objects, NAMESPACE)
         assert await contents(halved) == await contents(whole)
         await halved.aclose()
     await whole.aclose()
 
 
-async def test_a_metadata_store_of_another_bucket_or_namespace_is_refused(shop: Shop) -> None:
-    await recovery.require_whole(shop.metadata, MemoryObjectStore(), NAMESPACE)  # no topics yet
+async def test_a_metadata_store_of_another_bucket_or_namespace_is_refused(
+    harness: EngineHarness,
+) -> None:
+    await recovery.require_whole(harness.metadata, MemoryObjectStore(), NAMESPACE)  # no topics yet
     for name in ("a", "b", "c", "d"):
-        await shop.engine.create_topic(name, 1, {})
+        await harness.engine.create_topic(name, 1, {})
     with pytest.raises(MetadataUnavailable, match="topic c, and namespace default of the bucket"):
-        await recovery.require_whole(shop.metadata, MemoryObjectStore(), NAMESPACE)
+        await recovery.require_whole(harness.metadata, MemoryObjectStore(), NAMESPACE)
     with pytest.raises(MetadataUnavailable, match="namespace other of the bucket never had it"):
-        await recovery.require_whole(shop.metadata, shop.objects, "other")
-    await shop.engine.delete_topic("a")
-    await recovery.require_whole(shop.metadata, shop.objects, NAMESPACE)
+        await recovery.require_whole(harness.metadata, harness.objects, "other")
+    await harness.engine.delete_topic("a")
+    await recovery.require_whole(harness.metadata, harness.objects, NAMESPACE)
 
 
 async def test_large_groups_are_restored_in_as_many_commits_as_etcd_needs(
-    shop: Shop, fresh: FaultyMetadata
+    harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
     member = keys.GroupMember(
         client_id="c" * 20_000,
@@ -193,7 +205,7 @@ async def test_large_groups_are_restored_in_as_many_commits_as_etcd_needs(
     )
     for number in range(100):
         name = f"g{number}"
-        group = keys.Group(
+        group = keys.GroupRow(
             group_id=name,
             state="Stable",
             protocol_type="",
@@ -202,23 +214,23 @@ async def test_large_groups_are_restored_in_as_many_commits_as_etcd_needs(
             generation_id=1,
             members={"m": member},
         )
-        await shop.metadata.commit([Put(keys.group_metadata(name), keys.encode(group))])
-    await shop.engine.checkpoints.write()
-    assert (await recovered(shop, Narrow(fresh))).groups == 100
+        await harness.metadata.commit([Put(keys.group_metadata(name), keys.encode(group))])
+    await harness.engine.checkpoints.write()
+    assert (await recovered(harness, Narrow(fresh))).groups == 100
 
 
-async def test_the_bucket_is_only_read(shop: Shop, fresh: FaultyMetadata) -> None:
-    await busy(shop)
-    before = await shop.objects.find("")
-    await recovered(shop, fresh)
-    assert await shop.objects.find("") == before
+async def test_the_bucket_is_only_read(harness: EngineHarness, fresh: FaultyMetadata) -> None:
+    await busy(harness)
+    before = await harness.objects.find("")
+    await recovered(harness, fresh)
+    assert await harness.objects.find("") == before
 
 
 async def test_deleted_topics_stay_deleted_and_what_they_left_goes(
-    shop: Shop, fresh: FaultyMetadata
+    harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await busy(shop)
-    wanted = await recovered(shop, fresh)
+    await busy(harness)
+    wanted = await recovered(harness, fresh)
     assert wanted.removals == 2
     noted = [keys.decode(keys.Removal, entry.value) for entry in await fresh.find(keys.REMOVALS)]
     assert {(row.name, row.folder, row.logs) for row in noted} == {
@@ -228,39 +240,41 @@ async def test_deleted_topics_stay_deleted_and_what_they_left_goes(
     assert await fresh.get(keys.topic_config("gone")) is None
 
 
-async def test_what_was_deleted_long_ago_is_noted_only_if_something_is_left(shop: Shop) -> None:
-    await busy(shop)
-    await shop.engine.housekeeping.remove_deleted_topics()
-    shop.clock.advance_ms(2 * 86_400_000)
-    found = await gathered(shop)
+async def test_what_was_deleted_long_ago_is_noted_only_if_something_is_left(
+    harness: EngineHarness,
+) -> None:
+    await busy(harness)
+    await harness.engine.housekeeping.remove_deleted_topics()
+    harness.clock.advance_ms(2 * 86_400_000)
+    found = await gathered(harness)
     assert (found.ended, found.removals) == ({"gone"}, [])
-    await shop.objects.put_new("default/gone/0/segment-00000000000000000000.kfs", [b"late"])
-    assert [row.name for row in (await gathered(shop)).removals] == ["gone"]
+    await harness.objects.put_new("default/gone/0/segment-00000000000000000000.kfs", [b"late"])
+    assert [row.name for row in (await gathered(harness)).removals] == ["gone"]
 
 
 async def test_offsets_of_deleted_topics_are_not_restored(
-    shop: Shop, fresh: FaultyMetadata
+    harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await shop.engine.offsets.commit("g", [Wish("t", 0, 5)])
-    await shop.engine.checkpoints.write()
-    await shop.engine.delete_topic("t")
-    await shop.engine.create_topic("t", 1, {})
-    wanted = await recovered(shop, fresh)
+    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
+    await harness.engine.checkpoints.write()
+    await harness.engine.delete_topic("t")
+    await harness.engine.create_topic("t", 1, {})
+    wanted = await recovered(harness, fresh)
     assert (wanted.offsets, wanted.offsets_without_topic) == (0, 1)
     assert await fresh.find(keys.group_offsets("g")) == []
 
 
 async def test_offsets_that_the_log_does_not_have_are_kept_and_counted(
-    shop: Shop, fresh: FaultyMetadata
+    harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await shop.append("t", b"a", b"b", b"c")
-    await shop.engine.admin.delete_records(shop.engine.topics.get("t"), 0, 2)
+    await harness.engine.create_topic("t", 1, {})
+    await harness.append("t", b"a", b"b", b"c")
+    await harness.engine.inspection.delete_records(harness.engine.topics.get("t"), 0, 2)
     for group, offset in (("below", 1), ("first", 2), ("next", 3), ("beyond", 4)):
-        await shop.engine.offsets.commit(group, [Wish("t", 0, offset)])
-    await shop.engine.checkpoints.write()
-    wanted = await recovered(shop, fresh)
+        await harness.engine.offsets.commit(group, [Wish("t", 0, offset)])
+    await harness.engine.checkpoints.write()
+    wanted = await recovered(harness, fresh)
     assert (wanted.offsets, wanted.offsets_beyond_end, wanted.offsets_below_start) == (4, 1, 1)
     entry = await fresh.get(keys.group_offset("beyond", "t", 0))
     assert entry is not None
@@ -268,11 +282,11 @@ async def test_offsets_that_the_log_does_not_have_are_kept_and_counted(
 
 
 async def test_what_the_store_has_stays_and_what_it_lacks_is_added(
-    shop: Shop, fresh: FaultyMetadata
+    harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await busy(shop)
+    await busy(harness)
     theirs = keys.encode(keys.CommittedOffset(offset=77, committed_at=""))
-    stale = keys.Topic(
+    stale = keys.TopicRow(
         name="gone",
         partitions=1,
         retention_ms=1,
@@ -291,7 +305,7 @@ async def test_what_the_store_has_stays_and_what_it_lacks_is_added(
             Put(keys.topic_config("mine"), keys.encode(stale)),
         ]
     )
-    wanted = await recovered(shop, fresh)
+    wanted = await recovered(harness, fresh)
     after = await contents(fresh)
     assert after[keys.group_offset("g", "t", 0)] == theirs
     assert await mark(fresh, keys.PRODUCER_IDS) == 99_000_000
@@ -300,26 +314,26 @@ async def test_what_the_store_has_stays_and_what_it_lacks_is_added(
     assert keys.topic_config("gone") not in after
     assert wanted.problems == ["topic mine: not in the bucket; left as it is"]
     # Or the checkpoints in the bucket would be another cluster's for ever.
-    cluster = keys.decode(keys.Cluster, after[keys.CLUSTER])
-    assert cluster.cluster_id == shop.engine.identity.cluster_id
+    cluster = keys.decode(keys.ClusterRow, after[keys.CLUSTER])
+    assert cluster.cluster_id == harness.engine.identity.cluster_id
 
 
-async def test_who_else_writes_is_noticed(shop: Shop, fresh: FaultyMetadata) -> None:
-    await busy(shop)
-    wanted = await planned(shop, fresh)
+async def test_who_else_writes_is_noticed(harness: EngineHarness, fresh: FaultyMetadata) -> None:
+    await busy(harness)
+    wanted = await planned(harness, fresh)
     await fresh.commit([Put(keys.group_offset("g", "t", 0), b"{}")])
     with pytest.raises(MetadataConflict):
-        await recovery.carry_out(fresh, wanted, NAMESPACE, shop.clock)
+        await recovery.carry_out(fresh, wanted, NAMESPACE, harness.clock)
 
 
 async def test_what_cannot_be_read_is_named_and_the_rest_restored(
-    shop: Shop, fresh: FaultyMetadata
+    harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await busy(shop)
-    await shop.objects.put_new("default/t/descriptor-00000000000000000009", [b"nonsense"])
-    await shop.objects.put_new("default/@checkpoints/00000000000000000009", [b"nonsense"])
-    await shop.objects.put_new("default/changed/0/manifest-00000000000000000009", [b"nonsense"])
-    wanted = await recovered(shop, fresh)
+    await busy(harness)
+    await harness.objects.put_new("default/t/descriptor-00000000000000000009", [b"nonsense"])
+    await harness.objects.put_new("default/@checkpoints/00000000000000000009", [b"nonsense"])
+    await harness.objects.put_new("default/changed/0/manifest-00000000000000000009", [b"nonsense"])
+    wanted = await recovered(harness, fresh)
     assert sorted(problem.split(":")[0] for problem in wanted.problems) == [
         "checkpoint 9 cannot be used",
         "default/changed/0",
@@ -329,11 +343,11 @@ async def test_what_cannot_be_read_is_named_and_the_rest_restored(
 
 
 async def test_a_bucket_without_a_checkpoint_gives_topics_and_numbers(
-    shop: Shop, fresh: FaultyMetadata
+    harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await shop.engine.create_topic("t", 1, {})
-    await append_as(shop, 12)
-    wanted = await recovered(shop, fresh)
+    await harness.engine.create_topic("t", 1, {})
+    await append_as(harness, 12)
+    wanted = await recovered(harness, fresh)
     assert (wanted.topics, wanted.groups, wanted.offsets) == (1, 0, 0)
     assert wanted.marks == {
         "producer-ids": 13 + SPARE_PRODUCER_IDS,
@@ -342,18 +356,18 @@ async def test_a_bucket_without_a_checkpoint_gives_topics_and_numbers(
 
 
 async def test_a_broker_goes_on_from_there(tmp_path: Path) -> None:
-    async with Shop() as shop:
-        await busy(shop)
-        topic_id = shop.engine.topics.get("t").descriptor.topic_id
-        cluster_id, epoch = shop.engine.identity.cluster_id, shop.engine.identity.epoch
-        await append_as(shop, 5, sequence=0)
-        metadata = EmbeddedMetadataStore(tmp_path / "fresh.db", "OFF", shop.clock)
+    async with EngineHarness() as harness:
+        await busy(harness)
+        topic_id = harness.engine.topics.get("t").descriptor.topic_id
+        cluster_id, epoch = harness.engine.identity.cluster_id, harness.engine.identity.epoch
+        await append_as(harness, 5, sequence=0)
+        metadata = EmbeddedMetadataStore(tmp_path / "fresh.db", "OFF", harness.clock)
         broker = InProcessBroker(
-            config=FOR_TESTS, store=shop.objects, metadata=metadata, clock=shop.clock
+            config=FOR_TESTS, store=harness.objects, metadata=metadata, clock=harness.clock
         )
         with pytest.raises(MetadataUnavailable, match="recover --from-bucket"):
             await broker.start()
-        await recovered(shop, metadata)
+        await recovered(harness, metadata)
         async with broker:
             engine = broker.engine
             assert engine.topics.get("t").descriptor.topic_id == topic_id
@@ -368,5 +382,5 @@ async def test_a_broker_goes_on_from_there(tmp_path: Path) -> None:
             await engine.logs.open(topic, 0)
             stored = engine.appends.append(topic, 0, memoryview(bytearray(raw)), acknowledged=True)
             assert stored.first == 1
-            assert len(values_of(await shop.read("t"))) == 2
+            assert len(values_of(await harness.read("t"))) == 2
         await metadata.aclose()

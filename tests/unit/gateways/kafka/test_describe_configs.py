@@ -104,7 +104,7 @@ async def test_where_a_topic_lies_is_told_with_who_said_so() -> None:
         assert await told("storage.placement") == [("dedicated", FROM_TOPIC), *by_default]
         await broker.engine.admin.change_configs("t", without)
         async with asyncio.timeout(20):
-            while not topics.get("t").is_shared:
+            while not topics.get("t").uses_shared_logs:
                 await asyncio.sleep(0.01)
         assert await told("storage.placement") == by_default
         assert await told("physical.partitions") == [("-1", FROM_DEFAULT)]

@@ -18,18 +18,18 @@ from kafscale.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafscale.wire.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tests.unit.engine.fleet_harness import Mate, Squad, eventually
+from tests.unit.engine.fleet_harness import FleetHarness, Member, eventually
 from tests.unit.gateways.kafka.caller import Caller, make_batch
 
 PARTITIONS = 12
 
 
 @pytest.fixture
-async def squad() -> AsyncIterator[Squad]:
-    async with Squad() as opened:
-        mates = await opened.start_all(3)
-        await mates[0].engine.create_topic("t", PARTITIONS, {})
-        await eventually(lambda: all(mate.engine.topics.find("t") for mate in mates))
+async def fleet() -> AsyncIterator[FleetHarness]:
+    async with FleetHarness() as opened:
+        members = await opened.start_all(3)
+        await members[0].engine.create_topic("t", PARTITIONS, {})
+        await eventually(lambda: all(member.engine.topics.find("t") for member in members))
         yield opened
 
 
@@ -37,20 +37,20 @@ def metadata_request() -> MetadataRequest:
     return MetadataRequest([MetadataRequestTopic(name="t")])
 
 
-def not_owner(squad: Squad, partition: int) -> Mate:
-    return next(mate for mate in squad.mates if mate is not squad.owner("t", partition))
+def not_owner(fleet: FleetHarness, partition: int) -> Member:
+    return next(member for member in fleet.members if member is not fleet.owner("t", partition))
 
 
-def stranger_to(squad: Squad, group: str) -> tuple[Mate, Mate]:
+def stranger_to(fleet: FleetHarness, group: str) -> tuple[Member, Member]:
     """A broker that does not coordinate the group, and the one that does."""
-    (ours,) = [mate for mate in squad.mates if mate.fleet.may_coordinate(group)]
-    return next(mate for mate in squad.mates if mate is not ours), ours
+    (ours,) = [member for member in fleet.members if member.fleet.may_coordinate(group)]
+    return next(member for member in fleet.members if member is not ours), ours
 
 
-async def test_every_broker_describes_the_same_cluster(squad: Squad) -> None:
+async def test_every_broker_describes_the_same_cluster(fleet: FleetHarness) -> None:
     said = []
-    for mate in squad.mates:
-        async with Caller(mate.broker.port) as caller:
+    for member in fleet.members:
+        async with Caller(member.broker.port) as caller:
             answer = await caller.ask(metadata_request(), 12)
             cluster = await caller.ask(DescribeClusterRequest(), 0)
         nodes = [(row.node_id, row.host, row.port) for row in answer.brokers]
@@ -61,33 +61,33 @@ async def test_every_broker_describes_the_same_cluster(squad: Squad) -> None:
         said.append((nodes, answer.controller_id, leaders))
     assert said[0] == said[1] == said[2]
     nodes, controller, leaders = said[0]
-    assert nodes == [(n, "127.0.0.1", mate.broker.port) for n, mate in enumerate(squad.mates)]
+    assert nodes == [(n, "127.0.0.1", member.broker.port) for n, member in enumerate(fleet.members)]
     assert controller in (0, 1, 2)
     assert {leader for leader, _ in leaders} == {0, 1, 2}
-    assert {epoch for _, epoch in leaders} == {squad.mates[0].fleet.generation}
+    assert {epoch for _, epoch in leaders} == {fleet.members[0].fleet.generation}
 
 
 async def test_partitions_of_others_are_refused_so_that_clients_look_for_their_leader(
-    squad: Squad,
+    fleet: FleetHarness,
 ) -> None:
     for partition in range(3):
-        async with Caller(not_owner(squad, partition).broker.port) as caller:
+        async with Caller(not_owner(fleet, partition).broker.port) as caller:
             wrong = ErrorCode.NOT_LEADER_OR_FOLLOWER
             produced = await caller.produce("t", make_batch(b"x"), partition=partition)
             assert produced.error_code == wrong
             fetched = await caller.fetch("t", partition=partition, max_wait_ms=10)
             assert fetched.error_code == wrong
             assert (await caller.offset("t", -1, partition=partition)).error_code == wrong
-        async with Caller(squad.owner("t", partition).broker.port) as caller:
+        async with Caller(fleet.owner("t", partition).broker.port) as caller:
             produced = await caller.produce("t", make_batch(b"x"), partition=partition)
             assert (produced.error_code, produced.base_offset) == (0, 0)
 
 
-async def test_a_partition_whose_owner_is_gone_has_no_leader(squad: Squad) -> None:
-    mate = squad.mates[0]
-    gone = squad.mates[1].fleet.identity.broker_id
-    del mate.fleet.brokers[gone]  # its lease has ended; the next generation is not there yet
-    async with Caller(mate.broker.port) as caller:
+async def test_a_partition_whose_owner_is_gone_has_no_leader(fleet: FleetHarness) -> None:
+    member = fleet.members[0]
+    gone = fleet.members[1].fleet.identity.broker_id
+    del member.fleet.brokers[gone]  # its lease has ended; the next generation is not there yet
+    async with Caller(member.broker.port) as caller:
         (topic,) = (await caller.ask(metadata_request(), 12)).topics
     orphans = [row for row in topic.partitions if row.leader_id == -1]
     assert orphans
@@ -95,21 +95,21 @@ async def test_a_partition_whose_owner_is_gone_has_no_leader(squad: Squad) -> No
     assert all(row.replica_nodes == [] for row in orphans)
 
 
-async def test_sizes_are_told_by_the_leader_alone(squad: Squad) -> None:
+async def test_sizes_are_told_by_the_leader_alone(fleet: FleetHarness) -> None:
     told = []
-    for mate in squad.mates:
-        async with Caller(mate.broker.port) as caller:
+    for member in fleet.members:
+        async with Caller(member.broker.port) as caller:
             (directory,) = (await caller.ask(DescribeLogDirsRequest(None), 4)).results
         told += [row.partition_index for topic in directory.topics for row in topic.partitions]
     assert sorted(told) == list(range(PARTITIONS))
 
 
-async def test_groups_are_found_and_served_by_their_coordinator_alone(squad: Squad) -> None:
+async def test_groups_are_found_and_served_by_their_coordinator_alone(fleet: FleetHarness) -> None:
     wrong = ErrorCode.NOT_COORDINATOR
     topics = [OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 5)])]
     commit = OffsetCommitRequest("g", topics=topics)
     asked = [OffsetFetchRequestTopic("t", [0])]
-    stranger, coordinator = stranger_to(squad, "g")
+    stranger, coordinator = stranger_to(fleet, "g")
     async with Caller(stranger.broker.port) as caller:
         found = await caller.ask(FindCoordinatorRequest("g"), 3)
         assert (found.node_id, found.port) == (
@@ -133,22 +133,22 @@ async def test_groups_are_found_and_served_by_their_coordinator_alone(squad: Squ
         assert (await caller.ask(ListGroupsRequest(), 4)).groups == []
 
 
-async def test_without_members_there_is_no_coordinator(squad: Squad) -> None:
-    mate = squad.mates[0]
-    mate.fleet.brokers.clear()
+async def test_without_members_there_is_no_coordinator(fleet: FleetHarness) -> None:
+    member = fleet.members[0]
+    member.fleet.brokers.clear()
     names = (f"group-{number}" for number in range(100))
-    elsewhere = next(name for name in names if not mate.fleet.may_coordinate(name))
-    async with Caller(mate.broker.port) as caller:
+    elsewhere = next(name for name in names if not member.fleet.may_coordinate(name))
+    async with Caller(member.broker.port) as caller:
         found = await caller.ask(FindCoordinatorRequest(elsewhere), 3)
     assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
 
-async def test_topics_can_be_created_at_any_broker(squad: Squad) -> None:
-    for number, mate in enumerate(squad.mates):
-        async with Caller(mate.broker.port) as caller:
+async def test_topics_can_be_created_at_any_broker(fleet: FleetHarness) -> None:
+    for number, member in enumerate(fleet.members):
+        async with Caller(member.broker.port) as caller:
             assert (await caller.create(f"made-{number}", 2)).error_code == 0
-    for mate in squad.mates:
-        async with Caller(mate.broker.port) as caller:
+    for member in fleet.members:
+        async with Caller(member.broker.port) as caller:
             for number in range(3):
                 request = MetadataRequest([MetadataRequestTopic(name=f"made-{number}")])
                 (topic,) = (await caller.ask(request, 12)).topics

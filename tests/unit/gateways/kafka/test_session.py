@@ -13,7 +13,7 @@ from kafscale.settings.values import PositiveSize
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka import frame
-from kafscale.wire.kafka.frame import Request
+from kafscale.wire.kafka.frame import RequestHeader
 from kafscale.wire.kafka.messages.api_versions import ApiVersionsRequest
 from kafscale.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.exposition import parse, series
@@ -193,7 +193,7 @@ async def test_long_answers_do_not_pile_up_behind_one_that_waits(
     begun = 0
     honest = router.answer
 
-    def answer(request: Request, call: Call) -> Answer:
+    def answer(request: RequestHeader, call: Call) -> Answer:
         nonlocal begun
         begun += 1
         return honest(request, call)

@@ -13,9 +13,10 @@ import pytest
 from kafscale.log.upkeep import retention, rollup, sweep
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.states import LogState
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import BadSequence, KafscaleError, NotTheOwner
 from kafscale.objects.memory import MemoryObjectStore
-from kafscale.objects.store import Buffer, StoredObject
+from kafscale.objects.store import StoredObject
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.log.log_harness import (
     GRACE_S,

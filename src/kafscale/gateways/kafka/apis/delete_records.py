@@ -49,7 +49,7 @@ async def _delete(
             # The newest record of every key is promised to stay.
             result.error_code = ErrorCode.POLICY_VIOLATION
             return result
-        work = call.engine.admin.delete_records(topic, one.partition_index, one.offset)
+        work = call.engine.inspection.delete_records(topic, one.partition_index, one.offset)
         result.low_watermark = await in_time(call, work, call.message.timeout_ms / 1000)
     except KafscaleError as problem:
         result.error_code = code_of(problem)

@@ -30,11 +30,14 @@ def answer(call: Call) -> Answer:
             error_message="this is a broker",
             endpoint_type=_BROKERS,
         )
-    fleet = call.engine.fleet
+    cluster = call.engine.cluster
     return DescribeClusterResponse(
-        cluster_id=fleet.identity.cluster_id,
-        controller_id=fleet.controller_id(),
-        brokers=[DescribeClusterBroker(*node) for node in fleet.nodes()],
+        cluster_id=cluster.identity.cluster_id,
+        controller_id=cluster.controller_id(),
+        brokers=[
+            DescribeClusterBroker(node.broker_id, endpoint.host, endpoint.port, node.rack)
+            for node, endpoint in call.reachable(cluster.nodes())
+        ],
         cluster_authorized_operations=permissions.on_cluster(
             request.include_cluster_authorized_operations
         ),

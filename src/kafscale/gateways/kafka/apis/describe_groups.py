@@ -10,7 +10,7 @@ from kafscale.gateways.kafka import permissions
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
 from kafscale.groups.machine import Group
-from kafscale.groups.states import State
+from kafscale.groups.states import GroupState
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.describe_groups import (
     DescribedGroup,
@@ -41,11 +41,11 @@ async def _row(call: Call, group_id: str) -> DescribedGroup:
         group = await call.engine.groups.describe(group_id)
     except KafscaleError as problem:
         code = coordinator_code_of(problem)
-        return DescribedGroup(code, group_id, State.DEAD.value)
+        return DescribedGroup(code, group_id, GroupState.DEAD.value)
     if group is None:
-        return DescribedGroup(0, group_id, State.DEAD.value)
+        return DescribedGroup(0, group_id, GroupState.DEAD.value)
     # In the middle of a rebalance there is nothing to show of protocol and assignments.
-    protocol = group.protocol if group.state is State.STABLE else ""
+    protocol = group.protocol if group.state is GroupState.STABLE else ""
     return DescribedGroup(
         0, group_id, group.state.value, group.protocol_type, protocol, _members(group, protocol)
     )

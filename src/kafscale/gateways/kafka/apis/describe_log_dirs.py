@@ -58,12 +58,12 @@ def _wanted(call: Call) -> list[tuple[Topic, list[int]]]:
 
 def _ours(call: Call, topic: Topic) -> list[int]:
     """The partitions that this broker leads: the others tell of theirs."""
-    may_open = call.engine.fleet.may_open
+    may_open = call.engine.cluster.may_open
     return [number for number in range(topic.partitions) if may_open(topic.folder(number))]
 
 
 async def _describe(call: Call, topic: Topic, numbers: list[int]) -> DescribeLogDirsTopic:
-    admin = call.engine.admin
-    sizes = await asyncio.gather(*(admin.size_of(topic, number) for number in numbers))
+    inspection = call.engine.inspection
+    sizes = await asyncio.gather(*(inspection.size_of(topic, number) for number in numbers))
     rows = [DescribeLogDirsPartition(*row) for row in zip(numbers, sizes, strict=True)]
     return DescribeLogDirsTopic(topic.name, rows)

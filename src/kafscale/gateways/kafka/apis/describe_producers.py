@@ -40,7 +40,7 @@ async def _describe(call: Call, name: str, number: int) -> PartitionResponse:
     result = PartitionResponse(partition_index=number)
     try:
         topic = call.engine.topics.get(name)
-        for one in await call.engine.admin.producers_of(topic, number):
+        for one in await call.engine.inspection.producers_of(topic, number):
             state = ProducerState(
                 producer_id=one.producer_id,
                 producer_epoch=one.epoch,

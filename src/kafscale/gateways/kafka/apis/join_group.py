@@ -9,8 +9,8 @@ import asyncio
 from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.group_requests import in_memory, noted
-from kafscale.groups.events import Join, Joined, Outcome, Refused
+from kafscale.gateways.kafka.group_requests import code_of_outcome, require_loaded
+from kafscale.groups.events import GroupOutcome, Join, Joined, Rejected
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.join_group import (
     JoinGroupRequest,
@@ -25,7 +25,7 @@ _ID_FIRST_FROM: Final = 4
 _NULL_NAMES_FROM: Final = 7
 _SKIPPING_FROM: Final = 9
 
-prepare = in_memory
+prepare = require_loaded
 
 
 def answer(call: Call) -> Answer:
@@ -36,11 +36,13 @@ def answer(call: Call) -> Answer:
     try:
         waiting = groups.ask(request.group_id, event)
     except KafscaleError as problem:
-        return _response(call, Refused(problem, request.member_id))
+        return _response(call, Rejected(problem, request.member_id))
     return _answer(call, event, waiting)
 
 
-async def _answer(call: Call, event: Join, waiting: asyncio.Future[Outcome]) -> JoinGroupResponse:
+async def _answer(
+    call: Call, event: Join, waiting: asyncio.Future[GroupOutcome]
+) -> JoinGroupResponse:
     outcome = await call.engine.groups.settled(call.message.group_id, waiting, event)
     return _response(call, outcome)
 
@@ -66,7 +68,7 @@ def _event(call: Call) -> Join:
     )
 
 
-def _response(call: Call, outcome: Outcome) -> JoinGroupResponse:
+def _response(call: Call, outcome: GroupOutcome) -> JoinGroupResponse:
     if isinstance(outcome, Joined):
         return JoinGroupResponse(
             generation_id=outcome.generation,
@@ -80,9 +82,9 @@ def _response(call: Call, outcome: Outcome) -> JoinGroupResponse:
                 for row in outcome.members
             ],
         )
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     return JoinGroupResponse(
-        error_code=noted(call, outcome),
+        error_code=code_of_outcome(call, outcome),
         protocol_name=None if call.version >= _NULL_NAMES_FROM else "",
         member_id=outcome.member_id or call.message.member_id,
     )

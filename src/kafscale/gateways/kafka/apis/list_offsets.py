@@ -58,19 +58,21 @@ async def _fill(
 ) -> None:
     engine = call.engine
     partition = one.partition_index
-    start, high, log = await engine.bounds(topic, partition, one.current_leader_epoch)
+    start, high, leader_epoch = await engine.inspection.bounds(
+        topic, partition, one.current_leader_epoch
+    )
     if one.timestamp == _LATEST:
         row.offset = high
     elif one.timestamp == _EARLIEST:
         row.offset = start
     elif one.timestamp == _GREATEST_TIME and call.version >= _GREATEST_TIME_FROM:
-        _take(row, await engine.newest_by_time(topic, partition))
+        _take(row, await engine.inspection.newest_by_time(topic, partition))
     elif one.timestamp < 0:
         row.error_code = ErrorCode.UNSUPPORTED_VERSION
     else:
-        _take(row, await engine.offset_at(topic, partition, one.timestamp))
+        _take(row, await engine.inspection.offset_at(topic, partition, one.timestamp))
     if row.offset >= 0:
-        row.leader_epoch = log.epoch
+        row.leader_epoch = leader_epoch
     if call.version == 0:
         offsets = [row.offset if row.offset >= 0 else high]
         if one.timestamp == _LATEST and start < high:

@@ -34,17 +34,18 @@ VERSIONS: Final = MetadataRequest.versions
 _FORBIDDING_FROM: Final = 4
 _LONGEST_CREATION_S: Final = 5.0  # then the client is told to ask again
 _LONGEST_LOOK_S: Final = 2.0
+_LISTENER_NOT_FOUND_FROM: Final = 6
 _NULL_NAMES_FROM: Final = 12
 
 
 def answer(call: Call) -> Answer:
     """Describe the cluster and the topics asked for."""
-    return _answer(call) if call.engine.fleet.has_joined else _answer_later(call)
+    return _answer(call) if call.engine.cluster.has_joined else _answer_later(call)
 
 
 async def _answer_later(call: Call) -> MetadataResponse:
     """A broker that has just started does not know yet who leads what."""
-    await call.engine.fleet.joined()
+    await call.engine.cluster.joined()
     answer = _answer(call)
     return answer if isinstance(answer, MetadataResponse) else await answer
 
@@ -129,25 +130,43 @@ def _describe(call: Call, topic: Topic) -> MetadataResponseTopic:
 
 
 def _partition(call: Call, topic: Topic, number: int) -> MetadataResponsePartition:
-    fleet = call.engine.fleet
-    leader = fleet.leader_of(topic.folder(number))
+    cluster = call.engine.cluster
+    leader = cluster.leader_of(topic.folder(number))
     nodes = [] if leader == NOBODY else [leader]
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE if nodes else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=number,
         leader_id=leader,
-        leader_epoch=fleet.generation,
+        leader_epoch=cluster.generation,
         replica_nodes=nodes,
         isr_nodes=nodes,
     )
 
 
+def _hide_leaders(call: Call, topics: list[MetadataResponseTopic], reachable: set[int]) -> None:
+    """Leaders that do not have the client's listener are not available to this client."""
+    named = call.version >= _LISTENER_NOT_FOUND_FROM
+    code = ErrorCode.LISTENER_NOT_FOUND if named else ErrorCode.LEADER_NOT_AVAILABLE
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.leader_id != NOBODY and partition.leader_id not in reachable:
+                partition.leader_id = NOBODY
+                partition.error_code = code
+
+
 def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
-    fleet = call.engine.fleet
+    cluster = call.engine.cluster
+    nodes = cluster.nodes()
+    brokers = [
+        MetadataResponseBroker(node.broker_id, endpoint.host, endpoint.port, node.rack)
+        for node, endpoint in call.reachable(nodes)
+    ]
+    if len(brokers) < len(nodes):
+        _hide_leaders(call, topics, {broker.node_id for broker in brokers})
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(*node) for node in fleet.nodes()],
-        cluster_id=fleet.identity.cluster_id,
-        controller_id=fleet.controller_id(),
+        brokers=brokers,
+        cluster_id=cluster.identity.cluster_id,
+        controller_id=cluster.controller_id(),
         topics=topics,
         cluster_authorized_operations=permissions.on_cluster(
             call.message.include_cluster_authorized_operations

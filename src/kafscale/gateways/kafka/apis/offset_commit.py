@@ -11,8 +11,8 @@ from kafscale.engine.coordinator.offsets import Wish
 from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
-from kafscale.gateways.kafka.group_requests import ask_now, taken
-from kafscale.groups.events import Commit, Refused
+from kafscale.gateways.kafka.group_requests import apply, require_claimed
+from kafscale.groups.events import CommitOffsets, Rejected
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
@@ -24,7 +24,7 @@ from kafscale.wire.kafka.messages.offset_commit import (
 API_KEY: Final = OffsetCommitRequest.api_key
 VERSIONS: Final = OffsetCommitRequest.versions
 
-prepare = taken
+prepare = require_claimed
 
 
 def answer(call: Call) -> Answer:
@@ -35,14 +35,14 @@ def answer(call: Call) -> Answer:
 def _objection(call: Call) -> KafscaleError | None:
     """What the group has against this commit."""
     request: OffsetCommitRequest = call.message
-    event = Commit(
+    event = CommitOffsets(
         call=call.engine.groups.new_call(),
         generation=request.generation_id_or_member_epoch,
         member_id=request.member_id,
         instance_id=request.group_instance_id,
     )
-    outcome = ask_now(call, event)
-    return outcome.problem if isinstance(outcome, Refused) else None
+    outcome = apply(call, event)
+    return outcome.problem if isinstance(outcome, Rejected) else None
 
 
 async def _answer(call: Call, objection: KafscaleError | None) -> OffsetCommitResponse:

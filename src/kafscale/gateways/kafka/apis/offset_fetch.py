@@ -78,7 +78,7 @@ async def _look_up(call: Call, group_id: str, asked: _Asked) -> tuple[int, dict[
         wanted = {(topic.name, at): None for topic in asked for at in topic.partition_indexes}
     code = ErrorCode.NONE
     try:
-        await call.engine.fleet.require_group(group_id)
+        await call.engine.cluster.require_group(group_id)
         committed = await call.engine.offsets.committed(group_id, wanted)
     except KafscaleError as problem:
         client_errors.note(call, problem)

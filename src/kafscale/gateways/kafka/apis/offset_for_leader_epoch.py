@@ -42,7 +42,7 @@ async def _find(call: Call, name: str, one: OffsetForLeaderPartition) -> EpochEn
     row = EpochEndOffset(partition=one.partition)
     try:
         topic = call.engine.topics.get(name)
-        row.leader_epoch, row.end_offset = await call.engine.admin.epoch_end(
+        row.leader_epoch, row.end_offset = await call.engine.inspection.epoch_end(
             topic, one.partition, one.leader_epoch, one.current_leader_epoch
         )
     except KafscaleError as problem:

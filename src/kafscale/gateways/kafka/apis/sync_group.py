@@ -8,15 +8,15 @@ import asyncio
 from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.group_requests import in_memory, noted
-from kafscale.groups.events import Outcome, Refused, Sync, Synced
+from kafscale.gateways.kafka.group_requests import code_of_outcome, require_loaded
+from kafscale.groups.events import GroupOutcome, Rejected, Sync, Synced
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 API_KEY: Final = SyncGroupRequest.api_key
 VERSIONS: Final = SyncGroupRequest.versions
 
-prepare = in_memory
+prepare = require_loaded
 
 
 def answer(call: Call) -> Answer:
@@ -35,19 +35,21 @@ def answer(call: Call) -> Answer:
     try:
         waiting = groups.ask(request.group_id, event)
     except KafscaleError as problem:
-        return _response(call, Refused(problem))
+        return _response(call, Rejected(problem))
     return _answer(call, event, waiting)
 
 
-async def _answer(call: Call, event: Sync, waiting: asyncio.Future[Outcome]) -> SyncGroupResponse:
+async def _answer(
+    call: Call, event: Sync, waiting: asyncio.Future[GroupOutcome]
+) -> SyncGroupResponse:
     return _response(call, await call.engine.groups.settled(call.message.group_id, waiting, event))
 
 
-def _response(call: Call, outcome: Outcome) -> SyncGroupResponse:
+def _response(call: Call, outcome: GroupOutcome) -> SyncGroupResponse:
     if isinstance(outcome, Synced):
         return SyncGroupResponse(
             protocol_type=outcome.protocol_type,
             protocol_name=outcome.protocol,
             assignment=outcome.assignment,
         )
-    return SyncGroupResponse(error_code=noted(call, outcome))
+    return SyncGroupResponse(error_code=code_of_outcome(call, outcome))
