@@ -51,7 +51,9 @@ STILL_RIDDLES_IN_DOCUMENTS: Final = frozenset(
     }
 )
 
-FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+DECISIONS: Final = ROOT / "docs/decisions"
+FLAGS: Final = re.MULTILINE | re.DOTALL
+FENCE: Final = re.compile(r"^```.*?^```$", FLAGS)
 LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 OF_OTHER_PROJECTS: Final = {"test/service.py"}
 NAMED_PATH: Final = re.compile(r"`([a-z_]+/[\w./-]+\.(?:py|md|txt|yaml|yml))`")
@@ -132,6 +134,22 @@ def test_sentences_name_the_actor(document: Path) -> None:
 def test_plain_pages_leave_the_list() -> None:
     pages = sorted(STILL_RIDDLES_IN_DOCUMENTS)
     assert [page for page in pages if not RIDDLES.search(prose(ROOT / page))] == []
+
+
+@pytest.mark.parametrize("page", sorted(DECISIONS.glob("0*.md")), ids=lambda page: page.stem)
+def test_a_decision_has_number_status_and_date(page: Path) -> None:
+    title, blank, status, date, *_ = page.read_text("utf-8").splitlines()
+    assert title.startswith(f"# {int(page.name[:4])}. ")
+    assert blank == ""
+    assert re.fullmatch(r"Status: (accepted|superseded by \[?\d+.*)", status)
+    assert re.fullmatch(r"Date: \d{4}-\d{2}-\d{2}", date)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_diagrams_are_of_a_known_kind(document: Path) -> None:
+    for diagram in re.findall(r"^```mermaid\n(.*?)^```$", document.read_text("utf-8"), FLAGS):
+        assert diagram.startswith(("flowchart ", "sequenceDiagram\n", "stateDiagram-v2\n"))
+        assert ";" not in diagram  # ends a statement, also within a text
 
 
 def test_comments_name_the_actor() -> None:
