@@ -12,7 +12,7 @@ from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, st
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
-from kafscale.engine.cluster.single import Lone
+from kafscale.engine.cluster.single import SingleBroker
 from kafscale.engine.coordinator.claims import Claims
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
@@ -23,9 +23,9 @@ from kafscale.engine.metrics.log_gauges import Census
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.appends import Appends
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.reads import Reads
-from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Topic
@@ -35,7 +35,7 @@ from kafscale.engine.upkeep.housekeeping import Housekeeping
 from kafscale.engine.upkeep.recovery import require_whole
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import Context
+from kafscale.gateways.kafka.call import KafkaContext
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener
@@ -103,11 +103,11 @@ async def build(
     await require_whole(metadata, watched, config.storage.namespace)
     producer_ids = await id_marks.begin(metadata, watched, config.storage.namespace, clock)
     identity = await claim_identity(metadata, clock, dice, config.broker.id, config.broker_name)
-    fleet: Membership = Lone(identity)
+    fleet: Membership = SingleBroker(identity)
     if is_shared or (is_shared is None and config.etcd.endpoints):
         fleet = Fleet(metadata, identity, clock, lease_s=config.etcd.lease_ttl)
     memory = TailMemory(config.cache.tail_cache_size)
-    health = StoreHealth(window, clock)
+    health = StoreGate(window, clock)
     tell = sampling.teller(config.flush_interval_ms)
     if config.logging.level == "debug":
         probe.tell_received = sampling.tell_received
@@ -126,7 +126,7 @@ async def build(
             may_answer=fleet.holds,
         )
 
-    logs = Logs(make_log, fleet)
+    logs = OpenLogs(make_log, fleet)
     reader = Reader(
         watched,
         cache_bytes=config.segment_cache_bytes,
@@ -204,9 +204,9 @@ async def build(
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),
     )
-    if isinstance(fleet, Fleet):
-        fleet.on_change, fleet.on_lost = engine.hand_over, engine.drop_all
-    context = Context(engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED)
+    context = KafkaContext(
+        engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED
+    )
 
     def make_session(connection: Connection) -> KafkaSession:
         return KafkaSession(connection, context, tasks)
@@ -238,9 +238,9 @@ async def build(
 def _sample(
     probe: Probe,
     started_s: float,
-    health: StoreHealth,
+    health: StoreGate,
     topics: Topics,
-    logs: Logs,
+    logs: OpenLogs,
     listener: Listener,
     memory: TailMemory,
     reader: Reader,

@@ -13,15 +13,15 @@ from kafscale.model.clock import Clock
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
 
 # operation (get, find, commit, lease), seconds, result (success, conflict, error)
-Observe = Callable[[str, float, str], None]
+ObserveRequest = Callable[[str, float, str], None]
 
-Answer = TypeVar("Answer")
+_T = TypeVar("_T")
 
 
 class InstrumentedMetadata:
     """Passes everything through. A conflict is an answer; a cancelled call says nothing."""
 
-    def __init__(self, inner: MetadataStore, observe: Observe, clock: Clock) -> None:
+    def __init__(self, inner: MetadataStore, observe: ObserveRequest, clock: Clock) -> None:
         self._inner = inner
         self._observe = observe
         self._clock = clock
@@ -55,7 +55,7 @@ class InstrumentedMetadata:
         """Close the store inside."""
         await self._inner.aclose()
 
-    async def _timed(self, operation: str, call: Awaitable[Answer]) -> Answer:
+    async def _timed(self, operation: str, call: Awaitable[_T]) -> _T:
         began_s = self._clock.elapsed_s()
         result = "success"
         try:
