@@ -140,7 +140,7 @@ async def _start_metrics(config: Config, broker: Broker):  # type: ignore[no-unt
     """Health and metrics come after the door: loading their library takes a moment."""
     from kafscale.broker.ops_http import OpsServer
 
-    server = OpsServer(broker.probe.registry.render, broker.readiness.ask)
+    server = OpsServer(broker.metrics.registry.render, broker.readiness.ask)
     host, port = config.broker.host, config.broker.metrics_port
     try:
         await server.start(host, port)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kafscale.admin.pairing import require_pair
-from kafscale.broker import derived, kafka_names, process, sampling
+from kafscale.broker import derived, kafka_names, process
+from kafscale.engine.metrics import sampling
 from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
@@ -20,8 +21,8 @@ from kafscale.engine.coordinator.groups import Groups
 from kafscale.engine.coordinator.offsets import Offsets
 from kafscale.engine.engine import Engine
 from kafscale.engine.metrics.lag import Lag
-from kafscale.engine.metrics.log_gauges import Census
-from kafscale.engine.metrics.series import Probe
+from kafscale.engine.metrics.log_gauges import LogGauges
+from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.appends import Appends
 from kafscale.engine.partitions.open_logs import OpenLogs
@@ -62,7 +63,7 @@ class Broker:
 
     engine: Engine
     listener: Listener
-    probe: Probe
+    metrics: BrokerMetrics
     tasks: Tasks
     readiness: Readiness
 
@@ -90,15 +91,15 @@ async def build(
 
     `is_shared`: other brokers use them, too; None: as the settings say.
     """
-    probe = Probe(Registry(), config.storage.namespace)
-    metadata = InstrumentedMetadata(plain_metadata, probe.observe_metadata, clock)
+    metrics = BrokerMetrics(Registry(), config.storage.namespace)
+    metadata = InstrumentedMetadata(plain_metadata, metrics.observe_metadata, clock)
     window = HealthWindow()
 
     def observe(operation: str, key: str, seconds: float, size: int, ok: bool) -> None:
         window.report(clock.elapsed_s(), seconds, ok)
-        probe.observe_store(operation, key, seconds, size, ok)
+        metrics.observe_store(operation, key, seconds, size, ok)
 
-    watched = InstrumentedStore(store, observe, probe.count_requests, clock, window)
+    watched = InstrumentedStore(store, observe, metrics.count_requests, clock, window)
     tasks = Tasks()
     buffered = _Buffered()
     await require_pair(metadata, watched, config.storage.namespace)
@@ -111,7 +112,7 @@ async def build(
     health = StoreGate(window, clock)
     tell = sampling.teller(config.flush_interval_ms)
     if config.logging.level == "debug":
-        probe.tell_received = sampling.tell_received
+        metrics.tell_received = sampling.tell_received
 
     def make_log(topic: Topic | None, folder: str) -> Log:
         return Log(
@@ -123,7 +124,7 @@ async def build(
             memory=memory,
             clock=clock,
             dice=dice,
-            observer=sampling.observer_of(probe, topic, folder, buffered.add, tell),
+            observer=sampling.observer_of(metrics, topic, folder, buffered.add, tell),
             may_answer=fleet.holds,
         )
 
@@ -146,14 +147,14 @@ async def build(
     )
     topics = build_topics(watched, metadata, rules, fleet, clock, dice, tasks)
     registry = topics.registry
-    probe.is_topic = lambda name: registry.find(name) is not None
+    metrics.is_topic = lambda name: registry.find(name) is not None
     claims = Claims(metadata, identity, clock)
     offsets = Offsets(metadata, registry, fleet, claims, clock)
     groups = Groups(metadata, claims, derived.group_rules(config), clock, dice, tasks, fleet)
     lag = Lag(metadata, registry, logs)
     lag.is_ours = fleet.may_coordinate
     offsets.on_noted = lag.note
-    groups.on_rebalanced = probe.group_rebalances.inc
+    groups.on_rebalanced = metrics.group_rebalances.inc
     appends = Appends(
         logs,
         clock,
@@ -161,7 +162,7 @@ async def build(
         largest_opened_bytes=_LARGEST_OPENED_BYTES,
         walk_records=config.storage.validation == "records",
     )
-    appends.on_used_up = lambda topic: probe.offset_range_exhausted.labels(topic).inc()
+    appends.on_used_up = lambda topic: metrics.offset_range_exhausted.labels(topic).inc()
     engine = Engine(
         fleet,
         topics,
@@ -187,7 +188,7 @@ async def build(
         ),
         health,
         tasks,
-        probe,
+        metrics,
         clock,
         Moves(registry, topics.changes, logs, fleet, watched, metadata, clock),
         metadata,
@@ -218,11 +219,11 @@ async def build(
         derived.listener_limits(config),
         clock,
         buffered_bytes=lambda: buffered.size,
-        refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
+        refusals=lambda reason: metrics.bad_requests.labels(reason).inc(),
     )
-    _sample(probe, clock.now_ms() / 1000, health, registry, logs, listener, memory, reader)
-    _sample_groups(probe, groups, lag)
-    probe.sample_fleet(
+    _sample(metrics, clock.now_ms() / 1000, health, registry, logs, listener, memory, reader)
+    _sample_groups(metrics, groups, lag)
+    metrics.sample_fleet(
         is_controller=lambda: fleet.is_controller,
         generation=lambda: fleet.generation,
         logs=logs.count,
@@ -233,11 +234,11 @@ async def build(
     readiness.add("store", store_check(health))
     readiness.add("metadata", metadata_check(metadata))
     readiness.add("fleet", fleet_check(fleet))
-    return Broker(engine, listener, probe, tasks, readiness)
+    return Broker(engine, listener, metrics, tasks, readiness)
 
 
 def _sample(
-    probe: Probe,
+    metrics: BrokerMetrics,
     started_s: float,
     health: StoreGate,
     topics: TopicRegistry,
@@ -261,10 +262,10 @@ def _sample(
                     owner, number = residents[lane]
                     yield (owner.name, str(number)), float(size)
 
-    probe.sample_buffers(buffers)
-    probe.sample_logs(Census(logs.each, topics.residents, lambda: topics.revision))
-    probe.sample_store_health(sampling.states_of(health))
-    probe.sample_broker(
+    metrics.sample_buffers(buffers)
+    metrics.sample_logs(LogGauges(logs.each, topics.residents, lambda: topics.revision))
+    metrics.sample_store_health(sampling.states_of(health))
+    metrics.sample_broker(
         connections=listener.__len__,
         cache_bytes=lambda: reader.block_cache.used_bytes,
         tail_bytes=lambda: memory.used_bytes,
@@ -274,11 +275,11 @@ def _sample(
     )
 
 
-def _sample_groups(probe: Probe, groups: Groups, lag: Lag) -> None:
+def _sample_groups(metrics: BrokerMetrics, groups: Groups, lag: Lag) -> None:
     def states() -> Iterator[tuple[Sequence[str], float]]:
-        for state, count in groups.census():
+        for state, count in groups.gauges():
             yield (state,), float(count)
 
-    probe.sample_groups(states, groups.member_count)
-    probe.sample_consumer_lag(lag.rows)
-    probe.sample_untracked_lag(lambda: lag.untracked)
+    metrics.sample_groups(states, groups.member_count)
+    metrics.sample_consumer_lag(lag.rows)
+    metrics.sample_untracked_lag(lambda: lag.untracked)

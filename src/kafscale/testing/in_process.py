@@ -77,7 +77,7 @@ class InProcessBroker:
 
     def metrics(self) -> bytes:
         """What the page for operators would show."""
-        return self.parts.probe.registry.render()
+        return self.parts.metrics.registry.render()
 
     async def start(self) -> Self:
         """Open everything; clients may come when this returns."""

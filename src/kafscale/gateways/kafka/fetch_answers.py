@@ -137,12 +137,12 @@ def _topic_row(topic: str | bytes) -> FetchableTopicResponse:
 
 def _count(call: Call, wanted: Sequence[PartitionRead], parts: Sequence[ReadResult]) -> None:
     """Note the outcome; latency only where data was read at once, not where it was waited for."""
-    probe = call.engine.probe
+    metrics = call.engine.metrics
     topic: Topic | KafscaleError | None = None
     for want, part in zip(wanted, parts, strict=True):
         if want.topic is not topic:
             topic = want.topic
-            counts = probe.reads_of(topic.name) if isinstance(topic, Topic) else None
+            counts = metrics.reads_of(topic.name) if isinstance(topic, Topic) else None
         if counts is None:
             continue
         if part.error is not None:

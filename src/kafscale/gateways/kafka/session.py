@@ -129,7 +129,7 @@ class KafkaSession:
             name = request.client_id or ""
             call = Call(self._context, None, request.version, began_s, self._connection.peer, name)
             refusal = router.refuse(request, call)
-            self._context.engine.probe.requests.labels(router.NAMES[request.api_key]).inc()
+            self._context.engine.metrics.requests.labels(router.NAMES[request.api_key]).inc()
             if refusal is not None:
                 self._queue(slot)
                 self._fill(slot, refusal, 0)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from kafscale.log.catalog.descriptors import Descriptors, Wish
+from kafscale.log.catalog.descriptors import Descriptors, TopicSpec
 from kafscale.log.catalog.lane_allotment import SharedLogs
 from kafscale.log.formats import keys, manifest, places
 from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
     """A load that has begun: its topic exists for nobody yet."""
 
     target: Target
-    wish: Wish
+    wish: TopicSpec
     settings: TopicSettings
     places: list[Place]  # of its partitions
 
@@ -112,7 +112,7 @@ def begin(
     shared: list[LaneRange] = []
     if layout == "shared":
         shared = [bucket.run(lambda store: _allotted(store, bucket.namespace, partitions, logs))]
-    wish = Wish(
+    wish = TopicSpec(
         topic,
         fresh_topic_id(bucket.dice).hex(),
         partitions,
@@ -141,7 +141,7 @@ def laid_out(configs: Mapping[str, str], layout: Layout, logs: int) -> dict[str,
     return found
 
 
-def plan_of(bucket: Bucket, wish: Wish, compression: str) -> Plan:
+def plan_of(bucket: Bucket, wish: TopicSpec, compression: str) -> Plan:
     """The load that is to fulfil a wish, begun now or by a run before this one."""
     folder = keys.topic_folder(bucket.namespace, wish.name, wish.topic_id)
     settings = TopicSettings.of(wish.configs, TopicDefaults())
@@ -150,7 +150,7 @@ def plan_of(bucket: Bucket, wish: Wish, compression: str) -> Plan:
     return Plan(target, wish, settings, _places(wish, folder))
 
 
-def _places(wish: Wish, folder: str) -> list[Place]:
+def _places(wish: TopicSpec, folder: str) -> list[Place]:
     """Where the partitions will lie."""
     if wish.shared:
         return list(places.lanes_of(wish.shared))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.engine.engine import Engine
 from kafscale.groups.events import (
     GroupOutcome,
@@ -58,7 +58,7 @@ async def join(engine: Engine, member_id: str) -> GroupOutcome:
 
 
 async def commit(engine: Engine, offset: int, group: str = "g") -> None:
-    assert await engine.offsets.commit(group, [Wish("t", 0, offset)]) == [None]
+    assert await engine.offsets.commit(group, [OffsetCommit("t", 0, offset)]) == [None]
 
 
 async def committed(harness: EngineHarness, group: str = "g") -> list[int]:
@@ -158,7 +158,7 @@ async def test_one_lost_group_does_not_take_others_along_that_were_written_toget
     for name in names[3:5]:
         await commit(rival, 2, name)
     results = await asyncio.gather(
-        *(harness.engine.offsets.commit(name, [Wish("t", 0, 9)]) for name in names),
+        *(harness.engine.offsets.commit(name, [OffsetCommit("t", 0, 9)]) for name in names),
         return_exceptions=True,
     )
     refused = [name for name, result in zip(names, results, strict=True) if result != [None]]

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.groups.events import (
     Accepted,
     GroupOutcome,
@@ -92,7 +92,7 @@ async def test_offsets_of_a_group_without_members_go_after_seven_days_since_it_b
     harness: EngineHarness,
 ) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("t", at, 1) for at in range(200)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", at, 1) for at in range(200)])
     await pass_days(harness, 3, alive=True)
     await ask(harness, Leave, leavers=(("m", None),))
     await pass_days(harness, 6.9)
@@ -108,10 +108,10 @@ async def test_offsets_of_a_group_without_members_go_after_seven_days_since_it_b
 @pytest.mark.usefixtures("topics")
 async def test_an_offset_moved_by_hand_counts_from_then(harness: EngineHarness) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1), Wish("t", 1, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1), OffsetCommit("t", 1, 1)])
     await ask(harness, Leave, leavers=(("m", None),))
     await pass_days(harness, 5)
-    await harness.engine.offsets.commit("g", [Wish("t", 1, 0)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 1, 0)])
     await pass_days(harness, 3)
     await harness.engine.expiry.expire()
     assert await places(harness) == {("t", 1)}
@@ -122,9 +122,9 @@ async def test_an_offset_moved_by_hand_counts_from_then(harness: EngineHarness) 
 async def test_offsets_of_a_group_that_never_had_members_count_from_their_commit(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await pass_days(harness, 4)
-    await harness.engine.offsets.commit("g", [Wish("t", 1, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 1, 1)])
     await pass_days(harness, 3.1)
     await harness.engine.expiry.expire()
     assert await places(harness) == {("t", 1)}
@@ -138,7 +138,7 @@ async def test_a_group_at_work_keeps_the_topics_it_reads_and_loses_the_others(
     harness: EngineHarness,
 ) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1), Wish("u", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1), OffsetCommit("u", 0, 1)])
     await pass_days(harness, 6, alive=True)
     await harness.engine.expiry.expire()
     assert await places(harness) == {("t", 0), ("u", 0)}
@@ -154,7 +154,7 @@ async def test_what_a_group_reads_that_nobody_understands_is_kept(
     harness: EngineHarness, metadata: bytes
 ) -> None:
     await work(harness, metadata=metadata)
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await pass_days(harness, 8, alive=True)
     await harness.engine.expiry.expire()
     assert await places(harness) == {("t", 0)}
@@ -163,7 +163,7 @@ async def test_what_a_group_reads_that_nobody_understands_is_kept(
 @pytest.mark.usefixtures("topics")
 async def test_in_the_middle_of_a_rebalance_nothing_expires(harness: EngineHarness) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("u", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("u", 0, 1)])
     await pass_days(harness, 8, alive=True)
     groups = harness.engine.groups
     held = groups._held["g"]
@@ -187,7 +187,7 @@ async def test_in_the_middle_of_a_rebalance_nothing_expires(harness: EngineHarne
 @pytest.mark.usefixtures("topics")
 async def test_the_days_go_on_while_the_broker_is_away(harness: EngineHarness) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await ask(harness, Leave, leavers=(("m", None),))
     await settle(harness)
     await pass_days(harness, 4)
@@ -202,7 +202,7 @@ async def test_members_that_were_lost_with_the_broker_do_not_keep_offsets_for_ev
     harness: EngineHarness,
 ) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await harness.reopen()  # and nobody ever asks for the group again
     await pass_days(harness, 8)
     await harness.engine.expiry.expire()
@@ -244,12 +244,12 @@ async def test_a_claim_without_anything_else_is_swept(harness: EngineHarness) ->
 async def test_a_commit_that_comes_meanwhile_wins(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await pass_days(harness, 8)
     remove = harness.engine.offsets.remove
 
     async def late(*given: Any) -> None:
-        await harness.engine.offsets.commit("g", [Wish("t", 0, 2)])
+        await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 2)])
         with pytest.raises(MetadataConflict):
             await remove(*given)
         raise MetadataConflict("as it was")
@@ -269,7 +269,7 @@ async def test_a_commit_under_way_when_its_group_is_forgotten_is_not_lost(
     await groups.load("g")
     results = await asyncio.gather(
         groups.discard_bare("g"),
-        harness.engine.offsets.commit("g", [Wish("t", 0, 2)]),
+        harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 2)]),
         return_exceptions=True,
     )
     stored = [row.offset for row in (await harness.engine.offsets.committed("g")).values()]
@@ -279,7 +279,7 @@ async def test_a_commit_under_way_when_its_group_is_forgotten_is_not_lost(
 @pytest.mark.usefixtures("topics")
 async def test_one_unreadable_group_does_not_keep_the_others(harness: EngineHarness) -> None:
     await harness.metadata.commit([Put(keys.group_metadata("a"), b"{nonsense")])
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await pass_days(harness, 8)
     await harness.engine.expiry.expire()
     assert await places(harness) == set()
@@ -290,7 +290,7 @@ async def test_a_group_whose_end_could_not_be_saved_keeps_its_offsets_for_the_wh
     harness: EngineHarness,
 ) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await pass_days(harness, 8, alive=True)
     harness.metadata.refuse_commits = 1
     await ask(harness, Leave, leavers=(("m", None),))

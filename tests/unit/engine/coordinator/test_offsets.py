@@ -7,8 +7,8 @@ from kafscale.engine.coordinator.claims import Claims
 from kafscale.engine.coordinator.offsets import (
     LARGEST_METADATA_BYTES,
     LONGEST_GROUP_ID,
+    OffsetCommit,
     Offsets,
-    Wish,
 )
 from kafscale.metadata import keys
 from kafscale.metadata.store import MAX_OPERATIONS, Entry, MetadataStore, Put
@@ -72,7 +72,7 @@ async def stored(harness: EngineHarness) -> list[str]:
 
 async def test_what_is_committed_is_there_after_a_restart(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 2, {})
-    wishes = [Wish("t", 0, 5, 3, "note"), Wish("t", 1, 1 << 62)]
+    wishes = [OffsetCommit("t", 0, 5, 3, "note"), OffsetCommit("t", 1, 1 << 62)]
     assert await harness.engine.offsets.commit("g", wishes) == [None, None]
     await harness.reopen()
     found = await harness.engine.offsets.committed("g")
@@ -90,7 +90,7 @@ async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(
     harness: EngineHarness,
 ) -> None:
     topic = await harness.engine.topics.create("t", 1, {})
-    await harness.engine.offsets.commit("a/offsets", [Wish("t", 0, 5)])
+    await harness.engine.offsets.commit("a/offsets", [OffsetCommit("t", 0, 5)])
     entry = await harness.metadata.get("/kafscale/consumers/a%2Foffsets/offsets/t/0")
     assert entry is not None
     assert entry.value == (
@@ -103,7 +103,7 @@ async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(
 
 async def test_only_the_wanted_places_are_given(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 12, {})
-    await harness.engine.offsets.commit("g", [Wish("t", at, at) for at in range(12)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", at, at) for at in range(12)])
     found = await harness.engine.offsets.committed("g", {("t", 1), ("t", 11), ("nobody", 0)})
     assert {place: row.offset for place, row in found.items()} == {("t", 1): 1, ("t", 11): 11}
 
@@ -113,11 +113,11 @@ async def test_one_bad_wish_does_not_spoil_the_others(harness: EngineHarness) ->
     problems = await harness.engine.offsets.commit(
         "g",
         [
-            Wish("nobody", 0, 1),
-            Wish("t", 2, 1),
-            Wish("t", -1, 1),
-            Wish("t", 0, 1, -1, "ä" * (LARGEST_METADATA_BYTES // 2) + "x"),
-            Wish("t", 0, 7, -1, "ä" * (LARGEST_METADATA_BYTES // 2)),
+            OffsetCommit("nobody", 0, 1),
+            OffsetCommit("t", 2, 1),
+            OffsetCommit("t", -1, 1),
+            OffsetCommit("t", 0, 1, -1, "ä" * (LARGEST_METADATA_BYTES // 2) + "x"),
+            OffsetCommit("t", 0, 7, -1, "ä" * (LARGEST_METADATA_BYTES // 2)),
         ],
     )
     assert kinds(problems) == [
@@ -132,7 +132,7 @@ async def test_one_bad_wish_does_not_spoil_the_others(harness: EngineHarness) ->
 
 async def test_of_two_wishes_for_one_partition_the_later_one_counts(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 9), Wish("t", 0, 4)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 9), OffsetCommit("t", 0, 4)])
     assert await offsets_of(harness, "g") == {("t", 0): 4}
 
 
@@ -142,14 +142,14 @@ async def test_a_group_without_a_proper_name_cannot_commit(
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
     with pytest.raises(InvalidGroupId):
-        await harness.engine.offsets.commit(group, [Wish("t", 0, 1)])
+        await harness.engine.offsets.commit(group, [OffsetCommit("t", 0, 1)])
     assert await stored(harness) == []
 
 
 async def test_any_other_name_is_a_groups(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
     for group in ("é" * LONGEST_GROUP_ID, "/", "a%2Fb", " ", "\0"):
-        await harness.engine.offsets.commit(group, [Wish("t", 0, 1)])
+        await harness.engine.offsets.commit(group, [OffsetCommit("t", 0, 1)])
         assert await offsets_of(harness, group) == {("t", 0): 1}
 
 
@@ -166,7 +166,9 @@ async def test_many_offsets_go_in_transactions_the_store_takes(harness: EngineHa
         await claims_of(harness),
         harness.clock,
     )
-    commit = asyncio.ensure_future(offsets.commit("g", [Wish("t", at, at) for at in range(300)]))
+    commit = asyncio.ensure_future(
+        offsets.commit("g", [OffsetCommit("t", at, at) for at in range(300)])
+    )
     for _ in range(3):
         gated.gate.release()
     assert await commit == [None] * 300
@@ -187,7 +189,7 @@ async def test_who_comes_while_the_store_is_busy_is_written_together_and_the_lat
         harness.clock,
     )
     commits = [
-        asyncio.ensure_future(offsets.commit(group, [Wish("t", 0, at)]))
+        asyncio.ensure_future(offsets.commit(group, [OffsetCommit("t", 0, at)]))
         for at in range(10)
         for group in ("g", "h")
     ]
@@ -211,7 +213,8 @@ async def test_a_writer_that_is_cancelled_takes_nobody_with_it(harness: EngineHa
         harness.clock,
     )
     first, second, third = [
-        asyncio.ensure_future(offsets.commit(f"g{at}", [Wish("t", 0, at)])) for at in range(3)
+        asyncio.ensure_future(offsets.commit(f"g{at}", [OffsetCommit("t", 0, at)]))
+        for at in range(3)
     ]
     gated.gate.release()
     await first
@@ -237,7 +240,9 @@ async def test_a_sick_store_is_told_to_all_who_waited_and_the_next_succeeds(
         await claims_of(harness),
         harness.clock,
     )
-    commits = [asyncio.ensure_future(offsets.commit("g", [Wish("t", 0, at)])) for at in range(3)]
+    commits = [
+        asyncio.ensure_future(offsets.commit("g", [OffsetCommit("t", 0, at)])) for at in range(3)
+    ]
     harness.metadata.refuse_commits = 2
     await asyncio.sleep(0)  # all have begun
     for _ in range(3):
@@ -246,7 +251,7 @@ async def test_a_sick_store_is_told_to_all_who_waited_and_the_next_succeeds(
     assert gated.sizes == [1, 1], "the second and third went together"
     assert [type(answer) for answer in answers] == [MetadataUnavailable] * 3
     assert await offsets_of(harness, "g") == {}
-    assert await offsets.commit("g", [Wish("t", 0, 7)]) == [None]
+    assert await offsets.commit("g", [OffsetCommit("t", 0, 7)]) == [None]
     assert await offsets_of(harness, "g") == {("t", 0): 7}
 
 
@@ -263,7 +268,7 @@ async def test_what_cannot_be_read_is_not_taken_for_never_committed(harness: Eng
 async def test_a_deleted_topic_takes_its_committed_offsets_along(harness: EngineHarness) -> None:
     for topic in ("t", "kept"):
         await harness.engine.topics.create(topic, 200, {})
-    wishes = [Wish(topic, at, at) for topic in ("t", "kept") for at in range(200)]
+    wishes = [OffsetCommit(topic, at, at) for topic in ("t", "kept") for at in range(200)]
     for group in ("g", "h"):
         await harness.engine.offsets.commit(group, wishes)
     await harness.engine.topics.delete("t")
@@ -278,12 +283,12 @@ async def test_a_topic_created_again_begins_without_committed_offsets(
     harness: EngineHarness,
 ) -> None:
     await harness.engine.topics.create("t", 2, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 5), Wish("t", 1, 5)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5), OffsetCommit("t", 1, 5)])
     await harness.engine.topics._lifecycle.delete("t")  # what it left behind is still there
     await harness.engine.topics.create("t", 2, {})
     assert len(await stored(harness)) == 2
     assert await offsets_of(harness, "g") == {}
-    await harness.engine.offsets.commit("g", [Wish("t", 1, 2)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 1, 2)])
     await harness.engine.housekeeping.remove_deleted_topics()
     assert await offsets_of(harness, "g") == {("t", 1): 2}
     assert await stored(harness) == [keys.group_offset("g", "t", 1)]
@@ -307,7 +312,7 @@ async def test_a_removal_that_met_a_sick_store_is_done_after_a_restart(
     harness: EngineHarness,
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5)])
     topic = await harness.engine.topics._lifecycle.delete("t")
     harness.metadata.refuse_commits = 1
     with pytest.raises(MetadataUnavailable):
@@ -321,7 +326,7 @@ async def test_a_removal_that_met_a_sick_store_is_done_after_a_restart(
 
 async def test_what_is_rewritten_while_it_is_being_forgotten_stays(harness: EngineHarness) -> None:
     old = await harness.engine.topics.create("t", 2, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 5), Wish("t", 1, 5)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5), OffsetCommit("t", 1, 5)])
     await harness.engine.topics._lifecycle.delete("t")
     await harness.engine.topics.create("t", 2, {})
     gated = GatedMetadata(harness.metadata)
@@ -335,7 +340,7 @@ async def test_what_is_rewritten_while_it_is_being_forgotten_stays(harness: Engi
     forgetting = asyncio.ensure_future(offsets.forget("t", old.descriptor.topic_id))
     while not gated.sizes:
         await asyncio.sleep(0)
-    await harness.engine.offsets.commit("g", [Wish("t", 1, 8)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 1, 8)])
     gated.gate.release()
     gated.gate.release()
     await forgetting
@@ -348,7 +353,7 @@ async def test_a_corrupt_offset_does_not_keep_a_topic_from_being_removed(
     harness: EngineHarness,
 ) -> None:
     await harness.engine.topics.create("t", 2, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5)])
     await harness.metadata.commit([Put(keys.group_offset("g", "t", 1), b"{}")])
     await harness.engine.topics.delete("t")
     await harness.engine.housekeeping.remove_deleted_topics()
@@ -361,7 +366,8 @@ async def test_what_was_committed_counts_though_we_have_not_heard_of_the_topic_y
     """Told that there is nothing, a consumer would begin anew."""
     topic = await harness.engine.topics.create("t", 2, {})
     assert (
-        await harness.engine.offsets.commit("g", [Wish("t", 0, 5), Wish("t", 1, 6)]) == [None] * 2
+        await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5), OffsetCommit("t", 1, 6)])
+        == [None] * 2
     )
     harness.engine.topics._registry.remove(topic, 0)  # as with a broker whose watch is behind
     found = await harness.engine.offsets.committed("g")
@@ -373,11 +379,11 @@ async def test_what_was_committed_counts_though_we_know_only_an_earlier_topic_of
 ) -> None:
     before = await harness.engine.topics.create("t", 1, {})
     old = before.descriptor
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5)])
     await harness.engine.topics.delete("t")
     assert await harness.engine.offsets.committed("g") == {}
     await harness.engine.topics.create("t", 1, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 7)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 7)])
     harness.engine.topics._registry.add(old, 0)
     found = await harness.engine.offsets.committed("g")
     assert [row.offset for row in found.values()] == [7]
@@ -389,6 +395,6 @@ async def test_notes_that_grow_in_the_store_are_committed_in_as_many_steps_as_et
     await harness.engine.topics.create("wide", 100, {})
     monkeypatch.setattr(harness.engine.offsets, "_metadata", Narrow(harness.metadata))
     note = "\1" * LARGEST_METADATA_BYTES  # six characters each in JSON
-    wishes = [Wish("wide", partition, 5, -1, note) for partition in range(100)]
+    wishes = [OffsetCommit("wide", partition, 5, -1, note) for partition in range(100)]
     assert not any(await harness.engine.offsets.commit("g", wishes))
     assert len(await harness.engine.offsets.committed("g")) == 100

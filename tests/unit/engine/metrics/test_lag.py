@@ -1,6 +1,6 @@
 import time
 
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.engine.metrics.lag import MOST_ROWS, Lag
 from tests.support.exposition import parse, series
 from tests.unit.engine.engine_harness import EngineHarness
@@ -16,7 +16,9 @@ async def lags(harness: EngineHarness) -> dict[tuple[str, str, str], float]:
 
 
 async def commit(harness: EngineHarness, group: str, partition: int, offset: int) -> None:
-    assert await harness.engine.offsets.commit(group, [Wish("t", partition, offset)]) == [None]
+    assert await harness.engine.offsets.commit(group, [OffsetCommit("t", partition, offset)]) == [
+        None
+    ]
 
 
 async def test_lag_is_what_is_written_and_not_yet_committed(harness: EngineHarness) -> None:
@@ -107,7 +109,7 @@ async def test_in_a_fleet_the_lag_of_every_group_is_shown_by_whoever_has_the_par
         groups = [f"g{number}" for number in range(4)]
         assert {coordinator(fleet, group).fleet_id for group in groups} == {0, 1}
         for group in groups:
-            wishes = [Wish("t", partition, 1) for partition in range(8)]
+            wishes = [OffsetCommit("t", partition, 1) for partition in range(8)]
             assert (
                 await coordinator(fleet, group).engine.offsets.commit(group, wishes) == [None] * 8
             )
@@ -132,13 +134,13 @@ async def test_what_groups_of_other_brokers_commit_is_seen_with_the_next_look() 
         for partition in (at, home):
             await fleet.owner("t", partition).append("t", partition, b"1", b"2", b"3")
         offsets = members[0].engine.offsets
-        await offsets.commit(group, [Wish("t", at, 1), Wish("t", home, 1)])
+        await offsets.commit(group, [OffsetCommit("t", at, 1), OffsetCommit("t", home, 1)])
         assert shown(members[0]) == {(group, "t", str(home)): 2}  # at once: both are here
         assert shown(members[1]) == {}
         await members[1].engine.lag.recall()
         assert shown(members[1]) == {(group, "t", str(at)): 2}
         await members[1].append("t", at, b"4")  # the end is of the moment
-        await offsets.commit(group, [Wish("t", at, 3)])  # the offset of the last look
+        await offsets.commit(group, [OffsetCommit("t", at, 3)])  # the offset of the last look
         assert shown(members[1]) == {(group, "t", str(at)): 3}
         await members[1].engine.lag.recall()
         assert shown(members[1]) == {(group, "t", str(at)): 1}

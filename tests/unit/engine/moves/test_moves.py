@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafscale.engine.coordinator.offsets import Wish
-from kafscale.engine.metrics.log_gauges import Census
+from kafscale.engine.coordinator.offsets import OffsetCommit
+from kafscale.engine.metrics.log_gauges import LogGauges
 from kafscale.engine.moves import moves, steps
 from kafscale.engine.moves.reports import MoveReports
-from kafscale.engine.moves.steps import MoveWork
+from kafscale.engine.moves.steps import MoveSteps
 from kafscale.engine.partitions.reads import ReadResult
 from kafscale.engine.topics import records
 from kafscale.engine.topics.topic import Topic
@@ -313,7 +313,7 @@ async def test_a_snapshot_of_a_deleted_topic_ends_with_it(filled: EngineHarness)
 
 
 async def test_committed_offsets_stay(filled: EngineHarness) -> None:
-    await filled.engine.offsets.commit("g", [Wish("t", 0, 2)])
+    await filled.engine.offsets.commit("g", [OffsetCommit("t", 0, 2)])
     await move(filled, "shared")
     filled.clock.advance_ms(records.LEFT_ALONE_MS)
     await filled.engine.housekeeping.tidy()
@@ -493,14 +493,14 @@ async def test_a_shared_log_survives_a_lane_that_begins_late(
 async def test_a_seal_that_expires_does_not_keep_a_topic_on_its_way(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seal = MoveWork.seal_ours
+    seal = MoveSteps.seal_ours
 
-    async def and_expire(self: MoveWork, *args: Any) -> None:
+    async def and_expire(self: MoveSteps, *args: Any) -> None:
         await seal(self, *args)
         harness.clock.advance_ms(5_000)
         await harness.engine.housekeeping.tidy()
 
-    monkeypatch.setattr(MoveWork, "seal_ours", and_expire)
+    monkeypatch.setattr(MoveSteps, "seal_ours", and_expire)
     await harness.engine.topics.create("t", 1, {"retention.ms": "1000"})
     await harness.append("t", b"x")
     await move(harness, "shared")
@@ -515,12 +515,12 @@ async def test_one_partition_has_one_series_while_it_moves(
     async with asyncio.timeout(20):
         while len(list(engine.logs.each())) < 6:  # the four it has and the two it moves to
             await asyncio.sleep(0.01)
-    census = Census(
+    gauges = LogGauges(
         engine.logs.each,
         engine.topics._registry.residents,
         lambda: engine.topics._registry.revision,
     )
-    for rows in (census.lanes(), census.records()):
+    for rows in (gauges.lanes(), gauges.records()):
         seen = Counter(tuple(labels) for labels, _ in rows)
         assert set(seen.values()) == {1}
 

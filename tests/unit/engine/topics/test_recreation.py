@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.engine.topics.topic import Topic
 from kafscale.engine.upkeep import housekeeping
 from kafscale.log.formats import keys
@@ -262,7 +262,10 @@ async def test_a_late_coordinator_commits_for_the_topic_that_there_is_now() -> N
         late, other = await late_owner(fleet, {})
         topic = await use_again(other, {})
         offsets, group = late.engine.offsets, groups_of(late)[0]
-        assert await offsets.commit(group, [Wish("t", 0, 7), Wish("t", 1, 8)]) == [None, None]
+        assert await offsets.commit(group, [OffsetCommit("t", 0, 7), OffsetCommit("t", 1, 8)]) == [
+            None,
+            None,
+        ]
         late.wire.is_deaf = False
         for member in (late, other):
             found = await member.engine.offsets.committed(group)
@@ -275,7 +278,7 @@ async def test_a_late_coordinator_commits_nothing_for_a_topic_that_is_gone() -> 
         late, other = await late_owner(fleet, {})
         await other.engine.topics.delete("t")
         (group, _) = groups_of(late)
-        await late.engine.offsets.commit(group, [Wish("t", 0, 7)])
+        await late.engine.offsets.commit(group, [OffsetCommit("t", 0, 7)])
         assert await late.engine.offsets.committed(group) == {}
         await other.engine.topics.create("t", 2, {})
         assert await other.engine.offsets.committed(group) == {}
@@ -285,7 +288,7 @@ async def test_a_topic_whose_settings_changed_unheard_keeps_nobody_from_committi
     async with FleetHarness() as fleet:
         late, other = await late_owner(fleet, {})
         await other.engine.topics.change_configs("t", lambda _: {"retention.ms": "77"})
-        wishes, groups = [Wish("t", 0, 7)], groups_of(late)
+        wishes, groups = [OffsetCommit("t", 0, 7)], groups_of(late)
         await asyncio.gather(*(late.engine.offsets.commit(name, wishes) for name in groups))
         for name in groups:
             assert len(await other.engine.offsets.committed(name)) == 1
@@ -299,7 +302,9 @@ async def test_many_groups_and_topics_do_not_make_a_commit_too_large() -> None:
         offsets = member.engine.offsets
         for name in names:
             await offsets.take(name)
-        said = await asyncio.gather(*(offsets.commit(name, [Wish(name, 0, 7)]) for name in names))
+        said = await asyncio.gather(
+            *(offsets.commit(name, [OffsetCommit(name, 0, 7)]) for name in names)
+        )
         assert said == [[None]] * len(names)
         for name in names:
             assert list(await offsets.committed(name)) == [(name, 0)]

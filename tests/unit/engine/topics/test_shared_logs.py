@@ -4,9 +4,9 @@ import asyncio
 
 import msgspec
 import pytest
+from kafscale.engine.upkeep.housekeeping import OVERDUE_MS
 
 from kafscale.engine.upkeep import housekeeping
-from kafscale.engine.upkeep.housekeeping import OVERDUE_MS
 from kafscale.log.upkeep import rollup
 from kafscale.model.errors import InvalidTopicConfig, UnknownTopic
 from kafscale.settings.config import Config
@@ -160,7 +160,7 @@ async def test_a_broken_object_does_not_keep_its_log_from_being_swept(
         await harness.engine.housekeeping.tidy()
     left = [name for name in await names_below(harness, log.folder) if name.endswith(".kfs")]
     assert left == [key], "the flushes that were rolled up are gone"
-    shown = harness.engine.probe.registry.render().decode()
+    shown = harness.engine.metrics.registry.render().decode()
     assert "\nkafscale_broken_objects_total 1\n" in shown
 
 

@@ -97,7 +97,7 @@ async def test_offsets_that_are_used_up_are_refused_and_counted(harness: EngineH
     with pytest.raises(OffsetRangeExhausted):
         await harness.append("t", b"one too many")
     await harness.append("t", b"a neighbour", partition=1)
-    used_up = harness.engine.probe.offset_range_exhausted.labels("t")
+    used_up = harness.engine.metrics.offset_range_exhausted.labels("t")
     assert used_up.value == 1
     assert lane.rules.offset_range == small
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.engine.upkeep import checkpoints as engine_checkpoints
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.log.catalog import checkpoints
@@ -36,7 +36,9 @@ async def numbers(harness: EngineHarness) -> list[int]:
 
 
 async def commit(harness: EngineHarness, group: str, offset: int, **more: Any) -> None:
-    assert await harness.engine.offsets.commit(group, [Wish("t", 0, offset, **more)]) == [None]
+    assert await harness.engine.offsets.commit(group, [OffsetCommit("t", 0, offset, **more)]) == [
+        None
+    ]
 
 
 def another(harness: EngineHarness) -> Checkpoints:
@@ -146,7 +148,7 @@ async def test_many_offsets_are_packed_into_blocks_and_parts(
     monkeypatch.setattr(engine_checkpoints, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(engine_checkpoints, "PART_BYTES", 500)
     await harness.engine.topics.create("t", 100, {})
-    wishes = [Wish("t", partition, partition) for partition in range(100)]
+    wishes = [OffsetCommit("t", partition, partition) for partition in range(100)]
     for group in ("g", "h"):
         assert await harness.engine.offsets.commit(group, wishes) == [None] * 100
     await harness.engine.checkpoints.write()
@@ -250,7 +252,7 @@ async def test_its_age_is_that_of_the_last_moment_when_nothing_was_missing(
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", times=1))
     await ours._write_or_warn(leaving=False)
     assert ours.age_s() == 7
-    assert "kafscale_checkpoint_age_seconds 7" in harness.engine.probe.registry.render().decode()
+    assert "kafscale_checkpoint_age_seconds 7" in harness.engine.metrics.registry.render().decode()
 
 
 async def test_a_checkpoint_of_another_broker_counts_by_its_age(harness: EngineHarness) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafscale.admin.pairing import require_pair
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.engine.upkeep import bucket_scan, recovery
 from kafscale.engine.upkeep.bucket_scan import Evidence
 from kafscale.engine.upkeep.recovery import SPARE_BROKER_IDS, SPARE_EPOCHS, SPARE_PRODUCER_IDS, Plan
@@ -87,7 +87,11 @@ async def busy(harness: EngineHarness) -> None:
         await engine.topics.delete(name)
     await engine.topics.create("again", 1, {"cleanup.policy": "compact"})
     await append_as(harness, await engine.producer_ids.fresh())
-    wishes = [Wish("t", 0, 1, 0, "note"), Wish("t", 1, 99), Wish("again", 0, 0)]
+    wishes = [
+        OffsetCommit("t", 0, 1, 0, "note"),
+        OffsetCommit("t", 1, 99),
+        OffsetCommit("again", 0, 0),
+    ]
     assert await engine.offsets.commit("g", wishes) == [None] * 3
     await engine.checkpoints.write()
 
@@ -158,7 +162,7 @@ async def test_doing_it_again_changes_nothing(
 
 async def test_cut_short_anywhere_it_goes_on(harness: EngineHarness, tmp_path: Path) -> None:
     await busy(harness)
-    wishes = [Wish("t", 0, 1)]
+    wishes = [OffsetCommit("t", 0, 1)]
     for number in range(300):  # more than one commit can take
         await harness.engine.offsets.commit(f"g{number}", wishes)
     await harness.engine.checkpoints.write()
@@ -257,7 +261,7 @@ async def test_offsets_of_deleted_topics_are_not_restored(
     harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5)])
     await harness.engine.checkpoints.write()
     await harness.engine.topics.delete("t")
     await harness.engine.topics.create("t", 1, {})
@@ -273,7 +277,7 @@ async def test_offsets_that_the_log_does_not_have_are_kept_and_counted(
     await harness.append("t", b"a", b"b", b"c")
     await harness.engine.inspection.delete_records(harness.engine.topics.get("t"), 0, 2)
     for group, offset in (("below", 1), ("first", 2), ("next", 3), ("beyond", 4)):
-        await harness.engine.offsets.commit(group, [Wish("t", 0, offset)])
+        await harness.engine.offsets.commit(group, [OffsetCommit("t", 0, offset)])
     await harness.engine.checkpoints.write()
     wanted = await recovered(harness, fresh)
     assert (wanted.offsets, wanted.offsets_beyond_end, wanted.offsets_below_start) == (4, 1, 1)

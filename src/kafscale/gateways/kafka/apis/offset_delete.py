@@ -6,7 +6,7 @@ subscribes to. The request is refused as a whole where what members read cannot 
 
 from typing import Final
 
-from kafscale.engine.coordinator.offsets import Place
+from kafscale.engine.coordinator.offsets import TopicPartition
 from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
@@ -53,6 +53,6 @@ async def _answer(call: Call) -> OffsetDeleteResponse:
     )
 
 
-def _code(problems: dict[Place, KafscaleError], place: Place) -> int:
+def _code(problems: dict[TopicPartition, KafscaleError], place: TopicPartition) -> int:
     problem = problems.get(place)
     return 0 if problem is None else coordinator_code_of(problem)

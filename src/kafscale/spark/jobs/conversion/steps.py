@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from kafscale.log.catalog.descriptors import Wish
+from kafscale.log.catalog.descriptors import TopicSpec
 from kafscale.log.formats.places import Place
 from kafscale.log.formats.segment import LaneBatches
 from kafscale.model.topics import Layout
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
 class Plan(msgspec.Struct, frozen=True):
     """What is done, decided once."""
 
-    wish: Wish
+    wish: TopicSpec
     slices: list[Slice]  # in the order in which their records will stand
     starts: list[int]  # of the source's partitions
 
