@@ -18,12 +18,8 @@ from kafscale.engine.coordinator.offsets import Offsets, Place
 from kafscale.engine.metrics.lag import LOOK_EVERY_S, Lag
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
-from kafscale.engine.partitions.appends import Appends
-from kafscale.engine.partitions.inspection import Inspection
 from kafscale.engine.partitions.open_logs import OpenLogs
-from kafscale.engine.partitions.opener import Opener
-from kafscale.engine.partitions.producer_ids import ProducerIds
-from kafscale.engine.partitions.reads import Reads
+from kafscale.engine.partitions.partitions import Partitions
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.discovery import Discovery
 from kafscale.engine.topics.registry import Topics
@@ -32,7 +28,6 @@ from kafscale.engine.topics.topic_watch import follow_topics
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.housekeeping import Housekeeping
 from kafscale.log.moves import end_of_topic
-from kafscale.log.reader.reader import Reader
 from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import (
@@ -56,10 +51,7 @@ class Engine:
         cluster: Membership,
         topics: Topics,
         logs: OpenLogs,
-        appends: Appends,
-        reads: Reads,
-        reader: Reader,
-        producer_ids: ProducerIds,
+        partitions: Partitions,
         offsets: Offsets,
         groups: Groups,
         expiry: Expiry,
@@ -82,9 +74,7 @@ class Engine:
         self.identity = cluster.identity
         self.topics = topics
         self.logs = logs
-        self.appends = appends
-        self.reads = reads
-        self.producer_ids = producer_ids
+        self.partitions = partitions
         self.offsets = offsets
         self.groups = groups
         self.expiry = expiry
@@ -99,14 +89,12 @@ class Engine:
         self.store_name = store_name
         self.discovery = Discovery(topics, tasks, clock, cluster)
         self.admin = Administration(topics, tasks, dice, self._topic_changed)
-        self.inspection = Inspection(logs, reader, cluster, tasks)
         self.moves = moves
         moves.on_moved = self._topic_changed
         moves.on_failed = probe.move_failures.inc
         probe.sample_moves(moves.counts, moves.ages)
         self._tasks = tasks
-        self._opening = Opener(topics, logs, cluster)
-        cluster.on_ready = self._opening.wake
+        cluster.on_ready = partitions.wake_opener
         checkpoints.responsible = lambda: cluster.is_controller
         lag.is_shared = cluster.is_shared
         probe.sample_checkpoint_age(checkpoints.age_s)
@@ -118,7 +106,7 @@ class Engine:
     async def start(self) -> None:
         """Learn the topics and begin background work."""
         await self.topics.load()
-        self._tasks.spawn(self._opening.run(), "opening")
+        self._tasks.spawn(self.partitions.run_opener(), "opening")
         if self.cluster.is_shared:
             self._tasks.spawn(follow_topics(self.topics), "topics")
         self._tasks.spawn(self.moves.move_for_ever(), "moves")
@@ -169,20 +157,16 @@ class Engine:
         self.groups.drop()
 
     def _topic_changed(self, topic: Topic) -> None:
-        self.appends.forget(topic)
-        self.logs.adjust(topic)
-        self.logs.leave(topic)
-        self._opening.wake()
+        self.partitions.topic_changed(topic)
         self.moves.look()
 
     def _topic_gone(self, topic: Topic) -> None:
         self._tasks.spawn(self._forget_topic(topic), f"end of {topic.name}")
 
     async def _forget_topic(self, topic: Topic) -> None:
-        await self.logs.close_topic(topic)
+        await self.partitions.close_topic(topic)
         if self.cluster.is_shared and end_of_topic.has_lanes(topic.descriptor):
             self._tasks.spawn(self._seal_lanes(topic), f"seals of {topic.name}")
-        self.appends.forget(topic)
         self.probe.forget_topic(topic.name)
         self._tasks.spawn(self._remove_leftovers(), f"removal of {topic.name}")
 
