@@ -7,12 +7,13 @@ stores there are (settings/stores.py), the process (main.py).
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kafscale.admin.pairing import require_pair
 from kafscale.broker import derived, kafka_names, process, sampling
 from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
-from kafscale.engine.cluster.single import Lone
+from kafscale.engine.cluster.single import SingleBroker
 from kafscale.engine.coordinator.claims import Claims
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
@@ -33,7 +34,6 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.engine.upkeep import id_marks
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.housekeeping import Housekeeping
-from kafscale.engine.upkeep.recovery import require_whole
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.call import KafkaContext
@@ -101,10 +101,10 @@ async def build(
     watched = InstrumentedStore(store, observe, probe.count_requests, clock, window)
     tasks = Tasks()
     buffered = _Buffered()
-    await require_whole(metadata, watched, config.storage.namespace)
+    await require_pair(metadata, watched, config.storage.namespace)
     producer_ids = await id_marks.begin(metadata, watched, config.storage.namespace, clock)
     identity = await claim_identity(metadata, clock, dice, config.broker.id, config.broker_name)
-    fleet: Membership = Lone(identity)
+    fleet: Membership = SingleBroker(identity)
     if is_shared or (is_shared is None and config.etcd.endpoints):
         fleet = Fleet(metadata, identity, clock, lease_s=config.etcd.lease_ttl)
     memory = TailMemory(config.cache.tail_cache_size)
@@ -204,8 +204,6 @@ async def build(
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),
     )
-    if isinstance(fleet, Fleet):
-        fleet.on_change, fleet.on_lost = engine.hand_over, engine.drop_all
     context = KafkaContext(
         engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED
     )

@@ -216,7 +216,7 @@ class OpenLogs:
         hears of a wrong sequence begins anew, and what it had in flight would be stored twice.
         So the broker reads the bucket first, and asks the producer to send the batch again.
         """
-        if not self._fleet.is_shared:
+        if not self._fleet.has_peers:
             return problem
         if log.folder not in self._catching_up:
             if not late_writes.is_due(log):

@@ -466,9 +466,9 @@ def test_epochs_skip_the_number_that_means_new(epoch: int, following: int) -> No
     assert session.epoch == following
 
 
-def test_a_change_keeps_a_partitions_place_in_the_line() -> None:
+def test_a_change_keeps_a_partitions_place_among_the_active() -> None:
     session = FetchSession(1, by_id=False)
     session.update([RequestedPartition("t", n, 0, 100, -1) for n in range(3)], [])
     session.update([RequestedPartition("t", 0, 7, 100, -1)], [("t", 1)])
     assert list(session.partitions) == [("t", 0), ("t", 2)]
-    assert session.partitions[("t", 0)].asked.offset == 7
+    assert session.partitions[("t", 0)].requested.offset == 7
