@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import math
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
@@ -40,11 +40,9 @@ logger = structlog.get_logger()
 AT_ONCE: Final = 64  # logs being opened: a bucket is far away, and each is a few requests in a row
 
 
-class OpenPartition(NamedTuple):
-    """A partition whose log is open here. Good until an await: then it may have closed or moved."""
-
-    log: Log
-    lane: Lane
+# A partition whose log is open here. Good until an await: then it may have been closed or moved.
+# A plain tuple: taking a named one apart costs more, for each of a thousand partitions of a fetch.
+OpenPartition = tuple[Log, Lane]
 
 
 class OpenLogs:
@@ -84,23 +82,17 @@ class OpenLogs:
 
         `mark_used`: False for metrics, whose look-ups must not keep an idle log in use.
         """
-        remembered = self._resolved.get(topic.topic_id)
-        if remembered is None or remembered[0] is not topic.descriptor:
-            remembered = None
-        elif self._fleet.holds():
-            opened = remembered[1].get(partition)
-            if opened is not None:
-                return opened
+        opened = self.resolved(topic).get(partition)
+        if opened is not None:
+            return opened
         folder, number = topic.place(partition)
         log = self._open.get(folder)
         if log is None or not self._fleet.holds() or topic.topic_id in self._ended:
             return None
         if not mark_used:
-            return OpenPartition(log, log.lane(number))
+            return (log, log.lane(number))
         opened = _use(log, number, topic, partition)
-        if remembered is None:
-            remembered = self._resolved[topic.topic_id] = (topic.descriptor, {})
-        remembered[1][partition] = opened
+        self._follow(topic)[partition] = opened
         return opened
 
     def resolved(self, topic: Topic) -> Mapping[int, OpenPartition]:
@@ -265,7 +257,7 @@ class OpenLogs:
     def release(self, deadline_s: float) -> Coroutine[None, None, None]:
         """Stop serving the logs that other brokers own. Awaited, commits what waits in them."""
         lost = [folder for folder in self._open if not self._fleet.may_open(folder)]
-        logs = [self._take_out(folder) for folder in lost]
+        logs = self._take_out(lost)
         for log in logs:
             log.close_to_new()
         self.handed_over += len(logs)
@@ -275,15 +267,19 @@ class OpenLogs:
 
     def drop(self) -> None:
         """Close all logs at once, without a last commit: the lease is lost."""
-        logs = [self._take_out(folder) for folder in list(self._open)]
+        logs = self._take_out(list(self._open))
         for log in logs:
             log.close_to_new()
             self._tasks.spawn(log.abandon(), f"dropping {log.folder}")
 
-    def _take_out(self, folder: str) -> Log:
-        self._resolved.clear()
-        self._topic_of.pop(folder, None)
-        return self._open.pop(folder)
+    def _take_out(self, folders: Sequence[str]) -> list[Log]:
+        """Take logs out of service; the caller closes them."""
+        if folders:
+            for _, partitions in self._resolved.values():
+                partitions.clear()  # the descriptor stays, for `_follow`
+        for folder in folders:
+            self._topic_of.pop(folder, None)
+        return [self._open.pop(folder) for folder in folders]
 
     async def close_topic(self, topic: Topic) -> None:
         """Close a deleted topic's logs without writing anything more."""
@@ -291,10 +287,10 @@ class OpenLogs:
         self._resolved.pop(topic.topic_id, None)
         for folder in places.own_folders(topic.descriptor):
             self._failed.pop(folder, None)
-        for folder in self._own(topic):
-            await self._take_out(folder).abandon(for_ever=True)
+        for log in self._take_out(self._own(topic)):
+            await log.abandon(for_ever=True)
         if topic.uses_shared_logs:
-            self._wake(topic)
+            self._wake(topic.descriptor)
 
     def leave(self, topic: Topic) -> None:
         """Close the logs that a topic has moved away from, and wake the readers of moved lanes."""
@@ -302,22 +298,25 @@ class OpenLogs:
             *places.own_folders(topic.descriptor),
             *places.own_folders(topic.descriptor.after_move()),
         }
-        for folder in self._own(topic):
-            if folder not in homes:
-                log = self._take_out(folder)
-                log.close_to_new()
-                self._tasks.spawn(log.abandon(), f"leaving {folder}")
-        self._wake_moved(topic)
+        for log in self._take_out([one for one in self._own(topic) if one not in homes]):
+            log.close_to_new()
+            self._tasks.spawn(log.abandon(), f"leaving {log.folder}")
+        if topic.topic_id in self._resolved:
+            self._follow(topic)
 
-    def _wake_moved(self, topic: Topic) -> None:
-        """Lanes of logs that stay open do not close, so their readers have to be told."""
-        remembered = self._resolved.get(topic.topic_id)
-        if remembered is None or remembered[0] is topic.descriptor:
-            return
-        del self._resolved[topic.topic_id]
-        for partition, (log, lane) in remembered[1].items():
-            if topic.place(partition) != (log.folder, lane.number):
-                lane.wake()
+    def _follow(self, topic: Topic) -> dict[int, OpenPartition]:
+        """What was resolved by the present descriptor. If the topic has moved, wake its readers.
+
+        Shared logs stay open when a topic moves away, so no end of a log wakes these readers.
+        """
+        known = self._resolved.get(topic.topic_id)
+        if known is not None and known[0] is topic.descriptor:
+            return known[1]
+        fresh: dict[int, OpenPartition] = {}
+        self._resolved[topic.topic_id] = topic.descriptor, fresh
+        if known is not None and known[0].moves != topic.descriptor.moves:
+            self._wake(known[0])
+        return fresh
 
     def seal(self, topic: Topic) -> None:
         """Seal a deleted topic's lanes of shared logs, against writers that hear of it late.
@@ -335,9 +334,9 @@ class OpenLogs:
                 except KafscaleError as reason:
                     logger.info("lane_not_sealed", folder=folder, reason=str(reason))
 
-    def _wake(self, topic: Topic) -> None:
+    def _wake(self, topic: TopicDescriptor) -> None:
         """Wake the readers that wait for a topic's records."""
-        for _, (folder, number) in places.each_place(topic.descriptor):
+        for _, (folder, number) in places.each_place(topic):
             log = self._open.get(folder)
             if log is not None and number in log.lanes:
                 log.lanes[number].wake()
@@ -360,7 +359,7 @@ def _use(log: Log, number: int, topic: Topic, partition: int) -> OpenPartition:
     lane = log.lane(number)
     lane.whose = topic.name, partition
     lane.rules = topic.lane_rules
-    return OpenPartition(log, lane)
+    return log, lane
 
 
 async def _close_all(logs: Sequence[Log], deadline_s: float) -> None:

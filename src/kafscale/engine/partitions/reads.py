@@ -19,6 +19,7 @@ from kafscale.engine.partitions.visibility import (
     READ_UNCOMMITTED,
     IsolationLevel,
     visible_end,
+    visible_ends,
 )
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.reader.reader import Reader
@@ -64,6 +65,7 @@ class ReadResult(msgspec.Struct):
 # A partition of a request: open here, the reason why it cannot be read, or None: not open yet.
 Resolved = OpenPartition | KafscaleError | None
 
+_OPEN: Final = State.OPEN  # looking a member up costs more than all else in a loop of comparisons
 _NOTHING_OPEN: Final[Mapping[int, OpenPartition]] = {}
 
 
@@ -96,12 +98,11 @@ class Reads:
             if opened is not None:
                 log, lane = opened
                 start, offset, epoch = lane.start, read.offset, read.leader_epoch
-                high = visible_end(lane, READ_UNCOMMITTED)
-                stable = visible_end(lane, READ_COMMITTED)
-                end = stable if read.isolation else high
+                high, stable = visible_ends(lane)
+                end = stable if read.isolation is READ_COMMITTED else high
                 if (
                     start <= offset <= end
-                    and log.state is State.OPEN
+                    and log.state is _OPEN
                     and (epoch < 0 or epoch == log.newest_epoch)
                 ):
                     if offset == end or (room <= 0 and total):
@@ -161,20 +162,37 @@ class Reads:
             return problem
 
     async def _open_all(self, reads: Sequence[PartitionRead]) -> list[Resolved]:
-        """Resolve every partition, after opening the logs that are not open; None for none."""
-        partitions = [self._resolve(read) for read in reads]
-        if None not in partitions:
+        """Resolve every partition, after opening the logs that are not open."""
+        partitions = self._resolve_all(reads)
+        closed = [number for number, opened in enumerate(partitions) if opened is None]
+        if not closed:
             return partitions
-        problems: dict[int, KafscaleError] = {}
-        for number, (read, opened) in enumerate(zip(reads, partitions, strict=True)):
-            if opened is None:
-                assert isinstance(read.topic, Topic)
-                try:
-                    await self._logs.open(read.topic, read.partition)
-                except KafscaleError as problem:
-                    problems[number] = problem
-        # Opening takes time: those that were open before may have been closed meanwhile.
-        return [problems.get(number) or self._resolve(read) for number, read in enumerate(reads)]
+        failed: dict[int, Resolved] = {}
+        for number in closed:
+            read = reads[number]
+            assert isinstance(read.topic, Topic)
+            try:
+                await self._logs.open(read.topic, read.partition)
+            except KafscaleError as problem:
+                failed[number] = problem
+        # Opening takes time: a log that was open before may have been closed meanwhile.
+        partitions = self._resolve_all(reads)
+        for number, reason in failed.items():
+            partitions[number] = reason
+        return partitions
+
+    def _resolve_all(self, reads: Sequence[PartitionRead]) -> list[Resolved]:
+        topic: Topic | KafscaleError | None = None
+        open_partitions = _NOTHING_OPEN
+        partitions: list[Resolved] = []
+        for read in reads:
+            if read.topic is not topic:
+                topic = read.topic
+                open_partitions = _NOTHING_OPEN
+                if isinstance(topic, Topic):
+                    open_partitions = self._logs.resolved(topic)
+            partitions.append(open_partitions.get(read.partition) or self._resolve(read))
+        return partitions
 
     # -- what they hold ----------------------------------------------------------------------
 
@@ -206,6 +224,9 @@ class Reads:
         Old data of several partitions is read side by side, and no more of it than the answer has
         room for. The other partitions' turn comes with the client's next request.
         """
+        in_memory = self.fetch_now(reads, max_bytes, 0)
+        if in_memory is not None:
+            return in_memory
         results: list[ReadResult | None] = []
         cold: list[int] = []
         room = max_bytes
@@ -214,11 +235,11 @@ class Reads:
             limit = min(read.max_bytes, room)
             result = self._from_memory(read, opened, limit, at_least_one=is_first)
             if result is None and opened is not None:
-                assert isinstance(opened, OpenPartition)
+                assert isinstance(opened, tuple)
                 if room <= 0 and not is_first:
-                    result = _nothing(opened.lane)
+                    result = _nothing(opened[1])
                 else:
-                    room -= _old_bytes(read, opened.lane)
+                    room -= _old_bytes(read, opened[1])
             if result is None:
                 cold.append(number)
             else:
@@ -265,7 +286,7 @@ class Reads:
             if opened is None:
                 assert isinstance(read.topic, Topic)
                 opened = await self._logs.open(read.topic, read.partition)
-            assert isinstance(opened, OpenPartition)
+            assert isinstance(opened, tuple)
             log, lane = opened
             log.require_open()
             check_epoch(log, read.leader_epoch)
@@ -298,7 +319,7 @@ def check_epoch(log: Log, leader_epoch: int) -> None:
 
 
 def _lane(opened: Resolved) -> Lane | None:
-    return opened.lane if isinstance(opened, OpenPartition) else None
+    return opened[1] if isinstance(opened, tuple) else None
 
 
 def _result(
@@ -306,8 +327,7 @@ def _result(
 ) -> ReadResult:
     return ReadResult(
         None,
-        visible_end(lane, READ_UNCOMMITTED),
-        visible_end(lane, READ_COMMITTED),
+        *visible_ends(lane),
         lane.start,
         batches,
         sum(map(len, batches)),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from kafscale.engine.partitions.open_logs import OpenLogs, OpenPartition
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.reads import PartitionRead, ReadResult, Reads
 from kafscale.engine.partitions.visibility import READ_UNCOMMITTED, visible_end
 from kafscale.engine.topics.topic import Topic
@@ -55,12 +55,11 @@ class Subscription:
 
     def has_news(self) -> bool:
         """Whether `read` would give records or an error, or has to open the log first."""
-        return self._quiet() is None
+        return self._quiet_lane() is None
 
     def watch(self) -> bool:
         """Have `wake` called at the next news; False, and no call, if there is news already."""
-        opened = self._quiet()
-        lane = None if opened is None else opened.lane
+        lane = self._quiet_lane()
         if lane is not self._lane:
             self.close()
             if lane is not None:
@@ -96,8 +95,8 @@ class Subscription:
         self.close()
         self._wake()
 
-    def _quiet(self) -> OpenPartition | None:
-        """The partition if its log is open here and has nothing at the position; else None."""
+    def _quiet_lane(self) -> Lane | None:
+        """The partition's lane if its log is open and has nothing at the position; else None."""
         position = self._position
         if not isinstance(position.topic, Topic):
             return None
@@ -111,4 +110,4 @@ class Subscription:
             or position.offset != visible_end(lane, position.isolation)
         ):
             return None
-        return opened
+        return lane

@@ -22,11 +22,18 @@ READ_UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 READ_COMMITTED = IsolationLevel.READ_COMMITTED
 
 
-def visible_end(lane: Lane, isolation: IsolationLevel) -> int:
-    """The offset after the last record that a reader may see.
+def visible_ends(lane: Lane) -> tuple[int, int]:
+    """The offset after the last record that a reader may see, by isolation level.
 
     For READ_UNCOMMITTED this is the partition's high watermark, for READ_COMMITTED its last stable
     offset. They are the same as long as there are no transactions. A topic with
     `kafscale.fetch.buffered` shows batches that are not in the bucket yet.
+    Answers to Fetch carry both, for a thousand partitions each: so this is one call for both.
     """
-    return lane.end if lane.rules.fetch_buffered else lane.high
+    end = lane.end if lane.rules.fetch_buffered else lane.high
+    return end, end
+
+
+def visible_end(lane: Lane, isolation: IsolationLevel) -> int:
+    """The same for a reader of one isolation level."""
+    return visible_ends(lane)[isolation]
