@@ -30,7 +30,7 @@ STILL_RIDDLES: Final = {
     "engine": 80,
     "gateways": 23,
     "local": 10,
-    "log": 53,
+    "log": 28,
     "metadata": 14,
     "objects": 1,
     "records": 1,
