@@ -27,7 +27,7 @@ RIDDLES: Final = re.compile(
 STILL_RIDDLES: Final = {
     "broker": 6,
     "cli": 4,
-    "engine": 80,
+    "engine": 61,
     "gateways": 23,
     "local": 10,
     "log": 28,

@@ -20,7 +20,6 @@ STILL_DOUBLE: Final[frozenset[str]] = frozenset(
     {
         "Block",
         "Buffer",
-        "Change",
         "Copied",
         "Decoder",
         "Encoder",
