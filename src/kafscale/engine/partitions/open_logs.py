@@ -7,7 +7,6 @@ Next door: the log itself (log/writer/log.py), opening ahead of clients (opener.
 
 import asyncio
 import dataclasses
-import math
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -17,11 +16,10 @@ from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.partitions.priority_gate import PriorityGate
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import places
-from kafscale.log.moves import copying
-from kafscale.log.writer import late_writes
-from kafscale.log.writer.flush_queue import Waiting
+from kafscale.log.writer.flush_queue import PendingBatch
 from kafscale.log.writer.lane import Lane
-from kafscale.log.writer.log import Log, State
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.states import LogState
 from kafscale.model.errors import (
     BadSequence,
     KafscaleError,
@@ -51,7 +49,7 @@ class OpenLogs:
     def __init__(
         self,
         make: Callable[[Topic | None, str], Log],
-        fleet: Membership,
+        cluster: Membership,
         on_turned_away: Callable[[str, int, BatchHeader], None],
     ) -> None:
         """Open logs with `make`, if they are this broker's.
@@ -61,7 +59,7 @@ class OpenLogs:
         commit in a place that takes nothing any more.
         """
         self._make = make
-        self._fleet = fleet
+        self._cluster = cluster
         self._tasks = Tasks()
         self.handed_over = 0  # logs that have gone to other brokers
         self._open: dict[str, Log] = {}  # this and the following by folder
@@ -87,7 +85,7 @@ class OpenLogs:
             return opened
         folder, number = topic.place(partition)
         log = self._open.get(folder)
-        if log is None or not self._fleet.holds() or topic.topic_id in self._ended:
+        if log is None or not self._cluster.holds() or topic.topic_id in self._ended:
             return None
         if not mark_used:
             return (log, log.lane(number))
@@ -101,7 +99,7 @@ class OpenLogs:
         For loops over very many partitions; the others have to be asked for one by one.
         """
         remembered = self._resolved.get(topic.topic_id)
-        if remembered is None or remembered[0] is not topic.descriptor or not self._fleet.holds():
+        if remembered is None or remembered[0] is not topic.descriptor or not self._cluster.holds():
             return {}
         return remembered[1]
 
@@ -145,8 +143,8 @@ class OpenLogs:
         `urgent`: a client waits for it, so it comes before logs that no client has asked for.
         """
         log = self._open.get(folder)
-        if log is None or not self._fleet.holds():
-            await self._fleet.require_log(folder)
+        if log is None or not self._cluster.holds():
+            await self._cluster.require_log(folder)
             log = self._open.get(folder)
         if log is None:
             task = self._opening.get(folder)
@@ -162,19 +160,19 @@ class OpenLogs:
         return log
 
     async def _do_open(self, folder: str, topic: Topic | None, *, urgent: bool) -> Log:
-        log, generation = self._make(topic, folder), self._fleet.generation
+        log, generation = self._make(topic, folder), self._cluster.generation
         try:
             self._require_alive(topic)
             async with self._gate.hold(folder, urgent=urgent):
                 await log.open()
-                while generation != self._fleet.generation:
+                while generation != self._cluster.generation:
                     # Another broker may have owned the log since we read it. What its readers have
                     # seen must not disappear.
                     await log.abandon()
-                    log, generation = self._make(topic, folder), self._fleet.generation
+                    log, generation = self._make(topic, folder), self._cluster.generation
                     await log.open()
             self._require_alive(topic)  # the topic may have been deleted meanwhile
-            if not self._fleet.may_open(folder):
+            if not self._cluster.may_open(folder):
                 raise NotTheOwner("the log belongs to another broker now")
         except KafscaleError as problem:
             self._failed[folder] = problem
@@ -184,17 +182,19 @@ class OpenLogs:
             self._opening.pop(folder, None)
         self._failed.pop(folder, None)
         self._open[folder] = log
-        log.on_turned_away = self._turned_away
+        log.report_turned_away(self._turned_away)
         if topic is not None:
             self._topic_of[folder] = topic
             _adjust(log, topic)  # the settings may have changed meanwhile
-        logger.debug("log_opened", folder=folder, end=log.end, tail=len(log.tail))
+        logger.debug(
+            "log_opened", folder=folder, end=log.committed.end, tail=len(log.committed.tail)
+        )
         return log
 
-    def _turned_away(self, lost: list[Waiting]) -> None:
-        for waiting in lost:
-            if waiting.lane.whose is not None:
-                self._on_turned_away(*waiting.lane.whose, waiting.header)
+    def _turned_away(self, lost: list[PendingBatch]) -> None:
+        for pending in lost:
+            if pending.lane.whose is not None:
+                self._on_turned_away(*pending.lane.whose, pending.header)
 
     def _require_alive(self, topic: Topic | None) -> None:
         """Refuse a deleted topic, which a caller may still hold: its log must not come back."""
@@ -208,10 +208,10 @@ class OpenLogs:
         hears of a wrong sequence begins anew, and what it had in flight would be stored twice.
         So the broker reads the bucket first, and asks the producer to send the batch again.
         """
-        if not self._fleet.has_peers:
+        if not self._cluster.has_peers:
             return problem
         if log.folder not in self._catching_up:
-            if not late_writes.is_due(log):
+            if not log.late_writes.is_due():
                 return problem
             self._catching_up.add(log.folder)
             self._tasks.spawn(self._catch_up(log), f"catching up {log.folder}")
@@ -219,9 +219,9 @@ class OpenLogs:
 
     async def _catch_up(self, log: Log) -> None:
         try:
-            await late_writes.catch_up(log)
+            await log.late_writes.catch_up()
         except KafscaleError as reason:
-            log.looked_s = -math.inf  # the bucket was not read
+            log.late_writes.forget()  # the bucket was not read
             logger.warning("look_failed", folder=log.folder, error=str(reason))
         finally:
             self._catching_up.discard(log.folder)
@@ -229,7 +229,7 @@ class OpenLogs:
     def each(self) -> Iterator[tuple[Topic | None, Log]]:
         """All open logs with their topics; None for a log that many topics share."""
         for folder, log in list(self._open.items()):
-            if log.state is State.OPEN:
+            if log.state is LogState.OPEN:
                 yield self._topic_of.get(folder), log
 
     def adjust(self, topic: Topic) -> None:
@@ -248,21 +248,21 @@ class OpenLogs:
 
     def stopped(self) -> int:
         """How many of our logs have stopped because their objects contradict each other."""
-        while_open = sum(log.state is State.STOPPED for log in self._open.values())
+        while_open = sum(log.state is LogState.STOPPED for log in self._open.values())
         return while_open + sum(
-            isinstance(problem, LogStopped) and self._fleet.may_open(folder)
+            isinstance(problem, LogStopped) and self._cluster.may_open(folder)
             for folder, problem in self._failed.items()
         )
 
     def release(self, deadline_s: float) -> Coroutine[None, None, None]:
         """Stop serving the logs that other brokers own. Awaited, commits what waits in them."""
-        lost = [folder for folder in self._open if not self._fleet.may_open(folder)]
+        lost = [folder for folder in self._open if not self._cluster.may_open(folder)]
         logs = self._take_out(lost)
         for log in logs:
             log.close_to_new()
         self.handed_over += len(logs)
         for log in self._open.values():
-            log.newest_epoch = self._fleet.generation
+            log.note_generation(self._cluster.generation)
         return _close_all(logs, deadline_s)
 
     def drop(self) -> None:
@@ -330,7 +330,7 @@ class OpenLogs:
             log = self._open.get(folder)
             if log is not None:
                 try:
-                    copying.seal(log, number)
+                    log.seal(number)
                 except KafscaleError as reason:
                     logger.info("lane_not_sealed", folder=folder, reason=str(reason))
 
@@ -355,10 +355,9 @@ class OpenLogs:
 
 def _use(log: Log, number: int, topic: Topic, partition: int) -> OpenPartition:
     """A lane as its partition's topic wants it now: settings change while a log is open."""
-    log.is_used = True
+    log.mark_used()
     lane = log.lane(number)
-    lane.whose = topic.name, partition
-    lane.rules = topic.lane_rules
+    lane.serve(topic.name, partition, topic.lane_rules)
     return log, lane
 
 
@@ -378,8 +377,10 @@ async def _close_all(logs: Sequence[Log], deadline_s: float) -> None:
 
 def _adjust(log: Log, topic: Topic) -> None:
     settings = topic.settings
-    log.settings = dataclasses.replace(
-        log.settings,
-        segment_bytes=settings.segment_bytes,
-        index_interval_bytes=settings.index_interval_bytes,
+    log.use(
+        dataclasses.replace(
+            log.settings,
+            segment_bytes=settings.segment_bytes,
+            index_interval_bytes=settings.index_interval_bytes,
+        )
     )

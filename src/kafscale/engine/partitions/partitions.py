@@ -15,7 +15,7 @@ from kafscale.engine.partitions.opener import Opener
 from kafscale.engine.partitions.producer_ids import ProducerIds
 from kafscale.engine.partitions.reads import PartitionRead, Reads
 from kafscale.engine.partitions.subscriptions import Subscription
-from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.reader.reader import Reader
 from kafscale.model.clock import Clock
@@ -27,7 +27,7 @@ class Partitions:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicRegistry,
         logs: OpenLogs,
         appends: Appends,
         producer_ids: ProducerIds,

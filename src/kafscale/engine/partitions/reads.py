@@ -23,10 +23,9 @@ from kafscale.engine.partitions.visibility import (
 )
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.reader.reader import Reader
-from kafscale.log.writer import late_writes
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.log import Log
-from kafscale.log.writer.types import State
+from kafscale.log.writer.states import LogState
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
     FencedLeaderEpoch,
@@ -65,7 +64,9 @@ class ReadResult(msgspec.Struct):
 # A partition of a request: open here, the reason why it cannot be read, or None: not open yet.
 Resolved = OpenPartition | KafscaleError | None
 
-_OPEN: Final = State.OPEN  # looking a member up costs more than all else in a loop of comparisons
+_OPEN: Final = (
+    LogState.OPEN
+)  # looking a member up costs more than all else in a loop of comparisons
 _NOTHING_OPEN: Final[Mapping[int, OpenPartition]] = {}
 
 
@@ -266,14 +267,14 @@ class Reads:
         except KafscaleError as problem:
             return _failed(problem)
         end = visible_end(lane, read.isolation)
-        if read.offset > end and late_writes.is_due(log):
+        if read.offset > end and log.late_writes.is_due():
             return None
         if not lane.start <= read.offset <= end:
             return _out_of_range(read, lane, end)
         if read.offset == end or (limit <= 0 and not at_least_one):
             return _nothing(lane)
         if read.offset >= lane.high:
-            batches: list[memoryview] | None = log.read_waiting(lane, read.offset, limit)
+            batches: list[memoryview] | None = log.read_pending(lane, read.offset, limit)
         else:
             batches = lane.read_memory(read.offset, limit, at_least_one=at_least_one)
         return None if batches is None else _result(lane, batches)
@@ -291,7 +292,7 @@ class Reads:
             log.require_open()
             check_epoch(log, read.leader_epoch)
             if read.offset > visible_end(lane, read.isolation):
-                await late_writes.catch_up(log)
+                await log.late_writes.catch_up()
                 log.require_open()
             limit = min(read.max_bytes, max_bytes)
             result = self._from_memory(read, opened, limit, at_least_one=True)

@@ -15,7 +15,7 @@ from kafscale.engine.partitions.reads import PartitionRead, ReadResult, Reads
 from kafscale.engine.partitions.visibility import READ_UNCOMMITTED, visible_end
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.lane import Lane
-from kafscale.log.writer.types import State
+from kafscale.log.writer.states import LogState
 from kafscale.records import batch
 
 
@@ -105,7 +105,7 @@ class Subscription:
             return None
         log, lane = opened
         if (
-            log.state is not State.OPEN
+            log.state is not LogState.OPEN
             or position.leader_epoch not in (-1, log.newest_epoch)
             or position.offset != visible_end(lane, position.isolation)
         ):

@@ -131,7 +131,7 @@ def _topic(call: Call, named: str | bytes) -> Topic | KafscaleError:
         if isinstance(named, bytes):
             return topics.get_by_id(named)
         if topics.find(named) is None:
-            call.engine.discovery.notice(named)
+            topics.search_soon(named)
         return topics.get(named)
     except KafscaleError as problem:
         return problem

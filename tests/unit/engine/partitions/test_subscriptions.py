@@ -55,7 +55,7 @@ def watchers(harness: EngineHarness) -> int:
 
 
 async def test_a_door_is_woken_by_a_commit_and_reads(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 2, {})
+    topic = await harness.engine.topics.create("t", 2, {})
     await harness.append("t", b"a", b"b", partition=1)
     door = PushingDoor(harness.engine.partitions, topic, 1, 0)
     await door.has_pushed(b"a", b"b")
@@ -68,7 +68,7 @@ async def test_a_door_is_woken_by_a_commit_and_reads(harness: EngineHarness) -> 
 
 
 async def test_old_records_come_from_the_store(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"old")
     await harness.reopen()
     door = PushingDoor(harness.engine.partitions, harness.engine.topics.get("t"), 0, 0)
@@ -80,7 +80,7 @@ async def test_old_records_come_from_the_store(harness: EngineHarness) -> None:
 async def test_a_closed_subscription_is_not_woken_and_leaves_nothing_behind(
     harness: EngineHarness,
 ) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
     door = PushingDoor(harness.engine.partitions, topic, 0, 0)
     await door.has_pushed(b"a")
@@ -92,7 +92,7 @@ async def test_a_closed_subscription_is_not_woken_and_leaves_nothing_behind(
 
 
 async def test_a_subscriber_that_does_not_read_is_woken_once(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
     woken: list[int] = []
     subscription = harness.engine.partitions.subscribe(
@@ -108,7 +108,7 @@ async def test_a_subscriber_that_does_not_read_is_woken_once(harness: EngineHarn
 
 
 async def test_only_a_partition_read_to_its_end_can_be_watched(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     woken: list[int] = []
 
     def watch(*position: object) -> bool:
@@ -131,11 +131,11 @@ async def test_a_subscriber_follows_a_partition_that_moves_to_another_log(
     harness: EngineHarness, placement: str
 ) -> None:
     before = {"shared": "dedicated", "dedicated": "shared"}[placement]
-    topic = await harness.engine.create_topic("t", 2, {"storage.placement": before})
+    topic = await harness.engine.topics.create("t", 2, {"storage.placement": before})
     await harness.append("t", b"before", partition=1)
     door = PushingDoor(harness.engine.partitions, topic, 1, 0)
     await door.has_pushed(b"before")
-    await harness.engine.admin.change_configs(
+    await harness.engine.topics.change_configs(
         "t", lambda old: {**old, "storage.placement": placement}
     )
     await eventually(lambda: topic.descriptor.moving is None)
@@ -145,11 +145,11 @@ async def test_a_subscriber_follows_a_partition_that_moves_to_another_log(
 
 
 async def test_the_end_of_a_topic_is_told(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
     door = PushingDoor(harness.engine.partitions, topic, 0, 0)
     await door.has_pushed(b"a")
-    await harness.engine.delete_topic("t")
+    await harness.engine.topics.delete("t")
     await eventually(lambda: isinstance(door.error, UnknownTopic))
 
 
