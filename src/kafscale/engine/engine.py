@@ -10,7 +10,8 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 import structlog
 
 from kafscale.engine.administration import Administration
-from kafscale.engine.cluster.membership import HAND_OVER_S, Membership
+from kafscale.engine.cluster.machine import HAND_OVER_S
+from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator import records
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups

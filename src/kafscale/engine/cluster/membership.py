@@ -6,11 +6,9 @@ Next door: a broker with peers (fleet.py), the only broker (single.py), the arit
 """
 
 import asyncio
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from kafscale.engine.cluster.identity import Identity
-
-HAND_OVER_S: Final = 3.0  # for flushing what another broker waits for
 
 
 class Node(NamedTuple):
