@@ -11,7 +11,6 @@ class SystemClock:
     """The machine's time."""
 
     def __init__(self) -> None:
-        """Begin to count."""
         self._steady_s = time.clock_gettime(_STEADY)
 
     def now_ms(self) -> int:

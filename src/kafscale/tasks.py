@@ -1,4 +1,4 @@
-"""Background tasks that nobody loses: every task is held, its failure logged, its end awaited."""
+"""Background tasks: each is referenced until it ends, its failure logged, its end awaited."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,7 +13,6 @@ class Tasks:
     """A set of running tasks with one owner."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._running: dict[asyncio.Task[Any], None] = {}  # in the order they began
 
     def __len__(self) -> int:
@@ -25,7 +24,7 @@ class Tasks:
     ) -> asyncio.Task[Any]:
         """Start `work` now; a failure is logged under `name`.
 
-        `awaited`: somebody waits for the task and will report its failure instead.
+        `awaited`: the caller awaits the task and reports its failure instead.
         """
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._running[task] = None
@@ -40,7 +39,7 @@ class Tasks:
     def _ended_awaited(self, task: asyncio.Task[Any]) -> None:
         self._running.pop(task, None)
         if not task.cancelled():
-            task.exception()  # looked at, in case everyone who waited has given up
+            task.exception()  # retrieved, in case every waiter has given up
 
     async def wait_for_one(self) -> None:
         """Wait until one of the running tasks has ended. Cancelling this cancels none of them."""

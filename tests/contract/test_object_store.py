@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreRefused
-from kafscale.objects.capability_check import probe_create_if_absent
+from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.objects.store import ObjectStore
 
 
@@ -247,5 +247,5 @@ async def test_the_stores_own_objects_are_never_listed(store: ObjectStore, folde
 
 
 async def test_every_adapter_passes_the_start_up_probe(store: ObjectStore, folder: str) -> None:
-    await probe_create_if_absent(store, folder, "token")
+    await check_create_if_absent(store, folder, "token")
     assert await keys(store, folder) == []

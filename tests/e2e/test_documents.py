@@ -99,7 +99,9 @@ def place_for(broker: KafscaleProcess, folder: Path, more: dict[str, str]) -> Pl
     ports = {
         "127.0.0.1:9092": broker.bootstrap,
         "127.0.0.1:9093": f"127.0.0.1:{broker.metrics_port}",
-        "--store ./data": f"--store {broker.data}",  # where `make run` keeps its objects
+        # where `make run` keeps its objects
+        "--store ./data": f"--store {broker.data}",
+        'load("./data")': f'load("{broker.data}")',
     }
     return Place(folder, environment, {**ports, **more})
 

@@ -7,11 +7,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafscale.spark.session import open_session
+from kafscale.spark.worker_python import use_this_python
 from tests.support.broker import KafscaleProcess
 from tests.support.maven import Unavailable
 from tests.support.spark_cluster import SparkCluster
 
 HERE = Path(__file__).parent
+
+use_this_python()  # test modules import what warns of another one
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

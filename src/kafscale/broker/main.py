@@ -19,7 +19,7 @@ from kafscale.broker import banner, log_output
 from kafscale.broker.wiring import Broker, build
 from kafscale.engine.cluster.membership import Node
 from kafscale.model.errors import KafscaleError
-from kafscale.objects.capability_check import probe_create_if_absent
+from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.settings.config import Config
 from kafscale.settings.stores import open_metadata, open_store
 from kafscale.system import SystemClock, SystemDice
@@ -87,7 +87,7 @@ async def _start(config: Config, undo: contextlib.AsyncExitStack) -> Broker:
     undo.push_async_callback(metadata.aclose)
     store = open_store(config)
     undo.push_async_callback(store.aclose)
-    await probe_create_if_absent(store, f"{config.storage.namespace}/.probe", dice.token(8).hex())
+    await check_create_if_absent(store, f"{config.storage.namespace}/.probe", dice.token(8).hex())
     broker = await build(config, store, metadata, clock, dice)
     # In reverse: what waits is committed while its producers are still there to be told.
     undo.push_async_callback(broker.listener.aclose)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kafscale.engine.cluster.membership import Membership
-from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.model.errors import MetadataUnavailable
 
@@ -42,7 +42,7 @@ class Readiness:
         return dict(zip(self._checks, said, strict=True))
 
 
-def store_check(health: StoreHealth) -> Check:
+def store_check(health: StoreGate) -> Check:
     """Not ready while produce requests are refused for the store's sake."""
 
     async def check() -> str | None:

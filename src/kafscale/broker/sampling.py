@@ -9,7 +9,7 @@ import structlog
 
 from kafscale.engine.metrics.log_gauges import SHARED
 from kafscale.engine.metrics.series import Probe
-from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.log import Observer
 from kafscale.model.meters import SampleSource
@@ -69,7 +69,7 @@ def observer_of(
     )
 
 
-def states_of(health: StoreHealth) -> SampleSource:
+def states_of(health: StoreGate) -> SampleSource:
     """One for the state the store is in, zero for the others."""
 
     def rows() -> Iterator[tuple[Sequence[str], float]]:

@@ -23,9 +23,9 @@ from kafscale.engine.metrics.log_gauges import Census
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.appends import Appends
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.reads import Reads
-from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Topic
@@ -35,7 +35,7 @@ from kafscale.engine.upkeep.housekeeping import Housekeeping
 from kafscale.engine.upkeep.recovery import require_whole
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import Context
+from kafscale.gateways.kafka.call import KafkaContext
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener
@@ -107,7 +107,7 @@ async def build(
     if is_shared or (is_shared is None and config.etcd.endpoints):
         fleet = Fleet(metadata, identity, clock, lease_s=config.etcd.lease_ttl)
     memory = TailMemory(config.cache.tail_cache_size)
-    health = StoreHealth(window, clock)
+    health = StoreGate(window, clock)
     tell = sampling.teller(config.flush_interval_ms)
     if config.logging.level == "debug":
         probe.tell_received = sampling.tell_received
@@ -126,7 +126,7 @@ async def build(
             may_answer=fleet.holds,
         )
 
-    logs = Logs(make_log, fleet)
+    logs = OpenLogs(make_log, fleet)
     reader = Reader(
         watched,
         cache_bytes=config.segment_cache_bytes,
@@ -204,7 +204,9 @@ async def build(
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),
     )
-    context = Context(engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED)
+    context = KafkaContext(
+        engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED
+    )
 
     def make_session(connection: Connection) -> KafkaSession:
         return KafkaSession(connection, context, tasks)
@@ -236,9 +238,9 @@ async def build(
 def _sample(
     probe: Probe,
     started_s: float,
-    health: StoreHealth,
+    health: StoreGate,
     topics: Topics,
-    logs: Logs,
+    logs: OpenLogs,
     listener: Listener,
     memory: TailMemory,
     reader: Reader,

@@ -21,7 +21,7 @@ from typing import Final, Literal, NamedTuple
 from kafscale.cli.output import human_bytes, print_json
 from kafscale.cli.settings import add_config_arguments, config_of
 from kafscale.model.errors import KafscaleError
-from kafscale.objects.capability_check import probe_create_if_absent
+from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.settings.config import Config
 from kafscale.settings.sources import CONFIG_VARIABLE
 from kafscale.settings.values import ConfigError
@@ -131,7 +131,7 @@ async def check_store(config: Config) -> Finding:
     async def probe() -> None:
         store = open_store(config)
         try:
-            await probe_create_if_absent(store, config.storage.namespace, secrets.token_hex(8))
+            await check_create_if_absent(store, config.storage.namespace, secrets.token_hex(8))
         finally:
             await store.aclose()
 

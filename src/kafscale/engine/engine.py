@@ -21,11 +21,11 @@ from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.appends import Appends
 from kafscale.engine.partitions.inspection import Inspection
-from kafscale.engine.partitions.open_logs import Logs
-from kafscale.engine.partitions.opener import OwnedLogs
+from kafscale.engine.partitions.open_logs import OpenLogs
+from kafscale.engine.partitions.opener import Opener
 from kafscale.engine.partitions.producer_ids import ProducerIds
 from kafscale.engine.partitions.reads import Reads
-from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.discovery import Discovery
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.topic import Topic
@@ -56,7 +56,7 @@ class Engine:
         self,
         cluster: Membership,
         topics: Topics,
-        logs: Logs,
+        logs: OpenLogs,
         appends: Appends,
         reads: Reads,
         reader: Reader,
@@ -66,7 +66,7 @@ class Engine:
         expiry: Expiry,
         lag: Lag,
         housekeeping: Housekeeping,
-        health: StoreHealth,
+        health: StoreGate,
         tasks: Tasks,
         probe: Probe,
         clock: Clock,
@@ -106,7 +106,7 @@ class Engine:
         moves.on_failed = probe.move_failures.inc
         probe.sample_moves(moves.counts, moves.ages)
         self._tasks = tasks
-        self._opening = OwnedLogs(topics, logs, cluster)
+        self._opening = Opener(topics, logs, cluster)
         checkpoints.responsible = lambda: cluster.is_controller
         lag.has_peers = cluster.has_peers
         probe.sample_checkpoint_age(checkpoints.age_s)
@@ -119,7 +119,7 @@ class Engine:
         """Learn the topics and begin background work."""
         self.cluster.start(self)
         await self.topics.load()
-        self._tasks.spawn(self._opening.open_for_ever(), "opening")
+        self._tasks.spawn(self._opening.run(), "opening")
         if self.cluster.has_peers:
             self._tasks.spawn(follow_topics(self.topics), "topics")
         self._tasks.spawn(self.moves.move_for_ever(), "moves")
@@ -171,13 +171,13 @@ class Engine:
 
     def logs_ready(self) -> None:
         """Open owned logs that are not open yet."""
-        self._opening.look()
+        self._opening.wake()
 
     def _topic_changed(self, topic: Topic) -> None:
         self.appends.forget(topic)
         self.logs.adjust(topic)
         self.logs.leave(topic)
-        self._opening.look()
+        self._opening.wake()
         self.moves.look()
 
     def _topic_gone(self, topic: Topic) -> None:

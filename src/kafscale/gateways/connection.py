@@ -11,13 +11,9 @@ memory grows with what really arrives: a length is a claim, not a reason to allo
 import asyncio
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from kafscale.model.buffers import Buffer
-
-if TYPE_CHECKING:
-    from kafscale.gateways.listener import Listener
-
 
 _LENGTH: Final = struct.Struct(">i")
 _FIRST_ALLOCATION: Final = 32 << 10
@@ -46,11 +42,50 @@ class Session(Protocol):
         ...
 
 
+class ConnectionOwner(Protocol):
+    """What a connection needs of the listener that accepted it."""
+
+    held_bytes: int  # of all its connections together, as in Connection
+    partial_bytes: int
+    shared: memoryview  # where small frames of all connections arrive, one callback at a time
+
+    def now_s(self) -> float:
+        """The time that deadlines are measured by."""
+        ...
+
+    def admit(self, connection: "Connection") -> Session | None:
+        """Make a session for a new connection; None if there are too many connections."""
+        ...
+
+    def dismiss(self, connection: "Connection") -> None:
+        """Forget a connection that has ended."""
+        ...
+
+    def refused(self, connection: "Connection", reason: str, detail: str = "") -> None:
+        """Count and log why a connection is ended."""
+        ...
+
+    def accepts_size(self, connection: "Connection", size: int) -> bool:
+        """Whether a frame of this size may arrive; ends the connection if not."""
+        ...
+
+    def is_over_limit(self, connection: "Connection") -> bool:
+        """Whether the connection must wait before it may send more."""
+        ...
+
+    def make_wait(self, connection: "Connection") -> None:
+        """Stop reading from the connection until there is room."""
+        ...
+
+    def let_go_on(self) -> None:
+        """Read again from waiting connections, as far as there is room."""
+        ...
+
+
 class Connection(asyncio.BufferedProtocol):
     """A connection. Its session sees frames; the listener sees bytes held and time passing."""
 
-    def __init__(self, listener: "Listener") -> None:
-        """Wait for `connection_made`."""
+    def __init__(self, listener: ConnectionOwner) -> None:
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None

@@ -1,6 +1,6 @@
-"""Who may join: what a group has against somebody before it looks at its own state.
+"""Reasons to refuse a join that do not depend on the group's state.
 
-Next door: what becomes of those who may (machine.py).
+Next door: what happens to a join that is admitted (machine.py).
 """
 
 from collections.abc import Collection
@@ -20,7 +20,7 @@ from kafscale.model.errors import (
 def objection(
     event: Join, roster: Roster, pending: Collection[str], protocol_type: str, rules: GroupRules
 ) -> KafscaleError | None:
-    """Why this one may not join, if there is a reason."""
+    """The reason to refuse this join, or None."""
     if not rules.shortest_session_s <= event.session_timeout_s <= rules.longest_session_s:
         return InvalidSessionTimeout(
             f"a session has {rules.shortest_session_s} to {rules.longest_session_s} seconds"

@@ -1,6 +1,6 @@
-"""What can happen to a group, and what it makes happen.
+"""The events a group handles and the effects it gives back.
 
-Here: events, effects and outcomes, as values. Next door: what becomes of them (machine.py).
+Here: events, outcomes and effects, as values. Next door: the state machine (machine.py).
 Never here: behaviour.
 """
 
@@ -10,32 +10,32 @@ from dataclasses import dataclass, field
 from kafscale.groups.snapshot import GroupSnapshot
 from kafscale.model.errors import KafscaleError
 
-Caller = object  # whoever waits for an answer; never looked at
+Caller = object  # identifies the request that waits for a reply; the machine never opens it
 
 # -- events ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """Somebody wants to be a member, or to be one of the next generation."""
+    """A client wants to become a member, or a member joins the next generation."""
 
     call: Caller
     member_id: str = ""
-    fresh_id: str = ""  # the id to give to one who has none; never used before
+    fresh_id: str = ""  # an unused id, for a client that has none
     instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
     session_timeout_s: float
     rebalance_timeout_s: float
     protocol_type: str
-    protocols: Mapping[str, bytes]  # by preference, with what this member says about itself
-    needs_id: bool = False  # one without id is given one and sent back
-    can_skip: bool = False  # a leader who understands that nothing is to be assigned
+    protocols: Mapping[str, bytes]  # name to the member's metadata, the preferred one first
+    needs_id: bool = False  # a client without an id gets one and has to join again
+    can_skip: bool = False  # the client, as leader, understands `skip_assignment`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """A member asks for its assignment; the leader brings everyone's."""
+    """A member asks for its assignment; the leader brings all assignments."""
 
     call: Caller
     generation: int
@@ -58,7 +58,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
-    """Somebody wants to commit offsets: a member, or with generation -1 anybody."""
+    """A client wants to commit offsets: a member, or any client with generation -1."""
 
     call: Caller
     generation: int
@@ -68,7 +68,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """Members go, each named by member id, by instance id, or by both."""
+    """Members leave, each named by member id, by instance id, or by both."""
 
     call: Caller
     leavers: tuple[tuple[str, str | None], ...]
@@ -76,7 +76,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Somebody wants the group to be forgotten."""
+    """A client deletes the group."""
 
     call: Caller
 
@@ -102,7 +102,7 @@ class Subscriber:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A place in a generation; the leader also learns who the others are."""
+    """The member belongs to this generation; the leader also gets the list of members."""
 
     member_id: str
     generation: int
@@ -115,7 +115,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What the leader assigned to this member."""
+    """The assignment that the leader made for this member."""
 
     protocol_type: str
     protocol: str
@@ -124,19 +124,19 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Fine."""
+    """The group accepted the request; there is nothing more to say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Leaver by leaver, why not; None for those who are gone."""
+    """One entry per leaver: None if it has left, else the reason why it has not."""
 
     problems: tuple[KafscaleError | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Why not; and the member id to try again with."""
+    """The reason for the refusal, and the member id to try again with."""
 
     problem: KafscaleError
     member_id: str = ""
@@ -149,7 +149,7 @@ GroupOutcome = Joined | Synced | Accepted | Left | Rejected
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A call that waited, or has just come, gets its outcome."""
+    """The caller, who may have waited for long, gets its outcome."""
 
     call: Caller
     outcome: GroupOutcome
@@ -157,14 +157,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Nothing happens by itself before this time; then a Tick is due."""
+    """The group wants a Tick at this time."""
 
     at_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """This must outlive the process."""
+    """The shell must save this snapshot before a member learns its assignment."""
 
     snapshot: GroupSnapshot
 

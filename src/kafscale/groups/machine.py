@@ -1,9 +1,9 @@
-"""One consumer group: who is a member, which generation it is, who waits for what.
+"""One consumer group: its members, its generation, and the requests that wait.
 
-Here: the state machine. Events come in with the time, effects go out in the order they are to be
-carried out; a pair of state and happening that is not in the table is a mistake of ours.
-Next door: the table (states.py), the roster (members.py), who may join (admission.py), how
-long is waited (patience.py), events and effects (events.py), the shell with timers and
+Here: the state machine. Events come in with the time. Effects go out in the order in which the
+shell must carry them out. A pair of state and transition that is not in the table is a bug.
+Next door: the table (states.py), the roster (members.py), which joins are refused (admission.py),
+deadlines of a rebalance (patience.py), events and effects (events.py), the shell with timers and
 futures (engine/coordinator/groups.py).
 Never here: what an assignment means. The leader's bytes are handed on as they are.
 """
@@ -38,7 +38,7 @@ from kafscale.groups.events import (
 from kafscale.groups.members import Member, Roster
 from kafscale.groups.patience import Patience
 from kafscale.groups.snapshot import GroupSnapshot
-from kafscale.groups.states import NEXT, GroupRules, GroupState, Turn
+from kafscale.groups.states import NEXT, GroupRules, GroupState, Transition
 from kafscale.model.errors import (
     FencedInstance,
     GroupIsGoing,
@@ -57,12 +57,11 @@ class Group:
     """The machine. `handle` is the only way in."""
 
     def __init__(self, rules: GroupRules) -> None:
-        """Begin empty, before the first generation."""
         self._rules = rules
         self._effects: list[Effect] = []
         self.state = GroupState.EMPTY
         self.roster = Roster()
-        self.pending: dict[str, float] = {}  # ids given out and not yet joined with, until when
+        self.pending: dict[str, float] = {}  # ids given to clients that have not joined, by expiry
         self.protocol_type = ""
         self.protocol = ""
         self.generation = 0
@@ -79,13 +78,13 @@ class Group:
 
     @classmethod
     def restored(cls, rules: GroupRules, saved: GroupSnapshot, now_s: float) -> "Group":
-        """The group as it was saved; its members have a whole session to be heard of again."""
+        """The group as it was saved. Each member has a whole session to send a heartbeat."""
         group = cls(rules)
         group.generation = saved.generation
         group.protocol_type, group.protocol = saved.protocol_type, saved.protocol
-        for row in saved.members:
-            member = Member.restored(row)
-            member.is_alive(now_s)
+        for saved_member in saved.members:
+            member = Member.restored(saved_member)
+            member.renew_session(now_s)
             group.roster.add(member)
         if saved.members:
             group.state = GroupState.STABLE
@@ -94,11 +93,11 @@ class Group:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing will happen here by itself."""
+        """Whether the group is empty and has no deadline."""
         return self.state is GroupState.EMPTY and not self.pending
 
     def next_wake_s(self) -> float:
-        """When a Tick is due next; infinity when there is nothing to wait for."""
+        """When a Tick is due next; infinity if no deadline is set."""
         times = [*self.pending.values()]
         times += [m.expires_s for m in self.roster.by_id.values() if not m.is_waiting]
         if self.state in (GroupState.PREPARING, GroupState.COMPLETING):
@@ -106,7 +105,7 @@ class Group:
         return min(times, default=math.inf)
 
     def handle(self, event: Event, now_s: float) -> list[Effect]:
-        """Let something happen."""
+        """Handle one event; gives the effects, in the order in which to carry them out."""
         self._effects = []
         call = getattr(event, "call", None)
         if self.state is GroupState.DEAD and call is not None:
@@ -157,9 +156,9 @@ class Group:
         leads = member.member_id == self.roster.leader
         settled = (GroupState.COMPLETING,) if leads else (GroupState.COMPLETING, GroupState.STABLE)
         if is_same and self.state in settled:
-            # The answer was lost, or it only wants to be sure: nothing has changed.
-            member.is_alive(now_s)
-            self._answer(event.call, self._place_of(member))
+            # The reply was lost, or the member asks again: nothing has changed.
+            member.renew_session(now_s)
+            self._answer(event.call, self._joined(member))
             return
         self._wait_for_join(member, event)
         self._rebalance(now_s)
@@ -185,34 +184,34 @@ class Group:
     def _wait_for_join(self, member: Member, event: Join) -> None:
         if member.joining is not None:
             self._answer(member.joining, Rejected(RebalanceInProgress("joined again")))
-        member.take_over(event)
+        member.update(event)
         member.joining = event.call
 
     def _replace(self, member: Member, event: Join, now_s: float) -> None:
-        """A static member has come back as another process."""
+        """A new process takes the place of a static member."""
         old_leader = self.roster.leader
         for call in (member.joining, member.syncing):
             if call is not None:
                 self._answer(call, Rejected(FencedInstance("taken over"), member.member_id))
         member.joining = member.syncing = None
         self.roster.rename(member, event.fresh_id)
-        member.take_over(event)
+        member.update(event)
         if self.state is GroupState.STABLE and self.roster.vote() == self.protocol:
             leads = self.roster.leader == member.member_id
-            member.is_alive(now_s)
+            member.renew_session(now_s)
             self._persist()
             if leads and not event.can_skip:
-                # Shown the old id as the leader's, it does not take itself for the leader and
-                # assign what nobody would hear of.
-                place = replace(self._place_of(member), leader=old_leader, members=())
+                # With the old id as the leader's, the new process does not consider itself the
+                # leader. Otherwise it would compute an assignment that never reaches the members.
+                place = replace(self._joined(member), leader=old_leader, members=())
             else:
-                place = replace(self._place_of(member), skip_assignment=leads)
+                place = replace(self._joined(member), skip_assignment=leads)
             self._answer(event.call, place)
             return
         member.joining = event.call
         self._rebalance(now_s)
 
-    def _place_of(self, member: Member) -> Joined:
+    def _joined(self, member: Member) -> Joined:
         leads = member.member_id == self.roster.leader
         return Joined(
             member.member_id,
@@ -225,21 +224,21 @@ class Group:
 
     # -- rebalancing -------------------------------------------------------------------------
 
-    def _move(self, turn: Turn) -> None:
-        self.state = NEXT[self.state, turn]
+    def _move(self, transition: Transition) -> None:
+        self.state = NEXT[self.state, transition]
 
     def _rebalance(self, now_s: float) -> None:
         """Begin a rebalance, unless one is being prepared already."""
         if self.state is GroupState.PREPARING:
             return
         delay_s = self._rules.initial_delay_s if self.state is GroupState.EMPTY else None
-        self._move(Turn.REBALANCE)
+        self._move(Transition.REBALANCE)
         for member in self.roster.by_id.values():
             member.has_synced = False
             if member.syncing is not None:
                 self._answer(member.syncing, Rejected(RebalanceInProgress("a rebalance began")))
                 member.syncing = None
-                member.is_alive(now_s)
+                member.renew_session(now_s)
         self._patience = Patience.begun(now_s, self.roster.longest_rebalance_s(), delay_s)
 
     def _try_to_complete(self, now_s: float) -> None:
@@ -262,23 +261,23 @@ class Group:
         self.generation += 1
         if not len(self.roster):
             self.protocol = ""
-            self._move(Turn.EMPTIED)
+            self._move(Transition.EMPTIED)
             self._persist()
             return
         self.protocol = self.roster.vote()
-        self._move(Turn.JOINED)
+        self._move(Transition.JOINED)
         self._patience = Patience.begun(now_s, self.roster.longest_rebalance_s())
         for member in self.roster.by_id.values():
             member.assignment = b""
             if member.joining is not None:
                 call, member.joining = member.joining, None
-                member.is_alive(now_s)
-                self._answer(call, self._place_of(member))
+                member.renew_session(now_s)
+                self._answer(call, self._joined(member))
 
     # -- syncing -----------------------------------------------------------------------------
 
     def _sync(self, event: Sync, now_s: float) -> None:
-        member = self._checked(event)
+        member = self._find_current(event)
         if isinstance(member, KafscaleError):
             self._answer(event.call, Rejected(member))
         elif (event.protocol_type or self.protocol_type) != self.protocol_type or (
@@ -300,7 +299,7 @@ class Group:
                 self._assign(event, now_s)
 
     def _assign(self, event: Sync, now_s: float) -> None:
-        self._move(Turn.ASSIGNED)
+        self._move(Transition.ASSIGNED)
         for member in self.roster.by_id.values():
             member.assignment = event.assignments.get(member.member_id, b"")
         self._persist()
@@ -310,19 +309,19 @@ class Group:
                 self._hand_out(call, member, now_s)
 
     def _hand_out(self, call: Caller, member: Member, now_s: float) -> None:
-        member.is_alive(now_s)
+        member.renew_session(now_s)
         self._answer(call, Synced(self.protocol_type, self.protocol, member.assignment))
 
     # -- living, committing, leaving ---------------------------------------------------------
 
-    def _checked(self, event: Sync | Heartbeat | CommitOffsets) -> Member | KafscaleError:
+    def _find_current(self, event: Sync | Heartbeat | CommitOffsets) -> Member | KafscaleError:
         member = self.roster.find(event.member_id, event.instance_id)
         if isinstance(member, Member) and event.generation != self.generation:
             return IllegalGeneration(f"the group is in generation {self.generation}")
         return member
 
     def _heartbeat(self, event: Heartbeat, now_s: float) -> None:
-        self._vouch_for(event, GroupState.PREPARING, now_s)
+        self._check_and_renew(event, GroupState.PREPARING, now_s)
 
     def _commit(self, event: CommitOffsets, now_s: float) -> None:
         if event.generation < 0 and self.state is GroupState.EMPTY:
@@ -330,34 +329,34 @@ class Group:
         elif not self.generation and self.is_idle:
             self._answer(event.call, Rejected(IllegalGeneration("there is no such group")))
         else:
-            # While others join, a member may still commit what it was assigned before.
-            self._vouch_for(event, GroupState.COMPLETING, now_s)
+            # While other members join, a member may still commit for its old assignment.
+            self._check_and_renew(event, GroupState.COMPLETING, now_s)
 
-    def _vouch_for(
+    def _check_and_renew(
         self, event: Heartbeat | CommitOffsets, closed: GroupState, now_s: float
     ) -> None:
-        member = self._checked(event)
+        member = self._find_current(event)
         if isinstance(member, KafscaleError):
             self._answer(event.call, Rejected(member))
             return
-        member.is_alive(now_s)
+        member.renew_session(now_s)
         if self.state is closed:
             self._answer(event.call, Rejected(RebalanceInProgress("a rebalance is under way")))
         else:
             self._answer(event.call, Accepted())
 
     def _leave(self, event: Leave, now_s: float) -> None:
-        gone = [self._part_with(*leaver, now_s) for leaver in event.leavers]
+        gone = [self._leave_one(*leaver, now_s) for leaver in event.leavers]
         self._answer(event.call, Left(tuple(gone)))
 
-    def _part_with(
+    def _leave_one(
         self, member_id: str, instance_id: str | None, now_s: float
     ) -> KafscaleError | None:
         if instance_id is None and self.pending.pop(member_id, None) is not None:
             return None
         named = self.roster.with_instance(instance_id)
         if named is not None and not member_id:
-            member_id = named.member_id  # an administrator knows the name alone
+            member_id = named.member_id  # an administrator knows the instance id alone
         member = self.roster.find(member_id, instance_id)
         if isinstance(member, Member):
             self._remove(member, now_s)
@@ -367,7 +366,9 @@ class Group:
     def _remove(self, member: Member, now_s: float) -> None:
         for call in (member.joining, member.syncing):
             if call is not None:
-                self._answer(call, Rejected(UnknownMember("no member any more"), member.member_id))
+                self._answer(
+                    call, Rejected(UnknownMember("the member was removed"), member.member_id)
+                )
         self.roster.remove(member)
         self._rebalance(now_s)
 
@@ -375,7 +376,7 @@ class Group:
         if self.state is not GroupState.EMPTY or self.pending:
             self._answer(event.call, Rejected(GroupNotEmpty("the group has members")))
         else:
-            self._move(Turn.DELETED)
+            self._move(Transition.DELETED)
             self._answer(event.call, Accepted())
 
     # -- time --------------------------------------------------------------------------------
@@ -388,7 +389,7 @@ class Group:
             if member.expires_s <= now_s:
                 self._remove(member, now_s)
         if self.state is GroupState.COMPLETING and self._patience.ends_s <= now_s:
-            # The leader has not assigned in time: without those who never asked, once more.
+            # The leader has not assigned in time: rebalance without the members that never synced.
             for member in [m for m in self.roster.by_id.values() if not m.has_synced]:
                 self._remove(member, now_s)
 

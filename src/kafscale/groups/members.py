@@ -1,4 +1,4 @@
-"""The members of one group: who they are, how they vote, who leads.
+"""The members of one group: their data, their vote, their leader.
 
 Here: the roster. Next door: what happens when it changes (machine.py).
 """
@@ -14,7 +14,7 @@ from kafscale.model.errors import FencedInstance, KafscaleError, UnknownMember
 
 @dataclass(slots=True)
 class Member:
-    """One member. While one of its calls waits, its silence is no sign of death."""
+    """One member. Its session does not expire while one of its own requests waits."""
 
     member_id: str
     instance_id: str | None
@@ -31,15 +31,15 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it cannot speak because we owe it an answer."""
+        """Whether one of its requests waits for a reply."""
         return self.joining is not None or self.syncing is not None
 
-    def is_alive(self, now_s: float) -> None:
-        """Count its session from now."""
+    def renew_session(self, now_s: float) -> None:
+        """Start its session again, from now."""
         self.expires_s = now_s + self.session_timeout_s
 
-    def take_over(self, event: Join) -> None:
-        """Believe what it says about itself now."""
+    def update(self, event: Join) -> None:
+        """Replace what it said about itself before."""
         self.client_id = event.client_id
         self.client_host = event.client_host
         self.session_timeout_s = event.session_timeout_s
@@ -47,22 +47,22 @@ class Member:
         self.protocols = event.protocols
 
     @classmethod
-    def restored(cls, row: MemberSnapshot) -> "Member":
+    def restored(cls, saved: MemberSnapshot) -> "Member":
         """A member of a stable group, as it was saved."""
         return cls(
-            row.member_id,
-            row.instance_id,
-            row.client_id,
-            row.client_host,
-            row.session_timeout_s,
-            row.rebalance_timeout_s,
-            dict(row.protocols),
-            row.assignment,
+            saved.member_id,
+            saved.instance_id,
+            saved.client_id,
+            saved.client_host,
+            saved.session_timeout_s,
+            saved.rebalance_timeout_s,
+            dict(saved.protocols),
+            saved.assignment,
             has_synced=True,
         )
 
     def snapshot(self) -> MemberSnapshot:
-        """What outlives the process."""
+        """The part of the member that is saved."""
         return MemberSnapshot(
             self.member_id,
             self.instance_id,
@@ -77,7 +77,7 @@ class Member:
 
 @dataclass(slots=True)
 class Roster:
-    """All members, in the order they came."""
+    """All members, in the order in which they joined."""
 
     by_id: dict[str, Member] = field(default_factory=dict)
     leader: str = ""
@@ -88,14 +88,14 @@ class Roster:
         return len(self.by_id)
 
     def add(self, member: Member) -> None:
-        """Take in; the first one leads."""
+        """Add a member; the first one becomes the leader."""
         self.by_id[member.member_id] = member
         if member.instance_id is not None:
             self._by_instance[member.instance_id] = member.member_id
         self.leader = self.leader or member.member_id
 
     def remove(self, member: Member) -> None:
-        """Let go; the lead goes to the next in line."""
+        """Remove a member; if it was the leader, the longest-standing member becomes it."""
         del self.by_id[member.member_id]
         if member.instance_id is not None:
             del self._by_instance[member.instance_id]
@@ -103,7 +103,7 @@ class Roster:
             self.leader = next(iter(self.by_id), "")
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member another id; it keeps its place, and the lead if it has it."""
+        """Give a static member another id; it keeps its position and its leadership."""
         was_leader = self.leader == member.member_id
         old = member.member_id
         member.member_id = member_id
@@ -116,12 +116,12 @@ class Roster:
             self.leader = member_id
 
     def with_instance(self, instance_id: str | None) -> Member | None:
-        """The static member of that name."""
-        found = self._by_instance.get(instance_id) if instance_id is not None else None
-        return self.by_id[found] if found is not None else None
+        """The static member with this instance id, if there is one."""
+        member_id = self._by_instance.get(instance_id) if instance_id is not None else None
+        return self.by_id[member_id] if member_id is not None else None
 
     def find(self, member_id: str, instance_id: str | None) -> Member | KafscaleError:
-        """The member, or why there is none."""
+        """The member, or the reason why there is none."""
         if instance_id is not None:
             named = self.with_instance(instance_id)
             if named is None:
@@ -133,22 +133,22 @@ class Roster:
         return UnknownMember(f"the group has no member {member_id!r}") if member is None else member
 
     def elect(self) -> bool:
-        """Keep or choose a leader among those who have joined; False if nobody has."""
+        """Keep or choose a leader among the members that have joined; False if none has."""
         if self.leader in self.by_id and self.by_id[self.leader].joining is not None:
             return True
-        found = next((m.member_id for m in self.by_id.values() if m.joining is not None), None)
-        self.leader = found or self.leader
-        return found is not None
+        joined = next((m.member_id for m in self.by_id.values() if m.joining is not None), None)
+        self.leader = joined or self.leader
+        return joined is not None
 
     def common_protocols(self) -> list[str]:
-        """What every member speaks, in the order of the first one's preference."""
+        """The protocols that every member supports, in the order the first member prefers."""
         members = list(self.by_id.values())
         if not members:
             return []
         return [name for name in members[0].protocols if all(name in m.protocols for m in members)]
 
     def vote(self) -> str:
-        """The protocol most members prefer among those all of them speak."""
+        """The protocol that most members prefer among those that all of them support."""
         common = self.common_protocols()
         votes = Counter(
             next(name for name in member.protocols if name in common)
@@ -157,12 +157,12 @@ class Roster:
         return max(common, key=lambda name: votes[name])
 
     def subscribers(self, protocol: str) -> tuple[Subscriber, ...]:
-        """What the leader needs to know for assigning."""
+        """What the leader needs in order to assign partitions."""
         return tuple(
             Subscriber(member.member_id, member.instance_id, member.protocols.get(protocol, b""))
             for member in self.by_id.values()
         )
 
     def longest_rebalance_s(self) -> float:
-        """As long as the slowest member wants it."""
+        """The longest rebalance timeout of any member."""
         return max((member.rebalance_timeout_s for member in self.by_id.values()), default=0.0)

@@ -1,11 +1,11 @@
-"""What of a group outlives the process: taken when a rebalance is complete, never in the middle."""
+"""The part of a group that is saved. It is taken when a rebalance is complete, never during one."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSnapshot:
-    """A member with what it said about itself and what it was assigned."""
+    """A member: what it said about itself, and its assignment."""
 
     member_id: str
     instance_id: str | None
@@ -19,7 +19,7 @@ class MemberSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A stable group, or an empty one: then without protocol, leader and members."""
+    """A stable group, or an empty one without protocol, leader and members."""
 
     protocol_type: str
     protocol: str

@@ -1,4 +1,4 @@
-"""The states of a group, what moves it from one to another, and what the configuration says.
+"""The states of a group, the transitions between them, and the configured limits.
 
 Here: tables. Next door: what happens on the way (machine.py).
 """
@@ -18,30 +18,30 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-class Turn(Enum):
-    """What moves a group from one state to another."""
+class Transition(Enum):
+    """Why a group changes its state."""
 
-    REBALANCE = "somebody came, went or changed"
-    JOINED = "all have joined who will"
-    EMPTIED = "nobody is left"
+    REBALANCE = "a member joined, left or changed"
+    JOINED = "the members of the next generation have joined"
+    EMPTIED = "no member is left"
     ASSIGNED = "the leader has assigned"
-    DELETED = "the group is to be forgotten"
+    DELETED = "a client deletes the group"
 
 
-NEXT: Final[dict[tuple[GroupState, Turn], GroupState]] = {
-    (GroupState.EMPTY, Turn.REBALANCE): GroupState.PREPARING,
-    (GroupState.COMPLETING, Turn.REBALANCE): GroupState.PREPARING,
-    (GroupState.STABLE, Turn.REBALANCE): GroupState.PREPARING,
-    (GroupState.PREPARING, Turn.JOINED): GroupState.COMPLETING,
-    (GroupState.PREPARING, Turn.EMPTIED): GroupState.EMPTY,
-    (GroupState.COMPLETING, Turn.ASSIGNED): GroupState.STABLE,
-    (GroupState.EMPTY, Turn.DELETED): GroupState.DEAD,
+NEXT: Final[dict[tuple[GroupState, Transition], GroupState]] = {
+    (GroupState.EMPTY, Transition.REBALANCE): GroupState.PREPARING,
+    (GroupState.COMPLETING, Transition.REBALANCE): GroupState.PREPARING,
+    (GroupState.STABLE, Transition.REBALANCE): GroupState.PREPARING,
+    (GroupState.PREPARING, Transition.JOINED): GroupState.COMPLETING,
+    (GroupState.PREPARING, Transition.EMPTIED): GroupState.EMPTY,
+    (GroupState.COMPLETING, Transition.ASSIGNED): GroupState.STABLE,
+    (GroupState.EMPTY, Transition.DELETED): GroupState.DEAD,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRules:
-    """What the configuration says about groups."""
+    """The configured limits of groups."""
 
     shortest_session_s: float = 6.0
     longest_session_s: float = 1800.0

@@ -15,7 +15,7 @@ from kafscale.model.errors import MetadataConflict, MetadataUnavailable
 # operation (get, find, commit, lease), seconds, result (success, conflict, error)
 ObserveRequest = Callable[[str, float, str], None]
 
-_Result = TypeVar("_Result")
+_T = TypeVar("_T")
 
 
 class InstrumentedMetadata:
@@ -55,7 +55,7 @@ class InstrumentedMetadata:
         """Close the store inside."""
         await self._inner.aclose()
 
-    async def _timed(self, operation: str, call: Awaitable[_Result]) -> _Result:
+    async def _timed(self, operation: str, call: Awaitable[_T]) -> _T:
         began_s = self._clock.elapsed_s()
         result = "success"
         try:

@@ -1,1 +1,1 @@
-"""The nouns: names, topics, errors, clocks. Imports nothing of ours."""
+"""The nouns: names, topics, errors, clocks. Imports no other room."""

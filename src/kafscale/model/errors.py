@@ -1,13 +1,13 @@
-"""What can go wrong, in our words.
+"""Every error that Kafscale raises on purpose.
 
-Here: one class per thing a caller can act on. Doors translate them to their protocol's
-codes in one table each (gateways/kafka/errors.py), and a test counts that none is missing.
+Here: one class per reaction that a caller may need. Each door translates the classes to its
+protocol's codes in one table (gateways/kafka/errors.py); a test checks that none is missing.
 
     KafscaleError
-      StoreError            the object store said no
+      StoreError            the object store refused or failed
         ObjectExists  ObjectMissing  StoreUnavailable  StoreRefused
       CorruptObject         stored bytes are not what they claim to be
-      BadBatch              a producer sent something we will not store
+      BadBatch              a producer sent a batch that the broker does not store
         CorruptBatch  InvalidRecord  UnsupportedCompression
         BatchTooLarge  RecordListTooLarge  InvalidTimestamp
       BadSequence           idempotence
@@ -33,7 +33,7 @@ codes in one table each (gateways/kafka/errors.py), and a test counts that none 
 
 
 class KafscaleError(Exception):
-    """Root of everything we raise on purpose."""
+    """Root of all errors that Kafscale raises on purpose."""
 
 
 class StoreError(KafscaleError):
@@ -41,11 +41,11 @@ class StoreError(KafscaleError):
 
 
 class ObjectExists(StoreError):
-    """put_new found the key taken: by another writer, or by our own earlier attempt."""
+    """put_new found the key taken, by another writer or by an earlier attempt of this one."""
 
 
 class ObjectMissing(StoreError):
-    """The key is not there."""
+    """The store has no object under the key."""
 
 
 class StoreUnavailable(StoreError):
@@ -53,7 +53,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The store said no: credentials, missing bucket, full disk. Nothing was written."""
+    """The store refused: credentials, missing bucket, full disk. Nothing was written."""
 
 
 class CorruptObject(KafscaleError):
@@ -71,7 +71,7 @@ class CorruptBatch(BadBatch):
 class InvalidRecord(BadBatch):
     """Well-formed bytes with contents that contradict each other: sending again will not help.
 
-    `records` are the numbers of those to blame within their batch, where that can be said.
+    `records` are the indexes of the invalid records within their batch, if they are known.
     """
 
     def __init__(self, message: str, records: tuple[int, ...] = ()) -> None:
@@ -80,7 +80,7 @@ class InvalidRecord(BadBatch):
 
 
 class UnsupportedCompression(BadBatch):
-    """A codec nobody knows, or one that this request version must not carry."""
+    """An unknown codec, or one that this request version must not carry."""
 
 
 class BatchTooLarge(BadBatch):
@@ -104,7 +104,7 @@ class ConversionOff(KafscaleError):
 
 
 class BadSequence(KafscaleError):
-    """An idempotent producer's numbering does not fit."""
+    """The sequence numbers of an idempotent producer do not fit."""
 
 
 class OutOfOrderSequence(BadSequence):
@@ -112,7 +112,7 @@ class OutOfOrderSequence(BadSequence):
 
 
 class DuplicateSequence(BadSequence):
-    """Seen before, but too long ago to know its offset."""
+    """The log has this batch, but no longer knows its offset."""
 
 
 class StaleProducerEpoch(BadSequence):
@@ -122,11 +122,11 @@ class StaleProducerEpoch(BadSequence):
 class UnknownProducer(BadSequence):
     """The log has no memory of this producer, and the batch is not its first."""
 
-    log_start = -1  # told when it is sure to be forgotten, not merely overtaken by what it sent
+    log_start = -1  # set when the producer's records are deleted, so that the client may go on
 
 
 class TopicMoving(KafscaleError):
-    """The topic is on its way to another layout; what was asked for has to wait."""
+    """The topic is moving to another layout; the request has to wait."""
 
 
 class NotTheOwner(KafscaleError):
@@ -134,7 +134,7 @@ class NotTheOwner(KafscaleError):
 
 
 class LogEnded(NotTheOwner):
-    """The log's topic is gone for ever; a topic of that name, if there is one, lies elsewhere."""
+    """The log's topic was deleted. A new topic of the same name has other logs."""
 
 
 class OffsetOutOfRange(KafscaleError):
@@ -142,7 +142,7 @@ class OffsetOutOfRange(KafscaleError):
 
 
 class NotWritten(KafscaleError):
-    """The store is unwell and the batch was surely not written."""
+    """The store is sick; the batch was certainly not written."""
 
 
 class OutcomeUnknown(KafscaleError):
@@ -150,15 +150,15 @@ class OutcomeUnknown(KafscaleError):
 
 
 class LogStopped(KafscaleError):
-    """The log found its own objects in contradiction and will not go on by guessing."""
+    """The log's objects contradict each other, and the log refuses to guess."""
 
 
 class FencedLeaderEpoch(KafscaleError):
-    """The client knows an older leader epoch than ours."""
+    """The client's leader epoch is older than the broker's."""
 
 
 class UnknownLeaderEpoch(KafscaleError):
-    """The client knows a newer leader epoch than ours."""
+    """The client's leader epoch is newer than the broker's."""
 
 
 class TopicError(KafscaleError):
@@ -238,11 +238,11 @@ class UnknownMember(GroupError):
 
 
 class IllegalGeneration(GroupError):
-    """The group is in another generation than its member believes."""
+    """The member names another generation than the group is in."""
 
 
 class InconsistentProtocol(GroupError):
-    """A way of assigning partitions that the group's members do not share."""
+    """The group's members share no assignment protocol with this one."""
 
 
 class InvalidSessionTimeout(GroupError):
@@ -250,7 +250,7 @@ class InvalidSessionTimeout(GroupError):
 
 
 class RebalanceInProgress(GroupError):
-    """Partitions are being given out anew: the member must join again."""
+    """The group rebalances: the member must join again."""
 
 
 class MemberIdRequired(GroupError):
@@ -274,7 +274,7 @@ class GroupNotFound(GroupError):
 
 
 class GroupIsGoing(GroupError):
-    """The group is being deleted: come back when it is gone."""
+    """The group is being deleted: the client may try again afterwards."""
 
 
 class GroupSubscribed(GroupError):
@@ -282,11 +282,11 @@ class GroupSubscribed(GroupError):
 
 
 class NotTheCoordinator(GroupError):
-    """Another broker has taken the group: ask who it is."""
+    """Another broker coordinates the group: the client must look it up."""
 
 
 class OffsetMetadataTooLarge(GroupError):
-    """A note beside a committed offset that is longer than allowed."""
+    """The metadata of a committed offset is longer than allowed."""
 
 
 class InvalidRequest(KafscaleError):

@@ -1,11 +1,11 @@
 """Counters, gauges and histograms, and the text Prometheus reads.
 
-Here: plain numbers in slots, found by their label values once and kept by whoever counts. Next
-door: which series a broker has (engine/metrics/series.py), the door they leave by
+Here: plain numbers in slots. A caller looks a series up once by its label values and keeps it.
+Next door: which series a broker has (engine/metrics/series.py), the HTTP page that shows them
 (broker/ops_http.py). Never here: clocks, sockets, threads.
 
-A scrape runs in the event loop, so it must be cheap: the text before each number is written when
-the series is born, and a scrape only appends numbers.
+A scrape runs in the event loop, so it must be cheap: the text before each number is made when
+the series is created, and a scrape only appends numbers.
 """
 
 import re

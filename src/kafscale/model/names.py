@@ -38,17 +38,17 @@ def check_topic_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """What two names share when metrics cannot tell them apart: '.' and '_' count as the same."""
+    """Equal for two names that metrics cannot tell apart: '.' and '_' count as the same."""
     return name.replace(".", "_")
 
 
-def collides(one: str, other: str) -> bool:
-    """Whether two different topics of these names must not exist side by side."""
-    return one != other and collision_key(one) == collision_key(other)
+def collides(name: str, other: str) -> bool:
+    """Whether topics of these two names must not exist at the same time."""
+    return name != other and collision_key(name) == collision_key(other)
 
 
 def fresh_topic_id(dice: Dice) -> TopicId:
-    """Throw a new id: not a reserved one, and not one whose text looks like an option."""
+    """A new random id. It is not reserved, and its text does not look like an option."""
     while True:
         topic_id = TopicId(dice.token(16))
         if topic_id not in _RESERVED_IDS and not topic_id_text(topic_id).startswith("-"):

@@ -44,14 +44,14 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     logs: int
     shared: list[LaneRange] = []
-    sealing: bool = False  # nearly there: the old place takes no more records
-    then: tuple[Layout, int] | None = None  # layout and own logs wanted by now: it goes on there
+    sealing: bool = False  # the last step: the old logs take no more records
+    then: tuple[Layout, int] | None = None  # layout and own logs to move to after this move
 
 
 class TopicDescriptor(msgspec.Struct, frozen=True, kw_only=True):
-    """What the bucket says about a topic, so that nothing but the bucket is needed to read it.
+    """What the bucket says about a topic: a reader needs nothing but the bucket.
 
-    Unknown fields are passed over when reading: a newer version may have written more.
+    A reader ignores unknown fields: a newer version may have written them.
     """
 
     name: str
@@ -70,7 +70,7 @@ class TopicDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     moves: int = 0  # how often it has moved
 
     def after_move(self) -> "TopicDescriptor":
-        """What it will be once it has arrived; what it is if it does not move."""
+        """The descriptor after the move; unchanged if the topic does not move."""
         if self.moving is None:
             return self
         return msgspec.structs.replace(
@@ -100,7 +100,7 @@ _DECODER: Final = msgspec.json.Decoder(TopicDescriptor)
 
 
 class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """What the broker's configuration says for topics that say nothing themselves."""
+    """The broker's values for settings that a topic does not set."""
 
     retention_ms: int = 604800000
     retention_bytes: int = -1
@@ -127,7 +127,7 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that change what happens, parsed."""
+    """The settings that have an effect, parsed."""
 
     retention_ms: int  # -1: forever
     retention_bytes: int  # -1: no limit
@@ -148,7 +148,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(configs: Mapping[str, str], defaults: TopicDefaults) -> "TopicSettings":
-        """Read checked settings, with the broker's for those that are missing."""
+        """Read checked settings; the broker's values fill the gaps."""
         value = defaults.configs() | {name: raw.strip() for name, raw in configs.items()}
         policy = {part.strip() for part in value["cleanup.policy"].split(",")}
         codec = value["compression.type"]
@@ -173,7 +173,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def validate_configs(configs: Mapping[str, str | None]) -> None:
-    """Raise InvalidTopicConfig at the first setting nobody knows or value it cannot have."""
+    """Raise InvalidTopicConfig at the first unknown setting or illegal value."""
     for name, value in configs.items():
         config = TOPIC_CONFIGS.get(name)
         if config is None:

@@ -74,7 +74,7 @@ def from_environment(environ: Mapping[str, str]) -> ProfileCredentials | None:
         name, {credentials: name, config: name if name == "default" else f"profile {name}"}
     )
     if asked:
-        found()  # somebody relies on it: say now what is wrong with it
+        found()  # the user named this profile: report now what is wrong with it
     return found if found.has_keys() else None
 
 

@@ -1,7 +1,6 @@
-"""Is this store good enough? Asked once, at start.
+"""A check at the start of a broker: does this store support create-if-absent?
 
-Here: the one property everything rests on, tried out: create-if-absent. There are S3 servers that
-accept the condition and ignore it; on those every log would be at risk.
+The safety of every log rests on it. Some S3 servers accept the condition and ignore it.
 """
 
 import asyncio
@@ -20,8 +19,8 @@ from kafscale.objects.store import ObjectStore
 CREATORS: Final = 8
 
 
-async def probe_create_if_absent(store: ObjectStore, folder: str, token: str) -> None:
-    """Create one key twice and another eight times at once; StoreRefused if more than one wins."""
+async def check_create_if_absent(store: ObjectStore, folder: str, token: str) -> None:
+    """Create one key twice and another eight times at once; StoreRefused if two succeed."""
     twice, at_once = f"{folder}/probe-{token}-twice", f"{folder}/probe-{token}-at-once"
     try:
         won = [await _creates(store, twice, number) for number in range(2)]
@@ -29,7 +28,7 @@ async def probe_create_if_absent(store: ObjectStore, folder: str, token: str) ->
             *(_creates(store, at_once, number) for number in range(CREATORS))
         )
     except StoreError:
-        with contextlib.suppress(StoreError):  # the first one tells more
+        with contextlib.suppress(StoreError):  # the first error says more
             await store.delete([twice, at_once])
         raise
     await store.delete([twice, at_once])

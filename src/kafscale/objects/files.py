@@ -115,7 +115,7 @@ class FileObjectStore:
         try:
             try:
                 os.utime(self._clock_file)
-            except FileNotFoundError:  # somebody has emptied the place
+            except FileNotFoundError:  # the folder was emptied meanwhile
                 self._make_clock()
             return os.stat(self._clock_file).st_mtime_ns // 1_000_000
         except OSError as failed:
@@ -159,7 +159,8 @@ class FileObjectStore:
                 os.link(temp, path)
                 return
             except FileExistsError:
-                # Perhaps by an attempt of ours that got no further: whoever finds it relies on it.
+                # An earlier attempt of this writer may have linked it and failed after that.
+                # Readers that find the object rely on it.
                 self._sync_folder_of(path)
                 raise ObjectExists(path) from None
             except FileNotFoundError as failed:

@@ -1,7 +1,8 @@
-"""How the object store feels: a sliding window over errors and latency.
+"""The health of the object store: a sliding window over errors and latency.
 
-Here: the verdict, from what the instrumented store reported. Time comes as an argument.
-Next door: who reports (instrumented.py). Never here: clocks, the decision what to refuse.
+Here: the verdict, from the reports of the instrumented store. Time comes as an argument.
+Next door: the reports (instrumented.py). Never here: clocks, and what a broker refuses when the
+store is sick.
 """
 
 import math
@@ -10,13 +11,13 @@ from enum import Enum
 from typing import Final
 
 FEW: Final = 5  # fewer reports than this prove nothing
-CALM_S: Final = 10  # so long without a fault, with reports, ends a crisis early
-UNANSWERED_S: Final = 10  # so long without any answer, though asked, is a crisis by itself
-LATELY_S: Final = 30  # a store that nobody has asked for so long may be asked again
+CALM_S: Final = 10  # a sick store is healthy again after reports without an error for this long
+UNANSWERED_S: Final = 10  # a store that answers no request for this long is unavailable
+LATELY_S: Final = 30  # a store that got no request for this long counts as able to answer
 
 
 class Health(Enum):
-    """What the broker may expect of the store."""
+    """What a broker may expect of the store."""
 
     HEALTHY = "healthy"
     DEGRADED = "degraded"
@@ -25,7 +26,7 @@ class Health(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
-    """From where on an average latency or a share of errors is bad, and very bad."""
+    """The average latency and the share of errors at which a store is degraded or unavailable."""
 
     window_s: int = 60
     slow_s: float = 0.5
@@ -43,7 +44,7 @@ class _Second:
 
 
 class HealthWindow:
-    """One sum per second, as a ring: reporting and asking cost the same at any load."""
+    """A ring with one sum per second, so that a report costs the same at any load."""
 
     def __init__(self, limits: HealthLimits | None = None) -> None:
         self._limits = limits or HealthLimits()
@@ -53,28 +54,28 @@ class HealthWindow:
         self._in_flight = 0
         self._ended_s = 0.0
         self._failing = False
-        self._due_s = math.inf  # the store owes us an answer by then
-        self._heard_s = -math.inf  # when the last silence ended
+        self._due_s = math.inf  # the store must answer some request by then
+        self._heard_s = -math.inf  # when the store answered again after it had been silent
 
     def begin(self, now_s: float) -> None:
-        """Note that an operation was begun which ends soon where all is well."""
+        """Note the start of an operation that a healthy store ends soon."""
         self._in_flight += 1
         self._due_s = min(self._due_s, now_s + UNANSWERED_S)
 
     def end(self, now_s: float) -> None:
-        """Note that one of them is over, after its report if it has one."""
+        """Note the end of such an operation, after its report if it has one."""
         self._in_flight -= 1
         self._ended_s = now_s
         if not self._in_flight and not self._failing:
             self._due_s = math.inf
 
     def report(self, now_s: float, latency_s: float, ok: bool) -> None:
-        """Take one finished operation."""
+        """Count one finished operation."""
         if ok and now_s >= self._due_s:
             self._heard_s = now_s
-        if now_s - latency_s >= self._heard_s:  # what was begun in a silence is no news
+        if now_s - latency_s >= self._heard_s:  # else it began while the store was silent
             self._count(int(now_s), latency_s, ok)
-        # Good news can wait for the next second: asking happens with every batch produced.
+        # A success may count a second late: `state` is asked with every batch produced.
         if not ok or latency_s >= self._limits.slow_s:
             self._verdict_second = None
         self._failing = not ok
@@ -90,16 +91,16 @@ class HealthWindow:
         slot.total_s += latency_s
 
     def state(self, now_s: float) -> Health:
-        """Judge the window; an empty one is healthy, so that a silent crisis ends by itself."""
+        """Judge the window. An empty one is healthy, so that a broker without traffic recovers."""
         second = int(now_s)
         if self._verdict_second != second:
-            is_owing = self._is_owing(now_s)
-            self._verdict = Health.UNAVAILABLE if is_owing else self._judge(second)
+            is_silent = self._is_silent(now_s)
+            self._verdict = Health.UNAVAILABLE if is_silent else self._judge(second)
             self._verdict_second = second
         return self._verdict
 
-    def _is_owing(self, now_s: float) -> bool:
-        """Whether nothing was answered for too long: a store that hangs reports nothing bad."""
+    def _is_silent(self, now_s: float) -> bool:
+        """Whether the store answered nothing for too long: a store that hangs reports no error."""
         asked = self._in_flight > 0 or now_s - self._ended_s < LATELY_S
         return asked and now_s >= self._due_s
 

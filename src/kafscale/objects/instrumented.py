@@ -1,6 +1,6 @@
-"""A store that reports how long everything took, and how many requests it needed.
+"""A wrapper that reports how long each operation took and how many requests it needed.
 
-Next door: what is made of the reports (health.py, engine/metrics/series.py).
+Next door: the users of the reports (health.py, engine/metrics/series.py).
 """
 
 import contextlib
@@ -11,23 +11,23 @@ from kafscale.model.buffers import Buffer
 from kafscale.model.clock import Clock
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreError
 from kafscale.objects.health import HealthWindow
-from kafscale.objects.store import PAGE, ObjectStore, OnRequest, SaysRequests, StoredObject
+from kafscale.objects.store import PAGE, CountsRequests, ObjectStore, OnRequest, StoredObject
 
-# operation (put, get, list, delete, time), key or folder, seconds, body bytes, whether the store
-# is to be praised
+# operation (put, get, list, delete, time), key or folder, seconds, body bytes, ok: whether the
+# operation counts as a success for the health window
 ObserveRequest = Callable[[str, str, float, int, bool], None]
 
 CLOCK_KEY = ""  # reading the store's clock is about no key
-_LARGE: Final = 8 << 20  # a body that may rightly take a while
+_LARGE: Final = 8 << 20  # a healthy store may need long for a body of this size
 
 
 class InstrumentedStore:
-    """Passes everything through. A taken or missing key is an answer, not a failure.
+    """Passes every call on. A taken or missing key is an answer, not a failure.
 
-    Cancelled operations are not reported: they say nothing about the store. Requests are told by
-    the store inside where it knows them; otherwise those are counted that a bucket would need.
-    `window` is told what is under way, too, of operations that take no time where all is well:
-    listings may have many pages, and many keys may be deleted.
+    Cancelled operations are not reported: they say nothing about the store. A store that knows its
+    requests reports them itself; for the others this wrapper counts what a bucket would need.
+    `window` also learns which operations are in flight, except those that may take long on a
+    healthy store: listings of many pages, deletions of many keys, large bodies.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class InstrumentedStore:
         self._observe = observe
         self._clock = clock
         self._on_request = on_request
-        if isinstance(inner, SaysRequests):
+        if isinstance(inner, CountsRequests):
             inner.on_request = on_request
             self._on_request = lambda _request, _key, _count: None
 
@@ -115,7 +115,7 @@ class InstrumentedStore:
         self._report("delete", first, began_s, 0)
 
     async def now_ms(self) -> int:
-        """Report as time: something is written and looked at."""
+        """Report as time: the store writes an object and reads its time."""
         began_s = self._clock.elapsed_s()
         self._on_request("put", CLOCK_KEY, 1)
         self._on_request("head", CLOCK_KEY, 1)

@@ -239,7 +239,7 @@ class S3ObjectStore:
         return (await obstore.head_async(self._client, key))["size"]
 
     async def _tried(self, request: RequestKind, key: str, send: Callable[[], Awaitable[T]]) -> T:
-        """Send, and again after a pause for as long as nobody knows what became of it."""
+        """Send a request; while its outcome is unknown, send it again after a pause."""
         give_up_s = asyncio.get_running_loop().time() + self._settings.retry_timeout_s
         pause_s = FIRST_PAUSE_S
         for attempt in range(self._settings.max_retries + 1):

@@ -1,10 +1,11 @@
 """The object storage port.
 
-Here: four verbs on keys, a clock, and what may go wrong. The store knows nothing of segments.
+Here: five verbs on keys (put_new, read, find, folders, delete) and the store's clock. The store
+knows nothing of segments.
 Next door: the adapters memory.py, files.py, s3.py and the wrappers around them.
 
-Safety of the whole log rests on one property of one verb: of any number of `put_new` for a
-key that is free, exactly one succeeds, and readers see all of its bytes or none.
+The safety of the whole log rests on one property of `put_new`: if several writers create the same
+free key, exactly one succeeds, and readers see all of its bytes or none.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +13,9 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from kafscale.model.buffers import Buffer
 
-# What can be written without being joined first. memoryview and bytearray are passed through.
-
-
-# What a request to a bucket is, as its provider counts them.
+# The kinds of requests that a bucket's provider bills.
 RequestKind = Literal["put", "get", "head", "list", "delete"]
-# request, the key or folder it is about, how many of them
+# The kind of request, its key or folder, how many requests.
 OnRequest = Callable[[RequestKind, str, int], None]
 PAGE = 1000  # most keys that one listing gives or one deletion takes
 
@@ -37,13 +35,13 @@ class ObjectStore(Protocol):
         """Create `key` with the joined buffers, or raise ObjectExists.
 
         StoreUnavailable leaves open whether it happened; StoreRefused means it did not.
-        A retry inside an adapter can make our own object look like somebody else's, so
-        ObjectExists alone never proves that another writer was here.
+        A retry inside an adapter can meet the object of its own first attempt. So ObjectExists
+        alone never proves that another writer created the key.
         """
         ...
 
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
-        """Give the bytes from `start`, at most `length`; fewer at the end; ObjectMissing if none.
+        """Read from `start`, at most `length` bytes, fewer at the end. May raise ObjectMissing.
 
         A start at or past the end gives an empty view.
         """
@@ -54,8 +52,9 @@ class ObjectStore(Protocol):
     ) -> list[StoredObject]:
         """List all objects below `folder` (whole path segments) in key order.
 
-        Only keys > `after` and, where given, < `before`: both are whole keys. With a `limit` only
-        the first so many, as of one moment if it is not above PAGE; fewer mean that this was all.
+        Only keys > `after` and, if given, < `before`: both are whole keys. With a `limit` the
+        store lists at most that many. Up to PAGE objects are listed as of one moment. Fewer
+        objects than `limit` mean that there are no more.
         """
         ...
 
@@ -64,11 +63,11 @@ class ObjectStore(Protocol):
         ...
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Remove the keys; those that are gone already are no error."""
+        """Remove the keys; a key that does not exist is no error."""
         ...
 
     async def now_ms(self) -> int:
-        """The store's own idea of the time, the one `modified_ms` is written by."""
+        """The time by the store's own clock, which also writes `modified_ms`."""
         ...
 
     async def aclose(self) -> None:
@@ -77,7 +76,7 @@ class ObjectStore(Protocol):
 
 
 @runtime_checkable
-class SaysRequests(Protocol):
-    """A store that may need several requests for one call, and tells of each as it is sent."""
+class CountsRequests(Protocol):
+    """A store that may send several requests for one call, and reports each as it sends it."""
 
     on_request: OnRequest

@@ -85,7 +85,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The compression codec's number; it may be one that nobody knows."""
+        """The number of the compression codec, which may be unknown."""
         return self.attributes & CODEC_MASK
 
     @property

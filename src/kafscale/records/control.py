@@ -1,4 +1,4 @@
-"""Batches of our own that hold nothing for anybody: offsets that are taken all the same.
+"""Batches that the broker writes itself: they take offsets and hold no records for readers.
 
 Here: control batches, shaped like the end of a transaction, and batches without a record, as key
 compaction leaves them. Every client has learnt to pass over both.

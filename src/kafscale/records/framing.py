@@ -24,13 +24,6 @@ class FrameOutline(NamedTuple):
     delta_end: int
 
 
-def check_one_by_one(data: bytes, at: int, count: int, require_key: bool) -> None:
-    """Check that exactly `count` sound records, numbered from 0, fill `data` from `at` on."""
-    for index in range(count):
-        at = check_record(data, at, index, require_key).end
-    check_end(data, at, count)
-
-
 def check_end(data: bytes, at: int, count: int) -> None:
     """Refuse what follows the last record."""
     if at != len(data):

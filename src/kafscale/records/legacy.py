@@ -27,7 +27,7 @@ MESSAGE_1: Final = struct.Struct(
     "i"  #  8 size
     "I"  # 12 crc           crc32 of byte 16 to the end
     "b"  # 16 magic         1
-    "b"  # 17 attributes    codec, and whose clock the timestamp is of
+    "b"  # 17 attributes    codec, and which clock made the timestamp
     "q"  # 18 timestamp_ms  -1: none
     "i"  # 26 key_size
 )
@@ -59,7 +59,7 @@ def with_wrong_lz4_checksum(frame: bytes) -> bytes:
 def with_right_lz4_checksum(frame: bytes) -> bytes:
     """Make an LZ4 frame of format 0 one that everybody reads; a right one passes unchanged."""
     if frame[:_LZ4_FLAGS_AT] != _LZ4_MAGIC:
-        return frame  # whoever unpacks it says what is wrong
+        return frame  # unpacking it later gives the error
     at = _checksum_at(frame)
     if frame[at : at + 1] != _header_checksum(frame[:at]):
         return frame

@@ -34,7 +34,7 @@ from kafscale.records.legacy import NO_TIMESTAMP
 from kafscale.records.validation import MAGIC, MAGIC_AT, NO_LIMIT, BatchLimits
 
 _ATTRIBUTES_AT: Final = 17
-_BLANK_OFFSETS: Final = (0, -1)  # what producers write into a wrapper whose place they do not know
+_BLANK_OFFSETS: Final = (0, -1)  # producers write these into a wrapper: its offset is not known yet
 _PACKED_AT_ONCE: Final = 4096  # records held as parts before they become one piece of memory
 
 # Numbers of one and two bytes, written: most lengths, and the deltas of most batches.
@@ -87,7 +87,7 @@ def to_batches(
 
 
 def _times(limits: BatchLimits, now_ms: int) -> _Times:
-    """Before 1970 was no time that an old client could mean, unless nobody asks what it meant."""
+    """The timestamps to accept: none before 1970, unless the topic accepts every timestamp."""
     before_ms, after_ms = limits.timestamp_before_max_ms, limits.timestamp_after_max_ms
     if before_ms == after_ms == NO_LIMIT:
         return _Times(-(2**63), 2**63 - 1)

@@ -52,7 +52,7 @@ class BatchLimits:
     require_key: bool = False
     timestamp_before_max_ms: int = NO_LIMIT
     timestamp_after_max_ms: int = NO_LIMIT
-    walk_records: bool = True  # False: believe the batch header about what is inside
+    walk_records: bool = True  # False: trust the batch header about the records
 
 
 def peek_magic(records: memoryview | None) -> int | None:

@@ -8,6 +8,8 @@ moving/ and report/ what several of them share.
 
 from typing import TYPE_CHECKING, Any
 
+from kafscale.spark import worker_python
+
 if TYPE_CHECKING:
     from kafscale.spark.jobs.export import export_topic
     from kafscale.spark.source.lag import stream_lag
@@ -19,6 +21,7 @@ __all__ = ["export_topic", "register_topics", "stream_lag"]
 def __getattr__(name: str) -> Any:
     """What notebooks import from here, loaded when asked for: workers import this package too."""
     if name == "register_topics":
+        worker_python.warn_of_other_python()
         from kafscale.spark.source import sql
 
         return sql.register_topics
@@ -27,6 +30,7 @@ def __getattr__(name: str) -> Any:
 
         return lag.stream_lag
     if name == "export_topic":
+        worker_python.warn_of_other_python()
         from kafscale.spark.jobs import export
 
         return export.export_topic

@@ -13,6 +13,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from kafscale.spark.worker_python import use_this_python
+
 LOCAL: Final = "local[*]"
 DEFAULTS: Final = {
     "spark.ui.enabled": "false",
@@ -56,8 +58,7 @@ def open_session(
 
     Workers run the interpreter that runs us: another one would not have our libraries.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    use_this_python()
     running = SparkSession.getActiveSession()
     if running is not None:
         return running

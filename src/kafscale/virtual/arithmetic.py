@@ -57,7 +57,11 @@ def partition_of(log: int, lane: int, logs: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Remapper:
-    """V virtual partitions on P physical ones, each with room for R offsets."""
+    """V virtual partitions on P physical ones, each with room for R offsets.
+
+    The partition remapper's interface: tools show addresses by it. The log itself needs only
+    `place_of` and `partition_of`, which hold for any V and P.
+    """
 
     virtual_partitions: int
     physical_partitions: int

@@ -19,12 +19,12 @@ from kafscale.virtual.arithmetic import DEFAULT_RANGE, SMALLEST_RANGE
 class PartitionLayout:
     """How many partitions clients see, on how many logs, with how many offsets each."""
 
-    virtual_partitions: int | None = None  # where nobody asks for a number
+    virtual_partitions: int | None = None  # if the client names no number
     physical_partitions: int | None = None  # None: one log per partition
     offset_range: int = DEFAULT_RANGE
 
     def check(self, what: str) -> None:
-        """Refuse numbers that cannot go together; `what` says whose they are."""
+        """Refuse numbers that contradict each other; `what` names the topic or pattern."""
         virtual, physical = self.virtual_partitions, self.physical_partitions
         if not SMALLEST_RANGE <= self.offset_range <= DEFAULT_RANGE:
             raise InvalidMapping(f"{what}: an offset range lies between 2^20 and 2^40")
@@ -38,14 +38,14 @@ class PartitionLayout:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What is said about some topics; None leaves the default."""
+    """The configured layout of some topics; None keeps the default."""
 
     virtual_partitions: int | None = None
     physical_partitions: int | None = None
     offset_range: int | None = None
 
     def over(self, default: PartitionLayout) -> PartitionLayout:
-        """The default with what this one says."""
+        """The default, with this override applied."""
         virtual, physical, offsets = (
             self.virtual_partitions,
             self.physical_partitions,
@@ -60,7 +60,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class LayoutRules:
-    """The layout of any topic."""
+    """Gives the layout of any topic."""
 
     default: PartitionLayout = PartitionLayout()
     by_name: Mapping[str, PartitionLayout] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class LayoutRules:
 
     @staticmethod
     def of(default: PartitionLayout, overrides: Mapping[str, Override]) -> "LayoutRules":
-        """Read what is configured, in its order. Raises InvalidMapping."""
+        """Read the configured mapping, in its order. Raises InvalidMapping."""
         default.check("the default")
         names: dict[str, PartitionLayout] = {}
         patterns: list[tuple[re.Pattern[str], PartitionLayout]] = []
@@ -106,7 +106,7 @@ class LayoutRules:
                 )
 
     def layout_of(self, topic: str) -> PartitionLayout:
-        """What holds for a topic of this name."""
+        """The layout of a topic with this name."""
         found = self.by_name.get(topic)
         if found is not None:
             return found

@@ -1,4 +1,4 @@
-"""Reading bytes nobody vouches for: the only place that trusts a length.
+"""Reading untrusted bytes: every length is checked here before it is used.
 
 Here: integers of variable size, strings, byte fields, counts and tagged fields, each read
 from a memoryview at a position and handed back with the position after it.

@@ -12,7 +12,7 @@ from kafscale.broker.readiness import (
     metadata_check,
     store_check,
 )
-from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.metadata.store import Entry
@@ -53,7 +53,7 @@ async def test_checks_are_asked_by_name_in_order() -> None:
 
 async def test_an_unavailable_store_is_a_reason_until_it_recovers() -> None:
     clock, window = ManualClock(), HealthWindow()
-    check = store_check(StoreHealth(window, clock))
+    check = store_check(StoreGate(window, clock))
     assert await check() is None
     for _ in range(10):
         window.report(clock.elapsed_s(), 0.1, ok=False)

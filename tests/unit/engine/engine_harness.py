@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kafscale.engine.engine import Engine
-from kafscale.engine.partitions.reads import Part, Wanted
+from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.lease import Lease
 from kafscale.metadata.store import Entry, MetadataStore, Watch
@@ -127,9 +127,9 @@ class EngineHarness:
             raise problem
         return stored.first
 
-    async def read(self, topic: str, offset: int = 0, partition: int = 0) -> Part:
+    async def read(self, topic: str, offset: int = 0, partition: int = 0) -> ReadResult:
         """One partition's part of a fetch that does not wait."""
-        wanted = Wanted(self.engine.topics.get(topic), partition, offset, 1 << 20)
+        wanted = PartitionRead(self.engine.topics.get(topic), partition, offset, 1 << 20)
         (part,) = await self.engine.reads.fetch([wanted], 1 << 20, 0, 0.0)
         return part
 
@@ -138,7 +138,7 @@ class EngineHarness:
         return [row.key for row in await self.objects.find(folder)]
 
 
-def values_of(part: Part) -> list[bytes | None]:
+def values_of(part: ReadResult) -> list[bytes | None]:
     """The values in a part."""
     return [
         record.value

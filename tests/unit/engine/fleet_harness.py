@@ -11,7 +11,7 @@ import msgspec
 
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.engine import Engine
-from kafscale.engine.partitions.reads import Part, Wanted
+from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.lease import Lease
@@ -101,9 +101,9 @@ class Member:
             raise problem
         return stored.first
 
-    async def read(self, name: str, partition: int, offset: int = 0, epoch: int = -1) -> Part:
+    async def read(self, name: str, partition: int, offset: int = 0, epoch: int = -1) -> ReadResult:
         topic = self.engine.topics.get(name)
-        wanted = Wanted(topic, partition, offset, 1 << 20, epoch)
+        wanted = PartitionRead(topic, partition, offset, 1 << 20, epoch)
         (part,) = await self.engine.reads.fetch([wanted], 1 << 20, 0, 0.0)
         return part
 

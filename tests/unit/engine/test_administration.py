@@ -46,7 +46,7 @@ async def test_open_logs_go_by_the_new_settings(harness: EngineHarness) -> None:
     await harness.engine.admin.change_configs("t", adding("segment.bytes", "777"))
     await harness.engine.admin.change_configs("t", adding("kafscale.fetch.buffered", "true"))
     await harness.engine.logs.open(topic, 0)
-    assert (log.settings.segment_bytes, lane.rules.wake_on_append) == (777, True)
+    assert (log.settings.segment_bytes, lane.rules.fetch_buffered) == (777, True)
 
 
 async def test_retention_goes_by_the_new_settings(harness: EngineHarness) -> None:

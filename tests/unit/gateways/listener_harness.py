@@ -10,7 +10,7 @@ from kafscale.model.buffers import Buffer
 from kafscale.testing.clock import ManualClock
 
 
-class Wire:
+class FakeTransport:
     """Stands in for a transport."""
 
     def __init__(self, peer: str = "10.0.0.1") -> None:
@@ -49,7 +49,7 @@ class Wire:
         return self.unsent
 
 
-class Notebook:
+class RecordingSession:
     """A session that writes down what it is given."""
 
     def __init__(self, connection: Connection) -> None:
@@ -72,14 +72,14 @@ class Notebook:
         return [bytes(frame) for frame in self.frames]
 
 
-class Door:
+class ListenerHarness:
     """A listener, the connections to it, and what it counted."""
 
     def __init__(self, limits: ListenerLimits | None = None) -> None:
         self.clock = ManualClock()
         self.refusals: Counter[str] = Counter()
         self.buffered = 0
-        self.sessions: list[Notebook] = []
+        self.sessions: list[RecordingSession] = []
         self.listener = Listener(
             "test",
             self._make_session,
@@ -89,12 +89,12 @@ class Door:
             refusals=lambda reason: self.refusals.update([reason]),
         )
 
-    def _make_session(self, connection: Connection) -> Notebook:
-        self.sessions.append(Notebook(connection))
+    def _make_session(self, connection: Connection) -> RecordingSession:
+        self.sessions.append(RecordingSession(connection))
         return self.sessions[-1]
 
-    def connect(self, peer: str = "10.0.0.1") -> tuple[Connection, Wire]:
-        connection, transport = Connection(self.listener), Wire(peer)
+    def connect(self, peer: str = "10.0.0.1") -> tuple[Connection, FakeTransport]:
+        connection, transport = Connection(self.listener), FakeTransport(peer)
         connection.connection_made(transport)  # type: ignore[arg-type]
         return connection, transport
 

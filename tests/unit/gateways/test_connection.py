@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafscale.gateways.listener import ListenerLimits
 from tests.support.examples import examples
-from tests.unit.gateways.listener_harness import Door, feed
+from tests.unit.gateways.listener_harness import ListenerHarness, feed
 
 SIZES = st.one_of(
     st.integers(1, 40),
@@ -31,36 +31,36 @@ def test_frames_do_not_depend_on_how_the_network_cuts_them(
     bodies = [body_of(number, size) for number, size in enumerate(sizes)]
     stream = framed(*bodies)
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=12))
-    door = Door()
-    connection, _ = door.connect()
+    harness = ListenerHarness()
+    connection, _ = harness.connect()
     places = sorted({0, len(stream), *cuts})
     for begin, end in pairwise(places):
         feed(connection, stream[begin:end])
-    assert door.sessions[0].seen() == bodies
+    assert harness.sessions[0].seen() == bodies
 
 
 def test_frames_that_come_byte_by_byte_are_the_same() -> None:
-    door = Door()
-    connection, _ = door.connect()
+    harness = ListenerHarness()
+    connection, _ = harness.connect()
     feed(connection, framed(b"a", b"bc", b"def"), at_most=1)
-    assert door.sessions[0].seen() == [b"a", b"bc", b"def"]
+    assert harness.sessions[0].seen() == [b"a", b"bc", b"def"]
 
 
 def test_frames_of_two_connections_do_not_meet_in_the_shared_memory() -> None:
-    door = Door()
-    (one, _), (other, _) = door.connect(), door.connect()
+    harness = ListenerHarness()
+    (one, _), (other, _) = harness.connect(), harness.connect()
     first, second = framed(b"x" * 100), framed(b"y" * 100)
     for begin in range(0, len(first), 3):
         feed(one, first[begin : begin + 3])
         feed(other, second[begin : begin + 3])
     feed(one, framed(b"z" * 100))
-    assert door.sessions[0].seen() == [b"x" * 100, b"z" * 100]
-    assert door.sessions[1].seen() == [b"y" * 100]
+    assert harness.sessions[0].seen() == [b"x" * 100, b"z" * 100]
+    assert harness.sessions[1].seen() == [b"y" * 100]
 
 
 def test_memory_follows_what_has_come_not_what_was_announced() -> None:
-    door = Door()
-    connection, _ = door.connect()
+    harness = ListenerHarness()
+    connection, _ = harness.connect()
     feed(connection, struct.pack(">i", 100 << 20))
     come = 0
     while come < 100 << 20:
@@ -69,16 +69,16 @@ def test_memory_follows_what_has_come_not_what_was_announced() -> None:
         step = min(offered, 1 << 20)
         connection.buffer_updated(step)
         come += step
-    assert len(door.sessions[0].frames[0]) == 100 << 20
+    assert len(harness.sessions[0].frames[0]) == 100 << 20
 
 
 def test_a_frame_may_be_changed_in_place_by_its_session() -> None:
-    door = Door()
-    connection, _ = door.connect()
+    harness = ListenerHarness()
+    connection, _ = harness.connect()
     for size in (10, 200_000):
         feed(connection, framed(b"q" * size))
-        door.sessions[0].frames[-1][:3] = b"new"
-        assert bytes(door.sessions[0].frames[-1][:4]) == b"newq"
+        harness.sessions[0].frames[-1][:3] = b"new"
+        assert bytes(harness.sessions[0].frames[-1][:4]) == b"newq"
 
 
 @pytest.mark.parametrize(
@@ -93,43 +93,43 @@ def test_a_frame_may_be_changed_in_place_by_its_session() -> None:
 def test_a_bad_length_ends_the_connection_once_and_nothing_behind_it_is_taken(
     length: int, reason: str
 ) -> None:
-    door = Door(ListenerLimits(max_frame_bytes=1000))
-    connection, transport = door.connect()
+    harness = ListenerHarness(ListenerLimits(max_frame_bytes=1000))
+    connection, transport = harness.connect()
     feed(connection, framed(b"good") + struct.pack(">i", length) * 3 + framed(b"behind"))
     assert transport.is_aborted
-    assert door.sessions[0].seen() == [b"good"]
-    assert door.refusals == {reason: 1}
-    assert door.sessions[0].closings == 1
+    assert harness.sessions[0].seen() == [b"good"]
+    assert harness.refusals == {reason: 1}
+    assert harness.sessions[0].closings == 1
 
 
 def test_a_session_that_ends_its_connection_gets_no_further_frames() -> None:
-    door = Door()
-    connection, transport = door.connect()
-    session = door.sessions[0]
+    harness = ListenerHarness()
+    connection, transport = harness.connect()
+    session = harness.sessions[0]
     session.receive = lambda frame: (  # type: ignore[method-assign]
         session.frames.append(frame),
         connection.abort("enough", "why"),
     )
     feed(connection, framed(b"one", b"two", b"three"))
     assert session.seen() == [b"one"]
-    assert (door.refusals, transport.is_aborted) == ({"enough": 1}, True)
+    assert (harness.refusals, transport.is_aborted) == ({"enough": 1}, True)
 
 
 def test_the_largest_frame_is_as_large_as_the_limit() -> None:
-    door = Door(ListenerLimits(max_frame_bytes=1000))
-    connection, transport = door.connect()
+    harness = ListenerHarness(ListenerLimits(max_frame_bytes=1000))
+    connection, transport = harness.connect()
     feed(connection, framed(b"x" * 1000))
-    assert len(door.sessions[0].frames) == 1
+    assert len(harness.sessions[0].frames) == 1
     assert not transport.is_aborted
 
 
 def test_answers_are_sent_until_the_connection_ends() -> None:
-    door = Door()
-    connection, transport = door.connect()
+    harness = ListenerHarness()
+    connection, transport = harness.connect()
     connection.send([b"ab", memoryview(b"c")])
     connection.finish()
     connection.send([b"late"])
     connection.connection_lost(None)
     connection.send([b"later"])
     assert transport.sent == [b"abc"]
-    assert door.sessions[0].closings == 1
+    assert harness.sessions[0].closings == 1

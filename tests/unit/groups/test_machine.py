@@ -4,7 +4,7 @@ import pytest
 
 from kafscale.groups.events import Accepted, Delete, Joined, Left, Subscriber, Synced
 from kafscale.groups.machine import Group
-from kafscale.groups.states import NEXT, GroupRules, GroupState, Turn
+from kafscale.groups.states import NEXT, GroupRules, GroupState, Transition
 from kafscale.model.errors import (
     FencedInstance,
     GroupFull,
@@ -27,10 +27,10 @@ def bench() -> Bench:
 
 
 def test_a_turn_that_is_not_in_the_table_is_a_mistake() -> None:
-    assert (GroupState.STABLE, Turn.DELETED) not in NEXT
+    assert (GroupState.STABLE, Transition.DELETED) not in NEXT
     group = Group(RULES)
     with pytest.raises(KeyError):
-        group._move(Turn.ASSIGNED)
+        group._move(Transition.ASSIGNED)
 
 
 # -- joining -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
-from kafscale.objects.capability_check import probe_create_if_absent
+from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
 
@@ -34,7 +34,7 @@ class BlindInARace(MemoryObjectStore):
 async def test_a_store_that_ignores_the_condition_is_refused(kind: type[MemoryObjectStore]) -> None:
     store = kind()
     with pytest.raises(StoreRefused, match="create-if-absent"):
-        await probe_create_if_absent(store, "ns/probe", "t")
+        await check_create_if_absent(store, "ns/probe", "t")
     assert await store.find("") == []
 
 
@@ -42,7 +42,7 @@ async def test_an_answer_lost_on_the_way_is_not_held_against_the_store() -> None
     plan = Plan()
     lost = plan.add(Rule(Fault.FAIL_AFTER, verb="put_new", times=1))
     store = FaultyObjectStore(MemoryObjectStore(), plan)
-    await probe_create_if_absent(store, "ns/probe", "t")
+    await check_create_if_absent(store, "ns/probe", "t")
     assert lost.happened == 1
 
 
@@ -55,14 +55,14 @@ class Repeating(MemoryObjectStore):
 
 
 async def test_an_attempt_that_meets_its_own_object_is_not_held_against_the_store() -> None:
-    await probe_create_if_absent(Repeating(), "ns/probe", "t")
+    await check_create_if_absent(Repeating(), "ns/probe", "t")
 
 
 async def test_a_store_out_of_reach_is_not_called_bad() -> None:
     plan = Plan()
     plan.add(Rule(Fault.FAIL_BEFORE, verb="*"))
     with pytest.raises(StoreUnavailable):
-        await probe_create_if_absent(FaultyObjectStore(MemoryObjectStore(), plan), "ns", "t")
+        await check_create_if_absent(FaultyObjectStore(MemoryObjectStore(), plan), "ns", "t")
 
 
 async def test_a_store_that_takes_nothing_says_why() -> None:
@@ -70,4 +70,4 @@ async def test_a_store_that_takes_nothing_says_why() -> None:
     plan.add(Rule(Fault.FAIL_BEFORE, verb="put_new"))
     plan.add(Rule(Fault.FAIL_BEFORE, verb="delete"))
     with pytest.raises(StoreUnavailable, match="put_new ns/probe-t-twice"):
-        await probe_create_if_absent(FaultyObjectStore(MemoryObjectStore(), plan), "ns", "t")
+        await check_create_if_absent(FaultyObjectStore(MemoryObjectStore(), plan), "ns", "t")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from aiokafka.record import default_records as aiokafka_records
 
+from kafscale.records import framing
 from kafscale.records.compression import Codec
 from kafscale.records.record import Record
 
@@ -59,3 +60,10 @@ def kafka_python_varint(number: int) -> bytes:
     out = bytearray()
     encode_varint(number, out.append)
     return bytes(out)
+
+
+def check_one_by_one(data: bytes, at: int, count: int, require_key: bool) -> None:
+    """Check that exactly `count` sound records, numbered from 0, fill `data` from `at` on."""
+    for index in range(count):
+        at = framing.check_record(data, at, index, require_key).end
+    framing.check_end(data, at, count)

@@ -3,8 +3,9 @@
 import pytest
 
 from kafscale.model.errors import InvalidRecord
-from kafscale.records.framing import check_one_by_one, check_record
+from kafscale.records.framing import check_record
 from kafscale.records.strides import check_records
+from tests.unit.records.oracles import check_one_by_one
 from tests.unit.records.samples import join
 
 # attributes, timestamp delta, offset delta; key "k"; value "v"; no headers

@@ -5,10 +5,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafscale.model.errors import BadBatch, InvalidRecord
-from kafscale.records import framing, strides, varint
+from kafscale.records import strides, varint
 from kafscale.records.batch import HEADER_SIZE
 from kafscale.records.record import Record, build_batch, open_batch
 from tests.support.examples import examples
+from tests.unit.records.oracles import check_one_by_one
 from tests.unit.records.samples import (
     NOW_MS,
     even_records,
@@ -31,7 +32,7 @@ def verdict(check, data: bytes, count: int, require_key: bool = False) -> str:
 
 def both(data: bytes, count: int, require_key: bool = False) -> str:
     """The verdict of the rule, which must be that of the fast walk too."""
-    slow = verdict(framing.check_one_by_one, data, count, require_key)
+    slow = verdict(check_one_by_one, data, count, require_key)
     assert verdict(strides.check_records, data, count, require_key) == slow
     return slow
 

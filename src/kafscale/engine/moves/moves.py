@@ -20,7 +20,7 @@ import structlog
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.moves.reports import MoveReports, Reports
 from kafscale.engine.moves.steps import MoveWork, Task
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.new_places import new_place
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.topic import Topic
@@ -89,7 +89,7 @@ class Moves:
     def __init__(
         self,
         topics: Topics,
-        logs: Logs,
+        logs: OpenLogs,
         fleet: Membership,
         store: ObjectStore,
         metadata: MetadataStore,

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeVar
 
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.moves.reports import MoveReports, Reports
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import places
 from kafscale.log.formats.places import Place
@@ -60,7 +60,7 @@ class MoveWork:
     """This broker's part in moves."""
 
     def __init__(
-        self, logs: Logs, fleet: Membership, store: ObjectStore, reports: MoveReports
+        self, logs: OpenLogs, fleet: Membership, store: ObjectStore, reports: MoveReports
     ) -> None:
         """Have nothing under way."""
         self._reports = reports

@@ -7,8 +7,8 @@ while the store is sick. No waiting: the log's future tells when a batch is comm
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kafscale.engine.partitions.open_logs import Logs
-from kafscale.engine.partitions.store_gate import StoreHealth
+from kafscale.engine.partitions.open_logs import OpenLogs
+from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.log import Appended
@@ -74,9 +74,9 @@ class Appends:
 
     def __init__(
         self,
-        logs: Logs,
+        logs: OpenLogs,
         clock: Clock,
-        health: StoreHealth,
+        health: StoreGate,
         *,
         largest_opened_bytes: int,
         walk_records: bool,
@@ -112,7 +112,9 @@ class Appends:
         try:
             return self._append(topic, partition, records, acknowledged, allow_zstd, is_checked)
         except (NotTheOwner, NotWritten, UnknownTopic) as problem:
-            if topic.lane_rules.strangers_go_on or isinstance(problem, LogEnded | UnknownTopic):
+            if topic.lane_rules.accepts_unknown_sequences or isinstance(
+                problem, LogEnded | UnknownTopic
+            ):
                 self.note_refused(topic.name, partition, records)
             raise
 
@@ -127,7 +129,7 @@ class Appends:
     ) -> Stored:
         place = self._logs.find(topic, partition)
         if place is None:
-            raise self._logs.why_closed(topic, partition)
+            raise self._logs.closed_reason(topic, partition)
         log, lane = place
         if self._health.is_unavailable():
             raise NotWritten("the object store does not answer; nothing was written")
@@ -162,7 +164,7 @@ class Appends:
             if isinstance(problem, UnknownProducer):
                 is_forgotten = self._is_forgotten(topic, partition, header.producer_id)
                 problem.log_start = lane.start if is_forgotten else -1
-            raise self._logs.second_thoughts(log, problem) from problem
+            raise self._logs.retry_or_reject(log, problem) from problem
         except OffsetRangeExhausted:
             self.on_used_up(topic.name)
             raise

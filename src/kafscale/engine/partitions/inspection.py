@@ -9,7 +9,7 @@ import asyncio
 from typing import Final, NamedTuple
 
 from kafscale.engine.cluster.membership import Membership
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.reads import check_epoch
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats.producers import Snapshot
@@ -34,7 +34,7 @@ class PartitionBounds(NamedTuple):
 class Inspection:
     """Answers questions about single partitions."""
 
-    def __init__(self, logs: Logs, reader: Reader, cluster: Membership, tasks: Tasks) -> None:
+    def __init__(self, logs: OpenLogs, reader: Reader, cluster: Membership, tasks: Tasks) -> None:
         self._logs = logs
         self._reader = reader
         self._cluster = cluster

@@ -16,7 +16,7 @@ _MANY: Final = 100
 _EACH_S: Final = 3e-6
 
 
-class Watch:
+class LongPoll:
     """Waits for news of any of some lanes. Use with `with`."""
 
     def __init__(self, lanes: Sequence[Lane | None]) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from kafscale.engine.cluster.membership import Membership
-from kafscale.engine.partitions.priority_gate import Turns
+from kafscale.engine.partitions.priority_gate import PriorityGate
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import places
 from kafscale.log.moves import copying
@@ -38,7 +38,7 @@ logger = structlog.get_logger()
 AT_ONCE: Final = 64  # logs being opened: a bucket is far away, and each is a few requests in a row
 
 
-class Logs:
+class OpenLogs:
     """The logs this broker writes, by the folders they lie in."""
 
     def __init__(self, make: Callable[[Topic | None, str], Log], fleet: Membership) -> None:
@@ -52,7 +52,7 @@ class Logs:
         self.handed_over = 0
         self._open: dict[str, Log] = {}
         self._opening: dict[str, asyncio.Task[Log]] = {}
-        self._turns = Turns(AT_ONCE)
+        self._gate = PriorityGate(AT_ONCE)
         self._topic_of: dict[str, Topic] = {}  # of logs that are one topic's own
         self._failed: dict[str, KafscaleError] = {}
         self._looking: set[str] = set()  # folders of logs that are being looked at once more
@@ -96,7 +96,7 @@ class Logs:
         """Whether the log that lies there is open."""
         return folder in self._open
 
-    def why_closed(self, topic: Topic, partition: int) -> KafscaleError:
+    def closed_reason(self, topic: Topic, partition: int) -> KafscaleError:
         """What a writer should be told when `find` gives nothing."""
         if topic.topic_id in self._ended:
             return UnknownTopic(f"topic {topic.name!r} has been deleted")
@@ -127,11 +127,11 @@ class Logs:
             if task is None:
                 work = self._do_open(folder, topic, urgent=urgent)
                 task = asyncio.get_running_loop().create_task(work)
-                # Whoever asked may be gone when it fails; `why_closed` tells the others.
+                # Whoever asked may be gone when it fails; `closed_reason` tells the others.
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 self._opening[folder] = task
             elif urgent:
-                self._turns.hurry(folder)
+                self._gate.promote(folder)
             log = await asyncio.shield(task)
         return log
 
@@ -139,7 +139,7 @@ class Logs:
         log, generation = self._make(topic, folder), self._fleet.generation
         try:
             self._require_alive(topic)
-            async with self._turns.taken(folder, urgent=urgent):
+            async with self._gate.hold(folder, urgent=urgent):
                 await log.open()
                 while generation != self._fleet.generation:
                     # Others may have had it since we looked: what they have shown must not go back.
@@ -174,7 +174,7 @@ class Logs:
         if topic is not None and topic.topic_id in self._ended:
             raise UnknownTopic(f"topic {topic.name!r} has been deleted")
 
-    def second_thoughts(self, log: Log, problem: BadSequence) -> KafscaleError:
+    def retry_or_reject(self, log: Log, problem: BadSequence) -> KafscaleError:
         """What to tell a producer whose batch does not follow what we know of it.
 
         Other brokers may have written what we do not know of yet. Told that its sequence is wrong

@@ -1,9 +1,9 @@
-"""Opening what is ours before anybody asks for it.
+"""Opening this broker's logs before a client asks for them.
 
-Here: so many logs at a time, in the background, whenever there may be more: first requests are
-fast after a take-over, and retention reaches logs nobody uses. What a client asks for meanwhile
-comes before all of them.
-Next door: opening one (logs.py), which ones are ours (membership.py).
+Here: a background task that opens a limited number of logs at a time, whenever there may be more
+of them. First requests are fast after a take-over, and retention reaches logs that no client uses.
+A log that a client asks for meanwhile is opened before all of these.
+Next door: opening one log (open_logs.py), which logs are this broker's (cluster/membership.py).
 """
 
 import asyncio
@@ -14,45 +14,45 @@ from typing import Final
 import structlog
 
 from kafscale.engine.cluster.membership import Membership
-from kafscale.engine.partitions.open_logs import AT_ONCE, Logs
+from kafscale.engine.partitions.open_logs import AT_ONCE, OpenLogs
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.topic import Topic
 from kafscale.model.errors import KafscaleError, NotTheOwner, StoreError, UnknownTopic
 
 logger = structlog.get_logger()
 
-_CALM_S: Final = 10.0  # a start of a lone broker: clients come first
-_AGAIN_S: Final = 30.0  # after a store that could not be read
+_CALM_S: Final = 10.0  # after the start of a single broker: clients come first
+_AGAIN_S: Final = 30.0  # until the next pass, after one in which the store could not be read
 
 
-class OwnedLogs:
-    """Looks for logs that should be open and are not."""
+class Opener:
+    """Opens the logs that should be open and are not."""
 
-    def __init__(self, topics: Topics, logs: Logs, fleet: Membership) -> None:
-        """Open into `logs` what `fleet` says is ours."""
+    def __init__(self, topics: Topics, logs: OpenLogs, fleet: Membership) -> None:
+        """Open into `logs` what `fleet` says is this broker's."""
         self._topics = topics
         self._logs = logs
         self._fleet = fleet
-        self._bell = asyncio.Event()
+        self._wanted = asyncio.Event()
 
-    def look(self) -> None:
-        """There may be more of them."""
-        self._bell.set()
+    def wake(self) -> None:
+        """Start a pass: there may be more logs to open."""
+        self._wanted.set()
 
-    async def open_for_ever(self) -> None:
-        """One pass whenever somebody says so, and again where the store did not answer."""
+    async def run(self) -> None:
+        """One pass at each `wake`, and another after a pass that the store did not answer."""
         is_done = True
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if is_done else _AGAIN_S):
-                    await self._bell.wait()
+                    await self._wanted.wait()
             if not self._fleet.has_peers:
                 await asyncio.sleep(_CALM_S)
-            self._bell.clear()
+            self._wanted.clear()
             is_done = await self.open_all()
 
     async def open_all(self) -> bool:
-        """Open what is not open; tells whether all of it could be."""
+        """Open what is not open. False if the store could not be read for some of it."""
         waiting = self._closed()
         workers = AT_ONCE if self._fleet.has_peers else 1
         before = self._logs.count()
@@ -67,14 +67,14 @@ class OwnedLogs:
                 yield folder, topic
 
     async def _open_some(self, waiting: Iterator[tuple[str, Topic | None]]) -> bool:
-        well = True
+        all_read = True
         for folder, topic in waiting:
             try:
                 await self._logs.open_log(folder, topic, urgent=False)
             except (NotTheOwner, UnknownTopic):
-                pass  # it has gone to somebody else, or for ever
+                pass  # another broker owns it by now, or its topic was deleted
             except KafscaleError as problem:
-                well = well and not isinstance(problem, StoreError)
+                all_read = all_read and not isinstance(problem, StoreError)
                 logger.warning("log_not_opened", folder=folder, error=str(problem))
             await asyncio.sleep(0)
-        return well
+        return all_read

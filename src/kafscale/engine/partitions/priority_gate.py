@@ -1,8 +1,8 @@
-"""So many at a time; what somebody waits for comes before what nobody does.
+"""A limit on work done at once; urgent work overtakes work that no client waits for.
 
-Here: a queue with two classes, and the way from the one into the other. Who comes first is done
-first: a hundred that are begun together are ready together, at the end.
-Next door: what is done in turns (logs.py).
+Here: two queues, and the way from the patient one into the urgent one. Work that enters first
+finishes first: a hundred logs that are begun together would all be ready only at the end.
+Next door: the work that passes the gate (open_logs.py).
 """
 
 import asyncio
@@ -10,49 +10,49 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Turns:
-    """Places for some, waiting rooms for all others. Everyone has a name of their own."""
+class PriorityGate:
+    """Lets a number of holders in at once. Each holder has a name of its own."""
 
     def __init__(self, places: int) -> None:
-        """Have so many places, all of them free."""
         self._free = places
-        self._urgent: dict[str, asyncio.Future[None]] = {}  # in the order they came
+        self._urgent: dict[str, asyncio.Future[None]] = {}  # by name, in the order they came
         self._patient: dict[str, asyncio.Future[None]] = {}
 
     @asynccontextmanager
-    async def taken(self, name: str, *, urgent: bool) -> AsyncIterator[None]:
-        """Hold a place, when it is ours to take."""
+    async def hold(self, name: str, *, urgent: bool) -> AsyncIterator[None]:
+        """Hold a place, after waiting for it if all are held."""
         if self._free:
             self._free -= 1
         else:
-            await self._called(name, self._urgent if urgent else self._patient)
+            await self._wait(name, self._urgent if urgent else self._patient)
         try:
             yield
         finally:
             self._pass_on()
 
-    def hurry(self, name: str) -> None:
-        """Somebody waits for this one by now."""
-        waiting = self._patient.pop(name, None)
-        if waiting is not None:
-            self._urgent[name] = waiting
+    def promote(self, name: str) -> None:
+        """Make a waiting holder urgent: a client has asked for it. Otherwise do nothing."""
+        admission = self._patient.pop(name, None)
+        if admission is not None:
+            self._urgent[name] = admission
 
-    async def _called(self, name: str, room: dict[str, asyncio.Future[None]]) -> None:
-        turn = room[name] = asyncio.get_running_loop().create_future()
+    async def _wait(self, name: str, queue: dict[str, asyncio.Future[None]]) -> None:
+        admission = queue[name] = asyncio.get_running_loop().create_future()
         try:
-            await turn
+            await admission
         except asyncio.CancelledError:
-            for one in (self._urgent, self._patient):
-                one.pop(name, None)
-            if turn.done() and not turn.cancelled():
-                self._pass_on()  # it was our turn already
+            for either in (self._urgent, self._patient):
+                either.pop(name, None)
+            if admission.done() and not admission.cancelled():
+                self._pass_on()  # the place was ours already
             raise
 
     def _pass_on(self) -> None:
-        for room in (self._urgent, self._patient):
-            while room:
-                turn = room.pop(next(iter(room)))
-                if not turn.done():
-                    turn.set_result(None)
+        """Give our place to the first urgent holder, then to the first patient one."""
+        for queue in (self._urgent, self._patient):
+            while queue:
+                admission = queue.pop(next(iter(queue)))
+                if not admission.done():
+                    admission.set_result(None)
                     return
         self._free += 1

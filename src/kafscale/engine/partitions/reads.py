@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from kafscale.engine.partitions.long_poll import Watch
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.long_poll import LongPoll
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.reader.reader import Reader
 from kafscale.log.writer import late_writes
@@ -29,7 +29,7 @@ from kafscale.model.errors import (
 )
 
 
-class Wanted(msgspec.Struct):
+class PartitionRead(msgspec.Struct):
     """One partition's part of a fetch. `topic` may be the error of looking it up."""
 
     topic: Topic | KafscaleError
@@ -39,7 +39,7 @@ class Wanted(msgspec.Struct):
     leader_epoch: int = -1
 
 
-class Part(msgspec.Struct):
+class ReadResult(msgspec.Struct):
     """One partition's part of the answer."""
 
     error: KafscaleError | None
@@ -57,22 +57,22 @@ _NO_PLACES: Final[Mapping[int, tuple[Log, Lane]]] = {}
 class Reads:
     """The one way out of a log."""
 
-    def __init__(self, logs: Logs, reader: Reader, clock: Clock) -> None:
+    def __init__(self, logs: OpenLogs, reader: Reader, clock: Clock) -> None:
         """Read from open logs, old data through `reader`."""
         self._clock = clock
         self._logs = logs
         self._reader = reader
 
     def fetch_now(
-        self, wanted: Iterable[Wanted], max_bytes: int, min_bytes: int
-    ) -> list[Part] | None:
+        self, wanted: Iterable[PartitionRead], max_bytes: int, min_bytes: int
+    ) -> list[ReadResult] | None:
         """Answer at once if memory has enough to answer with; else None, and `fetch` is due."""
         return self._at_once(wanted, max_bytes, min_bytes)
 
     def _at_once(
-        self, wanted: Iterable[Wanted], max_bytes: int, min_bytes: int
-    ) -> list[Part] | None:
-        parts: list[Part] = []
+        self, wanted: Iterable[PartitionRead], max_bytes: int, min_bytes: int
+    ) -> list[ReadResult] | None:
+        parts: list[ReadResult] = []
         room, total = max_bytes, 0
         topic: Topic | KafscaleError | None = None
         places = _NO_PLACES
@@ -90,17 +90,17 @@ class Reads:
                     start <= offset <= high
                     and log.state is State.OPEN
                     and (epoch < 0 or epoch == log.newest_epoch)
-                    and not lane.rules.wake_on_append
+                    and not lane.rules.fetch_buffered
                 ):
                     if offset == high or (room <= 0 and total):
-                        parts.append(Part(None, high, start, (), 0))
+                        parts.append(ReadResult(None, high, start, (), 0))
                         continue
                     limit = min(one.max_bytes, room)
                     found = lane.recent.read(offset, limit, at_least_one=not total)
                     if found is None:
                         return None
                     batches, size = found
-                    parts.append(Part(None, high, start, batches, size))
+                    parts.append(ReadResult(None, high, start, batches, size))
                     total += size
                     room -= size
                     continue
@@ -115,26 +115,26 @@ class Reads:
         return parts if total >= min_bytes else None
 
     async def fetch(
-        self, wanted: Sequence[Wanted], max_bytes: int, min_bytes: int, max_wait_s: float
-    ) -> list[Part]:
+        self, wanted: Sequence[PartitionRead], max_bytes: int, min_bytes: int, max_wait_s: float
+    ) -> list[ReadResult]:
         """Answer when there are `min_bytes`, an error, or `max_wait_s` have passed."""
         await self._open_all(wanted)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max_wait_s
         # Watching begins before looking, so no commit can slip in between.
-        with Watch(self._lanes(wanted)) as watch:
+        with LongPoll(self._lanes(wanted)) as poll:
             parts = await self._look(wanted, max_bytes)
             while True:
                 left = deadline - loop.time()
                 total = sum(part.size for part in parts)
                 if left <= 0 or total >= min_bytes or any(part.error for part in parts):
                     return parts
-                news = await watch.wait(left)
+                news = await poll.wait(left)
                 # What was found before the wait may not be handed out by now: it is read again.
                 if total or not news or not self._look_again(wanted, parts, news, max_bytes):
                     parts = await self._look(wanted, max_bytes)
 
-    def watch(self, one: Wanted, watcher: Watcher) -> Lane | None:
+    def watch(self, one: PartitionRead, watcher: Watcher) -> Lane | None:
         """Have `watcher` called with news of a partition that has no more to give than was wanted.
 
         Gives the lane it watches then; None if there is something to answer already, or if this
@@ -147,14 +147,18 @@ class Reads:
             return None
         log, lane = place
         is_fenced = one.leader_epoch not in (-1, log.newest_epoch)
-        is_at_its_end = one.offset == lane.high and not lane.rules.wake_on_append
+        is_at_its_end = one.offset == lane.high and not lane.rules.fetch_buffered
         if is_fenced or not is_at_its_end or log.state is not State.OPEN:
             return None
         lane.watchers.add(watcher)
         return lane
 
     def _look_again(
-        self, wanted: Sequence[Wanted], parts: list[Part], news: Sequence[int], max_bytes: int
+        self,
+        wanted: Sequence[PartitionRead],
+        parts: list[ReadResult],
+        news: Sequence[int],
+        max_bytes: int,
     ) -> bool:
         """Look at some of the partitions, none of which had anything; False if memory lacks it."""
         room = max_bytes
@@ -167,7 +171,7 @@ class Reads:
             room -= part.size
         return True
 
-    def _found(self, wanted: Sequence[Wanted]) -> list[tuple[Log, Lane] | None]:
+    def _found(self, wanted: Sequence[PartitionRead]) -> list[tuple[Log, Lane] | None]:
         """The places that are known already."""
         topic: Topic | KafscaleError | None = None
         places, found = _NO_PLACES, []
@@ -178,7 +182,7 @@ class Reads:
             found.append(places.get(one.partition))
         return found
 
-    async def _open_all(self, wanted: Sequence[Wanted]) -> None:
+    async def _open_all(self, wanted: Sequence[PartitionRead]) -> None:
         for one, place in zip(wanted, self._found(wanted), strict=True):
             if place is not None or isinstance(one.topic, KafscaleError):
                 continue
@@ -187,7 +191,7 @@ class Reads:
             except KafscaleError:
                 continue  # met again, and reported, when its part is read
 
-    def _lanes(self, wanted: Sequence[Wanted]) -> list[Lane | None]:
+    def _lanes(self, wanted: Sequence[PartitionRead]) -> list[Lane | None]:
         """Of each; None where there is none to wait for."""
         lanes: list[Lane | None] = []
         for one, place in zip(wanted, self._found(wanted), strict=True):
@@ -198,18 +202,18 @@ class Reads:
             lanes.append(place and place[1])
         return lanes
 
-    async def _look(self, wanted: Sequence[Wanted], max_bytes: int) -> list[Part]:
+    async def _look(self, wanted: Sequence[PartitionRead], max_bytes: int) -> list[ReadResult]:
         """One look at every partition."""
         parts = self._at_once(wanted, max_bytes, 0)
         return await self._collect(wanted, max_bytes) if parts is None else parts
 
-    async def _collect(self, wanted: Sequence[Wanted], max_bytes: int) -> list[Part]:
+    async def _collect(self, wanted: Sequence[PartitionRead], max_bytes: int) -> list[ReadResult]:
         """The same where memory is not enough; old data of several is read side by side.
 
         Of old data no more is read than the answer has room for; the others' turn comes when
         this one has been taken.
         """
-        parts: list[Part | None] = []
+        parts: list[ReadResult | None] = []
         cold: list[int] = []
         room = max_bytes
         for at, one in enumerate(wanted):
@@ -227,7 +231,7 @@ class Reads:
                 parts[at] = part
         return _fit([part for part in parts if part is not None], max_bytes)
 
-    def _at_most(self, one: Wanted) -> int:
+    def _at_most(self, one: PartitionRead) -> int:
         """What a partition's old data may take of an answer: no more than there is."""
         place = self._place(one)
         if place is None:
@@ -239,12 +243,12 @@ class Reads:
                 return max(1, one.max_bytes)
         return max(1, size)
 
-    def _another_time(self, one: Wanted) -> Part | None:
+    def _another_time(self, one: PartitionRead) -> ReadResult | None:
         """A part without data for a partition that has some; None if its log is not open."""
         place = self._place(one)
-        return place and Part(None, place[1].high, place[1].start, [], 0)
+        return place and ReadResult(None, place[1].high, place[1].start, [], 0)
 
-    def _place(self, one: Wanted) -> tuple[Log, Lane] | None:
+    def _place(self, one: PartitionRead) -> tuple[Log, Lane] | None:
         if isinstance(one.topic, KafscaleError):
             raise one.topic
         place = self._logs.find(one.topic, one.partition)
@@ -253,7 +257,9 @@ class Reads:
             check_epoch(place[0], one.leader_epoch)
         return place
 
-    def _from_memory(self, one: Wanted, limit: int, *, at_least_one: bool) -> Part | None:
+    def _from_memory(
+        self, one: PartitionRead, limit: int, *, at_least_one: bool
+    ) -> ReadResult | None:
         """A partition's part without waiting; None if it needs the store."""
         try:
             place = self._place(one)
@@ -264,20 +270,20 @@ class Reads:
             if one.offset > end and late_writes.is_due(log):
                 return None
             if not lane.start <= one.offset <= end:
-                return Part(_out_of_range(one, lane, end), end, lane.start, [], 0)
+                return ReadResult(_out_of_range(one, lane, end), end, lane.start, [], 0)
             if one.offset == end or (limit <= 0 and not at_least_one):
-                return Part(None, end, lane.start, [], 0)
+                return ReadResult(None, end, lane.start, [], 0)
             if one.offset >= lane.high:
                 found: list[memoryview] | None = log.read_waiting(lane, one.offset, limit)
             else:
                 found = lane.read_memory(one.offset, limit, at_least_one=at_least_one)
         except KafscaleError as problem:
-            return Part(problem, -1, -1, [], 0)
+            return ReadResult(problem, -1, -1, [], 0)
         if found is None:
             return None
-        return Part(None, end, lane.start, found, sum(map(len, found)))
+        return ReadResult(None, end, lane.start, found, sum(map(len, found)))
 
-    async def _from_store(self, one: Wanted, max_bytes: int) -> Part:
+    async def _from_store(self, one: PartitionRead, max_bytes: int) -> ReadResult:
         began_s = self._clock.elapsed_s()
         try:
             assert not isinstance(one.topic, KafscaleError)
@@ -288,19 +294,19 @@ class Reads:
                 await late_writes.catch_up(log)
                 log.require_open()
             if not lane.start <= one.offset <= lane.high:
-                return Part(_out_of_range(one, lane, lane.high), lane.high, lane.start, [], 0)
+                return ReadResult(_out_of_range(one, lane, lane.high), lane.high, lane.start, [], 0)
             if one.offset == lane.high:
-                return Part(None, lane.high, lane.start, [], 0)
+                return ReadResult(None, lane.high, lane.start, [], 0)
             limit = min(one.max_bytes, max_bytes)
             found = lane.read_memory(one.offset, limit, at_least_one=True)
             from_memory = found is not None
             if found is None:
                 found = await self._reader.read(log, lane, one.offset, limit, at_least_one=True)
         except StoreUnavailable as problem:
-            return Part(NotWritten(f"old data cannot be read now: {problem}"), -1, -1, [], 0)
+            return ReadResult(NotWritten(f"old data cannot be read now: {problem}"), -1, -1, [], 0)
         except KafscaleError as problem:
-            return Part(problem, -1, -1, [], 0)
-        return Part(
+            return ReadResult(problem, -1, -1, [], 0)
+        return ReadResult(
             None,
             lane.high,
             lane.start,
@@ -325,18 +331,18 @@ def check_epoch(log: Log, leader_epoch: int) -> None:
     raise UnknownLeaderEpoch(f"the leader epoch is {log.newest_epoch}, not yet {leader_epoch}")
 
 
-def _visible_end(one: Wanted, lane: Lane) -> int:
+def _visible_end(one: PartitionRead, lane: Lane) -> int:
     """The offset after the last record a reader may see: committed, unless the topic says so."""
     if isinstance(one.topic, Topic) and one.topic.settings.fetch_buffered:
         return lane.end
     return lane.high
 
 
-def _out_of_range(one: Wanted, lane: Lane, end: int) -> OffsetOutOfRange:
+def _out_of_range(one: PartitionRead, lane: Lane, end: int) -> OffsetOutOfRange:
     return OffsetOutOfRange(f"offset {one.offset} is not in {lane.start} … {end}")
 
 
-def _fit(parts: list[Part], max_bytes: int) -> list[Part]:
+def _fit(parts: list[ReadResult], max_bytes: int) -> list[ReadResult]:
     """Keep the answer within the budget: at least one batch, then whatever fits whole."""
     fitting = []
     total = 0

@@ -8,7 +8,7 @@ from kafscale.model.clock import Clock
 from kafscale.objects.health import Health, HealthWindow
 
 
-class StoreHealth:
+class StoreGate:
     """The store's state as the engine sees it."""
 
     def __init__(self, window: HealthWindow, clock: Clock) -> None:

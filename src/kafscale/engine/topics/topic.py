@@ -46,8 +46,8 @@ class Topic:
         self.lane_rules = LaneRules(
             offset_range=self.settings.offset_range,
             # Producers of a topic that was deleted and created again go on counting.
-            strangers_go_on=descriptor.incarnation > 1,
-            wake_on_append=self.settings.fetch_buffered,
+            accepts_unknown_sequences=descriptor.incarnation > 1,
+            fetch_buffered=self.settings.fetch_buffered,
         )
 
     def own_configs(self, defaults: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import structlog
 
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.offsets import Offsets
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import keys, places
@@ -41,7 +41,7 @@ class Housekeeping:
     def __init__(
         self,
         topics: Topics,
-        logs: Logs,
+        logs: OpenLogs,
         offsets: Offsets,
         store: ObjectStore,
         metadata: MetadataStore,

@@ -22,7 +22,7 @@ class CloseConnection(Exception):
 
 
 @dataclass(slots=True)
-class Context:
+class KafkaContext:
     """What all Kafka connections of a broker share."""
 
     engine: Engine
@@ -36,7 +36,7 @@ class Context:
 class Call:
     """One request on its way."""
 
-    context: Context
+    context: KafkaContext
     message: Any  # the request type of the API at hand
     version: int
     began_s: float  # by the engine's clock
@@ -69,7 +69,7 @@ async def in_time(call: Call, work: Coroutine[Any, Any, T], timeout_s: float) ->
         raise OutcomeUnknown("the store has not answered in time; it may still happen") from None
 
 
-class Later:
+class Deferred:
     """An answer that will be given by a callback: cheaper than a task for the busiest path."""
 
     __slots__ = ("_answer", "_given", "_then")
@@ -99,10 +99,10 @@ class Later:
 
 
 # The answer; None where the protocol wants none; or either of them later.
-Answer = Message | None | Later | Awaitable[Message | None]
+Answer = Message | None | Deferred | Awaitable[Message | None]
 
 
-class Api(Protocol):
+class Handler(Protocol):
     """A module of the apis folder."""
 
     @property

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from kafscale.engine.partitions.reads import Part, Wanted
+from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.engine.topics.topic import Topic
 from kafscale.model.errors import (
     BadBatch,
@@ -85,11 +85,11 @@ def to_store(
 class Handed(NamedTuple):
     """A partition's part as its consumer can read it, and the offset where the next one begins."""
 
-    part: Part
+    part: ReadResult
     next_offset: int
 
 
-def newest_format(want: Wanted, version: int) -> int:
+def newest_format(want: PartitionRead, version: int) -> int:
     """The newest format a consumer is handed: by its request, and by the topic's wish."""
     asked = NEWEST if version >= _FORMAT_2_FROM else int(version >= _FORMAT_1_FROM)
     if isinstance(want.topic, KafscaleError) or not want.topic.settings.down_conversion:
@@ -97,7 +97,7 @@ def newest_format(want: Wanted, version: int) -> int:
     return min(asked, want.topic.settings.max_magic)
 
 
-def is_due(wanted: Sequence[Wanted], parts: Sequence[Part], version: int) -> bool:
+def is_due(wanted: Sequence[PartitionRead], parts: Sequence[ReadResult], version: int) -> bool:
     """Whether any of this must be converted; the usual answer is no, and fast."""
     topic: Topic | KafscaleError | None = None
     for want, part in zip(wanted, parts, strict=True):
@@ -110,8 +110,8 @@ def is_due(wanted: Sequence[Wanted], parts: Sequence[Part], version: int) -> boo
 
 async def to_hand_out(
     conversions: Conversions,
-    wanted: Sequence[Wanted],
-    parts: Sequence[Part],
+    wanted: Sequence[PartitionRead],
+    parts: Sequence[ReadResult],
     version: int,
     max_bytes: int,
 ) -> list[Handed]:
@@ -121,14 +121,14 @@ async def to_hand_out(
     return await conversions.run(lambda: _hand_out(wanted, parts, version, max_bytes))
 
 
-def _are_quick(parts: Sequence[Part]) -> bool:
+def _are_quick(parts: Sequence[ReadResult]) -> bool:
     return sum(part.size for part in parts) <= _SMALL_BYTES and not any(
         header.codec for part in parts for piece in part.batches for _, header in batch.walk(piece)
     )
 
 
 def _hand_out(
-    wanted: Sequence[Wanted], parts: Sequence[Part], version: int, max_bytes: int
+    wanted: Sequence[PartitionRead], parts: Sequence[ReadResult], version: int, max_bytes: int
 ) -> list[Handed]:
     """Messages are larger than records: the room in the answer is shared out anew."""
     handed = []
@@ -145,7 +145,7 @@ def _hand_out(
     return handed
 
 
-def _one(want: Wanted, part: Part, magic: int, limit: int) -> Handed:
+def _one(want: PartitionRead, part: ReadResult, magic: int, limit: int) -> Handed:
     """As many messages as reach the limit, and at least one piece of them.
 
     What cannot be converted ends the answer before it; the error is told when it comes first.

@@ -7,7 +7,7 @@ Next door: when it is answered (apis/fetch.py), who is in a session (fetch_sessi
 from collections.abc import Sequence
 from typing import Final
 
-from kafscale.engine.partitions.reads import Part, Wanted
+from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Call
@@ -31,11 +31,11 @@ class NamedOrder:
     def __init__(self, call: Call) -> None:
         """Look up the topics."""
         self._call = call
-        self.wanted: list[Wanted] = []
+        self.wanted: list[PartitionRead] = []
         for row in call.message.topics:
             topic = _topic(call, row.topic_id if call.version >= BY_ID_FROM else row.topic)
             self.wanted += [
-                Wanted(
+                PartitionRead(
                     topic,
                     one.partition,
                     one.fetch_offset,
@@ -50,7 +50,7 @@ class NamedOrder:
         """Whether there is nothing that could ever come."""
         return not self.wanted
 
-    def respond(self, parts: Sequence[Part]) -> FetchResponse:
+    def respond(self, parts: Sequence[ReadResult]) -> FetchResponse:
         """The answer to the parts that were found."""
         call, wanted, topics, at = self._call, self.wanted, [], 0
         _count(call, wanted, parts)
@@ -71,21 +71,21 @@ class SessionOrder:
         self._call = call
         self.session = session
         self._told = told
-        self.wanted: list[Wanted] = []
+        self.wanted: list[PartitionRead] = []
         found: dict[str | bytes, Topic | KafscaleError] = {}
         for one in told:
             name, partition, offset, max_bytes, epoch = one.asked
             topic = found.get(name)
             if topic is None:
                 topic = found[name] = _topic(call, name)
-            self.wanted.append(Wanted(topic, partition, offset, max_bytes, epoch))
+            self.wanted.append(PartitionRead(topic, partition, offset, max_bytes, epoch))
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing that could ever come."""
         return not self.session.partitions
 
-    def respond(self, parts: Sequence[Part]) -> FetchResponse:
+    def respond(self, parts: Sequence[ReadResult]) -> FetchResponse:
         """The answer to the parts that were found; who has nothing more may rest."""
         call, session = self._call, self.session
         is_first = call.message.session_epoch == FULL
@@ -110,7 +110,7 @@ class SessionOrder:
             self._let_rest(told, want)
         return self.session.all_rest
 
-    def _let_rest(self, told: Told, want: Wanted) -> None:
+    def _let_rest(self, told: Told, want: PartitionRead) -> None:
         if told.asked.offset == want.offset:  # it may have been asked for anew meanwhile
             lane = self._call.engine.reads.watch(want, told)
             if lane is not None:
@@ -135,7 +135,7 @@ def _topic_row(topic: str | bytes) -> FetchableTopicResponse:
     return FetchableTopicResponse(topic_id=topic)
 
 
-def _count(call: Call, wanted: Sequence[Wanted], parts: Sequence[Part]) -> None:
+def _count(call: Call, wanted: Sequence[PartitionRead], parts: Sequence[ReadResult]) -> None:
     """Note the outcome; latency only where data was read at once, not where it was waited for."""
     probe = call.engine.probe
     topic: Topic | KafscaleError | None = None
@@ -181,7 +181,7 @@ def _code(problem: KafscaleError, version: int) -> ErrorCode:
     return code
 
 
-def _row(call: Call, want: Wanted, part: Part) -> PartitionData:
+def _row(call: Call, want: PartitionRead, part: ReadResult) -> PartitionData:
     if part.error is not None:
         return _error_row(call, want, part, part.error)
     high, start = part.high, part.start
@@ -191,7 +191,9 @@ def _row(call: Call, want: Wanted, part: Part) -> PartitionData:
     )
 
 
-def _error_row(call: Call, want: Wanted, part: Part, problem: KafscaleError) -> PartitionData:
+def _error_row(
+    call: Call, want: PartitionRead, part: ReadResult, problem: KafscaleError
+) -> PartitionData:
     client_errors.note(call, problem)
     if isinstance(problem, NotConvertible | ConversionOff):
         client_errors.note_ordinary(call, client_errors.reason_of(type(problem)), str(problem))

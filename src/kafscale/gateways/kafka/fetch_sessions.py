@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kafscale.engine.partitions.reads import Part
+from kafscale.engine.partitions.reads import ReadResult
 from kafscale.log.writer.lane import Lane
 from kafscale.model.clock import Dice
 
@@ -62,7 +62,7 @@ class Told:
         """Its name in the session."""
         return self.asked.topic, self.asked.partition
 
-    def learns(self, part: Part, anyway: bool) -> bool:
+    def learns(self, part: ReadResult, anyway: bool) -> bool:
         """Whether the client is to be told of it: it is news, or everything is wanted anyway."""
         is_same = part.high == self.high and part.start == self.start
         if is_same and not (anyway or part.batches or part.error or self.had_error):

@@ -13,28 +13,28 @@ from kafscale.groups.events import Event, GroupOutcome, Rejected
 from kafscale.model.errors import KafscaleError
 
 
-def in_memory(call: Call) -> Coroutine[Any, Any, None] | None:
+def require_loaded(call: Call) -> Coroutine[Any, Any, None] | None:
     """A group that was not asked for yet is read first, with the requests behind waiting."""
     groups = call.engine.groups
     group_id: str = call.message.group_id
     return None if groups.is_loaded(group_id) else groups.load(group_id)
 
 
-def taken(call: Call) -> Coroutine[Any, Any, None] | None:
+def require_claimed(call: Call) -> Coroutine[Any, Any, None] | None:
     """The same before writing about a group: it must also be this broker's."""
     engine = call.engine
     group_id: str = call.message.group_id
     if engine.groups.is_loaded(group_id) and engine.offsets.may_commit(group_id):
         return None
-    return _take(call)
+    return _load_and_claim(call)
 
 
-async def _take(call: Call) -> None:
+async def _load_and_claim(call: Call) -> None:
     await call.engine.groups.load(call.message.group_id)
     await call.engine.offsets.take(call.message.group_id)
 
 
-def ask_now(call: Call, event: Event) -> GroupOutcome:
+def apply(call: Call, event: Event) -> GroupOutcome:
     """What becomes of an event that nobody waits for."""
     try:
         return call.engine.groups.ask(call.message.group_id, event).result()
@@ -42,7 +42,7 @@ def ask_now(call: Call, event: Event) -> GroupOutcome:
         return Rejected(problem)
 
 
-def noted(call: Call, outcome: GroupOutcome) -> int:
+def code_of_outcome(call: Call, outcome: GroupOutcome) -> int:
     """The code of an outcome; refusals that are the client's doing are counted."""
     if not isinstance(outcome, Rejected):
         return 0

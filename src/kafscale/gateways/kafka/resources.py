@@ -5,8 +5,8 @@ Next door: the APIs themselves (apis/), what a change does (engine/administratio
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from kafscale.engine.administration import ConfigChange
 from kafscale.gateways.kafka import client_errors
@@ -34,11 +34,14 @@ class Resource(Protocol):
         """Its name or number."""
 
 
-class Result(Protocol):
+class ResourceResult(Protocol):
     """What it gets back."""
 
     error_code: int
     error_message: str | None
+
+
+_Result = TypeVar("_Result", bound=ResourceResult)
 
 
 class Named:
@@ -80,6 +83,27 @@ def check_once(names: Iterable[str]) -> None:
         raise InvalidRequest(f"given more than once: {', '.join(twice)}")
 
 
+async def alter_each(
+    call: Call,
+    result_type: Callable[[int, str | None, int, str], _Result],
+    alter_one: Callable[[Call, Any], Awaitable[None]],
+) -> list[_Result]:
+    """Alter every resource of a request; each gets a result of its own."""
+    requested: Sequence[Resource] = call.message.resources
+    named = Named(requested)
+    results = []
+    for resource in requested:
+        result = result_type(0, None, resource.resource_type, resource.resource_name)
+        results.append(result)
+        try:
+            named.check(resource)
+            check_alterable(resource)
+            await alter_one(call, resource)
+        except KafscaleError as problem:
+            refuse(call, result, problem)
+    return results
+
+
 async def alter(call: Call, name: str, change: ConfigChange) -> None:
     """Change a topic's settings, or only look whether that could be done."""
     only_check: bool = call.message.validate_only
@@ -87,7 +111,7 @@ async def alter(call: Call, name: str, change: ConfigChange) -> None:
     await in_time(call, work, _ALTERED_WITHIN_S)
 
 
-def refuse(call: Call, result: Result, problem: KafscaleError) -> None:
+def refuse(call: Call, result: ResourceResult, problem: KafscaleError) -> None:
     """Put an error into a result."""
     result.error_code = code_of(problem)
     result.error_message = words_of(problem)

@@ -36,13 +36,13 @@ from kafscale.gateways.kafka.apis import (
     sasl_handshake,
     sync_group,
 )
-from kafscale.gateways.kafka.call import Answer, Api, Call, CloseConnection
+from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Handler
 from kafscale.wire.kafka import codec, frame
 from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.frame import RequestHeader
 from kafscale.wire.kafka.schema import Message
 
-APIS: Final[tuple[Api, ...]] = (
+APIS: Final[tuple[Handler, ...]] = (
     produce,
     fetch,
     list_offsets,
@@ -75,7 +75,7 @@ APIS: Final[tuple[Api, ...]] = (
     incremental_alter_configs,
 )
 
-_BY_KEY: Final[dict[int, Api]] = {api.API_KEY: api for api in APIS}
+_BY_KEY: Final[dict[int, Handler]] = {api.API_KEY: api for api in APIS}
 
 _PREPARE: Final[dict[int, Callable[[Call], Coroutine[Any, Any, None] | None]]] = {
     api.API_KEY: api.prepare

@@ -15,7 +15,7 @@ import structlog
 
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import Call, CloseConnection, Context, Later
+from kafscale.gateways.kafka.call import Call, CloseConnection, Deferred, KafkaContext
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import KafscaleError
 from kafscale.tasks import Tasks
@@ -26,7 +26,7 @@ logger = structlog.get_logger()
 
 _MOST_UNDER_WAY: Final = 1000
 _MOST_READS_UNDER_WAY: Final = 4  # their answers are large; clients send one at a time
-_MOST_PREPARING: Final = 64
+_MOST_BLOCKED: Final = 64
 _MOST_READY_BYTES: Final = 4 << 20  # of answers that an earlier one holds up
 _QUEUED_BYTES: Final = 512  # what a request takes beside its bytes: a million tiny ones are much
 
@@ -45,7 +45,7 @@ class _Slot:
         self.answer: list[Buffer] | None = None  # None: not yet
 
 
-class _Preparing:
+class _Blocked:
     """A request that cannot begin yet, or that came behind such a one."""
 
     __slots__ = ("call", "is_ready", "slot")
@@ -59,7 +59,7 @@ class _Preparing:
 class KafkaSession:
     """Implements gateways.connection.Session."""
 
-    def __init__(self, connection: Connection, context: Context, tasks: Tasks) -> None:
+    def __init__(self, connection: Connection, context: KafkaContext, tasks: Tasks) -> None:
         """Speak Kafka on `connection`."""
         self._connection = connection
         self._context = context
@@ -68,7 +68,7 @@ class KafkaSession:
         self._slots: deque[_Slot] = deque()
         self._reads_under_way = 0
         self._ready_bytes = 0
-        self._preparing: deque[_Preparing] = deque()
+        self._blocked: deque[_Blocked] = deque()
         self._is_beginning = False
         self._is_open = True
         self.writes = False
@@ -106,10 +106,10 @@ class KafkaSession:
             return  # an answer given at once came back here: the loop below goes on anyway
         self._is_beginning = True
         try:
-            self._answer_prepared()
+            self._answer_unblocked()
             while (
                 self._frames
-                and len(self._preparing) < _MOST_PREPARING
+                and len(self._blocked) < _MOST_BLOCKED
                 and not self._connection.is_write_blocked
                 and len(self._slots) < _MOST_UNDER_WAY
                 and self._reads_under_way < _MOST_READS_UNDER_WAY
@@ -144,11 +144,11 @@ class KafkaSession:
         self._queue(slot)
         self.writes = self.writes or router.writes(request)
         preparation = router.prepare(request, call)
-        if preparation is None and not self._preparing:
+        if preparation is None and not self._blocked:
             self._answer(slot, call)
             return
-        one = _Preparing(slot, call, is_ready=preparation is None)
-        self._preparing.append(one)
+        one = _Blocked(slot, call, is_ready=preparation is None)
+        self._blocked.append(one)
         if preparation is not None:
             self._tasks.spawn(self._prepare(preparation, one), "prepare")
 
@@ -156,7 +156,7 @@ class KafkaSession:
         self._slots.append(slot)
         self._reads_under_way += slot.is_read
 
-    async def _prepare(self, preparation: Coroutine[Any, Any, None], one: _Preparing) -> None:
+    async def _prepare(self, preparation: Coroutine[Any, Any, None], one: _Blocked) -> None:
         """Hold up the requests behind this one until it can begin; they prepare themselves, too."""
         try:
             await preparation
@@ -164,16 +164,16 @@ class KafkaSession:
             # The handler meets the same trouble again and answers it in its own words.
             logger.debug("preparation_failed", reason=str(problem))
         except Exception:
-            while self._preparing.pop() is not one:
+            while self._blocked.pop() is not one:
                 pass  # those behind it are as if they had not been begun
             self._fail(one.slot)
             return
         one.is_ready = True
         self._begin_requests()
 
-    def _answer_prepared(self) -> None:
-        while self._preparing and self._preparing[0].is_ready:
-            one = self._preparing.popleft()
+    def _answer_unblocked(self) -> None:
+        while self._blocked and self._blocked[0].is_ready:
+            one = self._blocked.popleft()
             if self._is_open or not one.slot.is_read:
                 self._answer(one.slot, one.call)
 
@@ -182,7 +182,7 @@ class KafkaSession:
             answer = router.answer(slot.request, call)
             if answer is None or isinstance(answer, Message):
                 self._fill(slot, answer, slot.request.version)
-            elif isinstance(answer, Later):
+            elif isinstance(answer, Deferred):
                 answer.then(lambda found: self._fill_later(slot, found))
             else:
                 slot.task = self._tasks.spawn(self._answer_later(slot, answer), "answer")

@@ -91,12 +91,14 @@ class ProducerTable:
         """Whether the lane has had its last batch."""
         return SEALER in self._producers
 
-    def find_duplicate(self, header: BatchHeader, strangers_go_on: bool = False) -> int | None:
+    def find_duplicate(
+        self, header: BatchHeader, accepts_unknown_sequences: bool = False
+    ) -> int | None:
         """Judge a batch of an idempotent producer.
 
         Gives the first offset of the same batch if it was appended before, None if the batch
-        is new and fits; raises BadSequence otherwise. `strangers_go_on`: a producer that is not
-        known here may begin at any sequence.
+        is new and fits; raises BadSequence otherwise. `accepts_unknown_sequences`: a producer that
+        is not known here may begin at any sequence.
         """
         known = self._producers.get(header.producer_id)
         first = header.base_sequence
@@ -107,7 +109,7 @@ class ProducerTable:
                 return None
             return known.first_offset_of(header)
         if known is None:
-            if first != 0 and not strangers_go_on:
+            if first != 0 and not accepts_unknown_sequences:
                 raise UnknownProducer(
                     f"producer {header.producer_id} begins at sequence {first}, not at 0"
                 )
@@ -127,7 +129,7 @@ class ProducerTable:
         if first == _after(known.last_sequence):
             return None
         # Where strangers go on, what lies before their first batch was never here.
-        if not strangers_go_on and _is_behind(header.last_sequence, known.last_sequence):
+        if not accepts_unknown_sequences and _is_behind(header.last_sequence, known.last_sequence):
             raise DuplicateSequence(f"sequence {first} was appended long ago")
         raise OutOfOrderSequence(
             f"producer {header.producer_id} should go on with sequence "

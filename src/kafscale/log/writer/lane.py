@@ -50,8 +50,8 @@ class LaneRules:
     """What a partition's topic says about it."""
 
     offset_range: int = index.RANGE  # what would reach it is refused
-    strangers_go_on: bool = False  # unknown producers may begin at any sequence
-    wake_on_append: bool = False  # readers may see what is not committed yet
+    accepts_unknown_sequences: bool = False  # unknown producers may begin at any sequence
+    fetch_buffered: bool = False  # readers may see what is not committed yet
 
 
 _NO_RULES: Final = LaneRules()

@@ -188,7 +188,7 @@ class Log(View):
         self, lane: Lane, header: BatchHeader, data: memoryview, *, acknowledged: bool
     ) -> Appended:
         if header.producer_id >= 0:
-            earlier = lane.producers.find_duplicate(header, lane.rules.strangers_go_on)
+            earlier = lane.producers.find_duplicate(header, lane.rules.accepts_unknown_sequences)
             if earlier is not None:
                 return Appended(earlier, self._commit_of(lane, earlier), is_duplicate=True)
         if lane.producers.is_sealed:
@@ -205,7 +205,7 @@ class Log(View):
         if header.producer_id >= 0:
             lane.producers.remember(header, first, self.clock.now_ms(), lane.high)
         done = self.gather(Waiting(lane, header, first, data, acknowledged, epoch))
-        if lane.rules.wake_on_append:
+        if lane.rules.fetch_buffered:
             lane.wake()
         return Appended(first, done, is_duplicate=False)
 

@@ -90,7 +90,7 @@ class _Origin(NamedTuple):
 
 
 class Decoder:
-    """Turns pieces of lanes into Arrow, only the wanted columns.
+    """PriorityGate pieces of lanes into Arrow, only the wanted columns.
 
     One decoder serves one task: it keeps its buffers from lane to lane. What cannot be read
     raises CorruptBatch or CorruptObject; with a list of `findings` it is put down there instead,

@@ -1,46 +1,20 @@
-"""Every API this room can read and write, listed once.
+"""Every API this room can read and write, found by its number.
 
-Here: the list, and finding an API by its number.
+Here: one entry per module of messages/. A module holds one request and its response, so the
+folder is the list: a new file there is a new entry here.
 Next door: the tables (messages/), which of these a broker offers (the Kafka gateway).
 Never here: behaviour.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Final, NamedTuple
 
-from kafscale.wire.kafka.messages import (
-    alter_configs,
-    api_versions,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    elect_leaders,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_groups,
-    list_offsets,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sasl_handshake,
-    sync_group,
-)
+from kafscale.wire.kafka import messages
 from kafscale.wire.kafka.schema import Message
 
 
@@ -67,43 +41,22 @@ class Api(NamedTuple):
         return version >= self.request.flexible_from
 
 
-APIS: Final[tuple[Api, ...]] = (
-    Api(produce.ProduceRequest, produce.ProduceResponse),
-    Api(fetch.FetchRequest, fetch.FetchResponse),
-    Api(list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
-    Api(metadata.MetadataRequest, metadata.MetadataResponse),
-    Api(offset_commit.OffsetCommitRequest, offset_commit.OffsetCommitResponse),
-    Api(offset_fetch.OffsetFetchRequest, offset_fetch.OffsetFetchResponse),
-    Api(find_coordinator.FindCoordinatorRequest, find_coordinator.FindCoordinatorResponse),
-    Api(join_group.JoinGroupRequest, join_group.JoinGroupResponse),
-    Api(heartbeat.HeartbeatRequest, heartbeat.HeartbeatResponse),
-    Api(leave_group.LeaveGroupRequest, leave_group.LeaveGroupResponse),
-    Api(sync_group.SyncGroupRequest, sync_group.SyncGroupResponse),
-    Api(describe_groups.DescribeGroupsRequest, describe_groups.DescribeGroupsResponse),
-    Api(list_groups.ListGroupsRequest, list_groups.ListGroupsResponse),
-    Api(sasl_handshake.SaslHandshakeRequest, sasl_handshake.SaslHandshakeResponse),
-    Api(api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse),
-    Api(create_topics.CreateTopicsRequest, create_topics.CreateTopicsResponse),
-    Api(delete_topics.DeleteTopicsRequest, delete_topics.DeleteTopicsResponse),
-    Api(delete_records.DeleteRecordsRequest, delete_records.DeleteRecordsResponse),
-    Api(init_producer_id.InitProducerIdRequest, init_producer_id.InitProducerIdResponse),
-    Api(
-        offset_for_leader_epoch.OffsetForLeaderEpochRequest,
-        offset_for_leader_epoch.OffsetForLeaderEpochResponse,
-    ),
-    Api(describe_configs.DescribeConfigsRequest, describe_configs.DescribeConfigsResponse),
-    Api(alter_configs.AlterConfigsRequest, alter_configs.AlterConfigsResponse),
-    Api(describe_log_dirs.DescribeLogDirsRequest, describe_log_dirs.DescribeLogDirsResponse),
-    Api(create_partitions.CreatePartitionsRequest, create_partitions.CreatePartitionsResponse),
-    Api(delete_groups.DeleteGroupsRequest, delete_groups.DeleteGroupsResponse),
-    Api(elect_leaders.ElectLeadersRequest, elect_leaders.ElectLeadersResponse),
-    Api(offset_delete.OffsetDeleteRequest, offset_delete.OffsetDeleteResponse),
-    Api(
-        incremental_alter_configs.IncrementalAlterConfigsRequest,
-        incremental_alter_configs.IncrementalAlterConfigsResponse,
-    ),
-    Api(describe_cluster.DescribeClusterRequest, describe_cluster.DescribeClusterResponse),
-    Api(describe_producers.DescribeProducersRequest, describe_producers.DescribeProducersResponse),
-)
+def _modules() -> Iterator[ModuleType]:
+    for found in pkgutil.iter_modules(messages.__path__):
+        yield importlib.import_module(f"{messages.__name__}.{found.name}")
+
+
+def _api_of(module: ModuleType) -> Api:
+    """The one request that the module defines, and the response of the same name."""
+    (request,) = (
+        kind
+        for name, kind in vars(module).items()
+        if name.endswith("Request") and issubclass(kind, Message)
+    )
+    return Api(request, vars(module)[request.__name__.removesuffix("Request") + "Response"])
+
+
+APIS: Final[tuple[Api, ...]] = tuple(sorted(map(_api_of, _modules()), key=lambda api: api.key))
 
 BY_KEY: Final[dict[int, Api]] = {api.key: api for api in APIS}
+assert len(BY_KEY) == len(APIS), "two modules of messages/ have the same API key"

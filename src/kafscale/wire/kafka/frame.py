@@ -24,7 +24,7 @@ _ROOM_FOR_LENGTH: Final = bytes(_LENGTH.size)
 
 
 def read_request(frame: memoryview) -> RequestHeader:
-    """Who asks for what; the body stays closed. Unknown APIs and versions are no error here."""
+    """Read the header; the body stays closed. Unknown APIs and versions are no error here."""
     return header.read_request_header(frame)
 
 

@@ -1,4 +1,4 @@
-"""What stands before every message: who asks, what, in which version.
+"""The header before every message: API, version, correlation id, client id.
 
 Here: both headers, in both directions, and which version of them a message has.
 Next door: the length in front (frame.py), the message behind (codec.py).

@@ -1,4 +1,4 @@
-"""A sheet of Python being written: lines, indentation, fresh names, constants.
+"""The text of a Python function while it is generated: lines, indentation, names, constants.
 
 Here: what both emitters share.
 Next door: what they write (emit_decode.py, emit_encode.py).
@@ -32,7 +32,7 @@ class FunctionSource:
         self._depth -= 1
 
     def fresh(self, hint: str) -> str:
-        """A name nobody else on this sheet uses."""
+        """A name that is not used yet in this function."""
         self._used += 1
         return f"{hint}_{self._used}"
 
@@ -51,6 +51,6 @@ class FunctionSource:
         return "\n".join(self._lines) + "\n"
 
     def function(self, name: str) -> Callable[..., Any]:
-        """Compile the sheet and hand out the function it defines."""
+        """Compile the text and give the function that it defines."""
         exec(compile(self.text(), f"<{name}>", "exec"), self.names)
         return self.names[name]  # type: ignore[no-any-return]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kafscale.engine.partitions.reads import Wanted
+from kafscale.engine.partitions.reads import PartitionRead
 from kafscale.model.errors import (
     FencedLeaderEpoch,
     NotTheOwner,
@@ -132,7 +132,7 @@ async def test_a_fetch_that_waits_is_sent_to_the_new_owner(fleet: FleetHarness) 
     members = await with_topic(fleet, 2, 4)
     leaving = members[1]
     partition = theirs(fleet, leaving, 4)
-    wanted = Wanted(leaving.engine.topics.get("t"), partition, 0, 1000)
+    wanted = PartitionRead(leaving.engine.topics.get("t"), partition, 0, 1000)
     waiting = asyncio.ensure_future(leaving.engine.reads.fetch([wanted], 1000, 1, 60.0))
     await asyncio.sleep(0.05)
     await leaving.broker.stop()
@@ -160,7 +160,9 @@ async def test_a_fetch_that_waited_through_a_change_of_members_is_given_no_data(
     topic, before = old.engine.topics.get("t"), old.fleet.generation
     waiting = [
         asyncio.ensure_future(
-            old.engine.reads.fetch([Wanted(topic, number, 0, 1 << 20, before)], 1 << 20, 1, 20.0)
+            old.engine.reads.fetch(
+                [PartitionRead(topic, number, 0, 1 << 20, before)], 1 << 20, 1, 20.0
+            )
         )
         for number in range(12)
     ]

@@ -12,7 +12,7 @@ from kafscale.engine.metrics.log_gauges import Census
 from kafscale.engine.moves import moves, steps
 from kafscale.engine.moves.reports import MoveReports
 from kafscale.engine.moves.steps import MoveWork
-from kafscale.engine.partitions.reads import Part
+from kafscale.engine.partitions.reads import ReadResult
 from kafscale.engine.topics import removals
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import keys as log_keys
@@ -74,7 +74,7 @@ async def all_values(harness: EngineHarness, partition: int = 0, name: str = "t"
     return values
 
 
-def values_at(part: Part) -> list[tuple[int, bytes]]:
+def values_at(part: ReadResult) -> list[tuple[int, bytes]]:
     return [
         (record.offset, record.value or b"")
         for piece in part.batches
@@ -84,7 +84,7 @@ def values_at(part: Part) -> list[tuple[int, bytes]]:
     ]
 
 
-def next_offset(part: Part) -> int:
+def next_offset(part: ReadResult) -> int:
     return max(header.next_offset for piece in part.batches for _, header in walk(piece))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafscale.engine.cluster.identity import Identity
 from kafscale.engine.cluster.single import SingleBroker
-from kafscale.engine.partitions.open_logs import Logs
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.log import Log
 from kafscale.model.errors import LogStopped
@@ -32,7 +32,7 @@ async def test_a_log_that_others_may_have_had_while_it_was_opened_is_looked_at_a
     def make(_topic: Topic | None, folder: str) -> Log:
         return bench.make_log(folder, epoch=fleet.generation)
 
-    logs = Logs(make, fleet)
+    logs = OpenLogs(make, fleet)
     slow = bench.plan.add(Rule(Fault.STALL_AFTER, "find", times=1))
     opening = asyncio.create_task(logs.open_log(FOLDER, None))
     await slow.reached.wait()
@@ -50,7 +50,7 @@ async def test_a_log_that_others_may_have_had_while_it_was_opened_is_looked_at_a
 
 async def test_a_generation_that_stays_is_one_look(bench: Bench) -> None:
     fleet = Changing(Identity("cluster", broker_id=0, epoch=1))
-    logs = Logs(lambda _topic, folder: bench.make_log(folder, epoch=1), fleet)
+    logs = OpenLogs(lambda _topic, folder: bench.make_log(folder, epoch=1), fleet)
     await logs.open_log(FOLDER, None)
     assert [verb for verb, _ in bench.store.calls] == ["find"]
     await logs.aclose(1.0)

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from kafscale.engine.partitions.opener import OwnedLogs
-from kafscale.engine.partitions.priority_gate import Turns
+from kafscale.engine.partitions.opener import Opener
+from kafscale.engine.partitions.priority_gate import PriorityGate
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.gateways.kafka.caller import NOW_MS
@@ -13,8 +13,8 @@ from tests.unit.gateways.kafka.caller import NOW_MS
 HOUR_MS = 3_600_000
 
 
-def opener(harness: EngineHarness) -> OwnedLogs:
-    return OwnedLogs(harness.engine.topics, harness.engine.logs, harness.engine.cluster)
+def opener(harness: EngineHarness) -> Opener:
+    return Opener(harness.engine.topics, harness.engine.logs, harness.engine.cluster)
 
 
 async def test_all_logs_are_opened(harness: EngineHarness) -> None:
@@ -29,7 +29,7 @@ async def test_what_a_client_asks_for_is_opened_before_the_rest(
 ) -> None:
     await harness.engine.create_topic("t", 5, {})
     logs = harness.engine.logs
-    monkeypatch.setattr(logs, "_turns", Turns(1))
+    monkeypatch.setattr(logs, "_gate", PriorityGate(1))
     monkeypatch.setattr(type(harness.engine.cluster), "has_peers", True)  # many at once
     stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", "*/t/0", times=1))
     passing = asyncio.ensure_future(opener(harness).open_all())

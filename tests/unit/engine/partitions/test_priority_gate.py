@@ -2,14 +2,14 @@ import asyncio
 
 import pytest
 
-from kafscale.engine.partitions.priority_gate import Turns
+from kafscale.engine.partitions.priority_gate import PriorityGate
 
 
 class Queue:
     """Some who want a turn, and the order they got it in."""
 
     def __init__(self, places: int = 1) -> None:
-        self.turns = Turns(places)
+        self.gate = PriorityGate(places)
         self.got: list[str] = []
         self.leave = asyncio.Event()
 
@@ -17,7 +17,7 @@ class Queue:
         return asyncio.ensure_future(self._hold(name, urgent))
 
     async def _hold(self, name: str, urgent: bool) -> None:
-        async with self.turns.taken(name, urgent=urgent):
+        async with self.gate.hold(name, urgent=urgent):
             self.got.append(name)
             await self.leave.wait()
 
@@ -41,9 +41,9 @@ async def test_who_is_asked_for_while_waiting_is_moved_ahead() -> None:
     queue = Queue()
     tasks = [queue.come(name, urgent=False) for name in "abc"]
     await settle()
-    queue.turns.hurry("c")
-    queue.turns.hurry("a")  # has its turn
-    queue.turns.hurry("nobody")
+    queue.gate.promote("c")
+    queue.gate.promote("a")  # has its turn
+    queue.gate.promote("nobody")
     queue.leave.set()
     await asyncio.gather(*tasks)
     assert queue.got == ["a", "c", "b"]
@@ -72,7 +72,7 @@ async def test_who_gives_up_leaves_the_place_to_the_next() -> None:
 
 async def test_who_gives_up_having_been_called_leaves_the_place_to_the_next() -> None:
     queue = Queue()
-    async with queue.turns.taken("a", urgent=False):
+    async with queue.gate.hold("a", urgent=False):
         second, third = (queue.come(name, urgent=False) for name in "bc")
         await settle()
     second.cancel()  # its turn has come, and it has not noticed yet
@@ -80,14 +80,14 @@ async def test_who_gives_up_having_been_called_leaves_the_place_to_the_next() ->
     await third
     assert second.cancelled()
     assert queue.got == ["c"]
-    async with queue.turns.taken("d", urgent=False):
+    async with queue.gate.hold("d", urgent=False):
         pass
 
 
 async def test_a_failure_gives_the_place_back() -> None:
-    turns = Turns(1)
+    gate = PriorityGate(1)
     with pytest.raises(ZeroDivisionError):
-        async with turns.taken("a", urgent=True):
+        async with gate.hold("a", urgent=True):
             raise ZeroDivisionError
-    async with turns.taken("b", urgent=True):
+    async with gate.hold("b", urgent=True):
         pass

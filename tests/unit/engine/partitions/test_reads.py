@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kafscale.engine.partitions.reads import Wanted
+from kafscale.engine.partitions.reads import PartitionRead
 from kafscale.log.writer.lane import Lane
 from kafscale.model.errors import UnknownTopic
 from tests.unit.engine.engine_harness import EngineHarness, values_of
@@ -42,7 +42,7 @@ async def test_a_topic_that_changes_is_looked_up_anew(harness: EngineHarness) ->
     assert 0 not in logs.found(topic)
     place = logs.find(topic, 0)
     assert place is not None
-    assert place[1].rules.wake_on_append
+    assert place[1].rules.fetch_buffered
 
 
 async def test_a_topic_that_ends_is_forgotten(harness: EngineHarness) -> None:
@@ -65,13 +65,15 @@ async def test_only_a_partition_read_to_its_end_can_be_watched(harness: EngineHa
     topic = await harness.engine.create_topic("t", 1, {})
     reads = harness.engine.reads
     woken: list[Lane] = []
-    end = Wanted(topic, 0, 1, 100)
+    end = PartitionRead(topic, 0, 1, 100)
     assert reads.watch(end, woken.append) is None  # not open
     await harness.append("t", b"a")
-    assert reads.watch(Wanted(topic, 0, 0, 100), woken.append) is None  # it has something
-    assert reads.watch(Wanted(topic, 0, 2, 100), woken.append) is None  # beyond the end
-    assert reads.watch(Wanted(topic, 0, 1, 100, 99), woken.append) is None  # an unknown epoch
-    assert reads.watch(Wanted(UnknownTopic("?"), 0, 1, 100), woken.append) is None
+    assert reads.watch(PartitionRead(topic, 0, 0, 100), woken.append) is None  # it has something
+    assert reads.watch(PartitionRead(topic, 0, 2, 100), woken.append) is None  # beyond the end
+    assert (
+        reads.watch(PartitionRead(topic, 0, 1, 100, 99), woken.append) is None
+    )  # an unknown epoch
+    assert reads.watch(PartitionRead(UnknownTopic("?"), 0, 1, 100), woken.append) is None
     lane = reads.watch(end, woken.append)
     assert lane is not None
     await harness.append("t", b"b")
@@ -84,11 +86,11 @@ async def test_a_wait_for_many_partitions_looks_only_at_those_with_news(
 ) -> None:
     topic = await harness.engine.create_topic("t", count, {"physical.partitions": "1"})
     await harness.append("t", b"a", partition=1)
-    wanted = [Wanted(topic, number, number == 1, 1 << 20) for number in range(count)]
+    wanted = [PartitionRead(topic, number, number == 1, 1 << 20) for number in range(count)]
     reads, looks = harness.engine.reads, []
     honest = reads._from_memory
 
-    def look(one: Wanted, limit: int, *, at_least_one: bool):  # type: ignore[no-untyped-def]
+    def look(one: PartitionRead, limit: int, *, at_least_one: bool):  # type: ignore[no-untyped-def]
         looks.append(one.partition)
         return honest(one, limit, at_least_one=at_least_one)
 

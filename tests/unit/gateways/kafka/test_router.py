@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import Api
+from kafscale.gateways.kafka.call import Handler
 from kafscale.wire.kafka.catalog import BY_KEY
 
 PAGE = Path(__file__).parents[4] / "docs/protocols/kafka.md"
 BEGIN, END = "<!-- matrix: written from the code -->\n", "<!-- end of matrix -->"
 
 
-def _row(api: Api) -> str:
+def _row(api: Handler) -> str:
     known = BY_KEY[api.API_KEY]
     versions = f"{api.VERSIONS[0]}-{api.VERSIONS[-1]}"
     flexible = next((str(v) for v in api.VERSIONS if known.flexible(v)), "")
@@ -38,7 +38,7 @@ def test_the_page_about_kafka_shows_the_versions_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("api", router.APIS, ids=lambda api: BY_KEY[api.API_KEY].name)
-def test_the_codec_knows_every_version_that_is_offered(api: Api) -> None:
+def test_the_codec_knows_every_version_that_is_offered(api: Handler) -> None:
     assert set(api.VERSIONS) <= set(BY_KEY[api.API_KEY].versions)
 
 

@@ -63,13 +63,13 @@ def test_an_unknown_producer_begins_at_zero() -> None:
 
 def test_where_strangers_go_on_they_are_followed_from_then_on() -> None:
     table = ProducerTable()
-    assert table.find_duplicate(header(3), strangers_go_on=True) is None
+    assert table.find_duplicate(header(3), accepts_unknown_sequences=True) is None
     table.remember(header(3), 0, 0, 0)
     with pytest.raises(OutOfOrderSequence):
-        table.find_duplicate(header(5), strangers_go_on=True)
-    assert table.find_duplicate(header(4), strangers_go_on=True) is None
+        table.find_duplicate(header(5), accepts_unknown_sequences=True)
+    assert table.find_duplicate(header(4), accepts_unknown_sequences=True) is None
     with pytest.raises(OutOfOrderSequence):
-        table.find_duplicate(header(2), strangers_go_on=True)  # never was here
+        table.find_duplicate(header(2), accepts_unknown_sequences=True)  # never was here
 
 
 def test_a_batch_of_other_bounds_is_no_duplicate() -> None:

@@ -261,7 +261,7 @@ async def test_producers_go_on_though_key_compaction_took_their_last_batch(bench
     source = await source_of(bench, old)
     left = [row for row in source.stretches if row.span.first != 1]
     await copy(bench.store, source._replace(stretches=left), new, 0)
-    new.lane(0).rules = LaneRules(strangers_go_on=True)
+    new.lane(0).rules = LaneRules(accepts_unknown_sequences=True)
     assert await committed(append(new, make_batch(b"c", producer=7, sequence=2), 0)) == 3
 
 

@@ -151,7 +151,7 @@ async def test_what_waits_is_told_by_lane(bench: Bench) -> None:
 async def test_what_waits_can_be_read_by_those_who_ask_for_it(bench: Bench) -> None:
     log = await bench.open()
     lane = log.lane(1)
-    lane.rules = LaneRules(wake_on_append=True)
+    lane.rules = LaneRules(fetch_buffered=True)
     woken = []
     lane.watchers.add(lambda _: woken.append(lane.end))
     stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))

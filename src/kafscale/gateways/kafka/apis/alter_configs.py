@@ -9,7 +9,7 @@ from typing import Final
 
 from kafscale.gateways.kafka import resources
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.model.errors import InvalidRequest, KafscaleError
+from kafscale.model.errors import InvalidRequest
 from kafscale.wire.kafka.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -28,24 +28,11 @@ def answer(call: Call) -> Answer:
 
 
 async def _answer(call: Call) -> AlterConfigsResponse:
-    request: AlterConfigsRequest = call.message
-    named = resources.Named(request.resources)
-    results = []
-    for one in request.resources:
-        result = AlterConfigsResourceResponse(
-            resource_type=one.resource_type, resource_name=one.resource_name
-        )
-        results.append(result)
-        try:
-            named.check(one)
-            await _alter(call, one)
-        except KafscaleError as problem:
-            resources.refuse(call, result, problem)
+    results = await resources.alter_each(call, AlterConfigsResourceResponse, _alter)
     return AlterConfigsResponse(responses=results)
 
 
 async def _alter(call: Call, one: AlterConfigsResource) -> None:
-    resources.check_alterable(one)
     resources.check_once(row.name for row in one.configs)
     missing = sorted(row.name for row in one.configs if row.value is None)
     if missing:

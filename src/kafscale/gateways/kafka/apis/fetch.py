@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kafscale.engine.partitions.reads import Part, Wanted
+from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.gateways.kafka import client_errors, conversion
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.fetch_answers import BY_ID_FROM, NamedOrder, SessionOrder
@@ -74,7 +74,7 @@ class _Wishes(NamedTuple):
 async def _later(
     call: Call,
     order: NamedOrder | SessionOrder,
-    parts: Sequence[Part] | None,
+    parts: Sequence[ReadResult] | None,
     wishes: _Wishes,
 ) -> FetchResponse:
     return order.respond(await _find(call, order.wanted, parts, *wishes))
@@ -103,12 +103,12 @@ async def _news(call: Call, session: FetchSession, wishes: _Wishes) -> FetchResp
 
 async def _find(
     call: Call,
-    wanted: Sequence[Wanted],
-    parts: Sequence[Part] | None,
+    wanted: Sequence[PartitionRead],
+    parts: Sequence[ReadResult] | None,
     max_bytes: int,
     min_bytes: int,
     wait_s: float,
-) -> Sequence[Part]:
+) -> Sequence[ReadResult]:
     """Wait for data, and convert it for those who read older formats.
 
     Batches may have nothing to hand out: what is left of them after compaction lies before the

@@ -6,14 +6,14 @@ v3  static members
 from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.group_requests import ask_now, in_memory, noted
+from kafscale.gateways.kafka.group_requests import apply, code_of_outcome, require_loaded
 from kafscale.groups.events import Heartbeat
 from kafscale.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 API_KEY: Final = HeartbeatRequest.api_key
 VERSIONS: Final = HeartbeatRequest.versions
 
-prepare = in_memory
+prepare = require_loaded
 
 
 def answer(call: Call) -> Answer:
@@ -25,4 +25,4 @@ def answer(call: Call) -> Answer:
         member_id=request.member_id,
         instance_id=request.group_instance_id,
     )
-    return HeartbeatResponse(error_code=noted(call, ask_now(call, event)))
+    return HeartbeatResponse(error_code=code_of_outcome(call, apply(call, event)))

@@ -9,7 +9,7 @@ from typing import Final
 
 from kafscale.gateways.kafka import resources
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.model.errors import InvalidRequest, InvalidTopicConfig, KafscaleError
+from kafscale.model.errors import InvalidRequest, InvalidTopicConfig
 from kafscale.model.topic_configs import TOPIC_CONFIGS, ConfigType
 from kafscale.wire.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -23,7 +23,7 @@ API_KEY: Final = IncrementalAlterConfigsRequest.api_key
 VERSIONS: Final = IncrementalAlterConfigsRequest.versions
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """What is done to a setting."""
 
     SET = 0
@@ -38,24 +38,11 @@ def answer(call: Call) -> Answer:
 
 
 async def _answer(call: Call) -> IncrementalAlterConfigsResponse:
-    request: IncrementalAlterConfigsRequest = call.message
-    named = resources.Named(request.resources)
-    results = []
-    for one in request.resources:
-        result = AlterConfigsResourceResponse(
-            resource_type=one.resource_type, resource_name=one.resource_name
-        )
-        results.append(result)
-        try:
-            named.check(one)
-            await _alter(call, one)
-        except KafscaleError as problem:
-            resources.refuse(call, result, problem)
+    results = await resources.alter_each(call, AlterConfigsResourceResponse, _alter)
     return IncrementalAlterConfigsResponse(responses=results)
 
 
 async def _alter(call: Call, one: AlterConfigsResource) -> None:
-    resources.check_alterable(one)
     resources.check_once(row.name for row in one.configs)
     defaults = call.engine.topics.default_configs()
 
@@ -70,14 +57,14 @@ async def _alter(call: Call, one: AlterConfigsResource) -> None:
 
 def _apply(row: AlterableConfig, configs: dict[str, str | None], defaults: dict[str, str]) -> None:
     """One operation on a topic's own settings."""
-    if row.config_operation not in list(Operation):
+    if row.config_operation not in list(ConfigOperation):
         raise InvalidRequest(f"{row.name}: no operation {row.config_operation} is known")
-    if row.config_operation == Operation.DELETE:
+    if row.config_operation == ConfigOperation.DELETE:
         configs.pop(row.name, None)
         return
     if row.value is None:
         raise InvalidRequest(f"no value for {row.name}")
-    if row.config_operation == Operation.SET:
+    if row.config_operation == ConfigOperation.SET:
         configs[row.name] = row.value
         return
     config = TOPIC_CONFIGS.get(row.name)
@@ -85,7 +72,7 @@ def _apply(row: AlterableConfig, configs: dict[str, str | None], defaults: dict[
         raise InvalidTopicConfig(f"{row.name}: only lists can be appended to or subtracted from")
     present = _parts(configs.get(row.name) or defaults[row.name])
     given = _parts(row.value)
-    if row.config_operation == Operation.APPEND:
+    if row.config_operation == ConfigOperation.APPEND:
         present += [part for part in given if part not in present]
     else:
         present = [part for part in present if part not in given]

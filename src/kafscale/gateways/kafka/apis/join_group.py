@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.group_requests import in_memory, noted
+from kafscale.gateways.kafka.group_requests import code_of_outcome, require_loaded
 from kafscale.groups.events import GroupOutcome, Join, Joined, Rejected
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.join_group import (
@@ -25,7 +25,7 @@ _ID_FIRST_FROM: Final = 4
 _NULL_NAMES_FROM: Final = 7
 _SKIPPING_FROM: Final = 9
 
-prepare = in_memory
+prepare = require_loaded
 
 
 def answer(call: Call) -> Answer:
@@ -84,7 +84,7 @@ def _response(call: Call, outcome: GroupOutcome) -> JoinGroupResponse:
         )
     assert isinstance(outcome, Rejected)
     return JoinGroupResponse(
-        error_code=noted(call, outcome),
+        error_code=code_of_outcome(call, outcome),
         protocol_name=None if call.version >= _NULL_NAMES_FROM else "",
         member_id=outcome.member_id or call.message.member_id,
     )

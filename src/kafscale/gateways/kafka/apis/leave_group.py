@@ -6,7 +6,7 @@ v3  several members, static ones by their name
 from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.group_requests import ask_now, in_memory, noted
+from kafscale.gateways.kafka.group_requests import apply, code_of_outcome, require_loaded
 from kafscale.groups.events import Leave, Left, Rejected
 from kafscale.wire.kafka.messages.leave_group import (
     LeaveGroupRequest,
@@ -20,7 +20,7 @@ VERSIONS: Final = LeaveGroupRequest.versions
 
 _SEVERAL_FROM: Final = 3
 
-prepare = in_memory
+prepare = require_loaded
 
 
 def answer(call: Call) -> Answer:
@@ -32,10 +32,10 @@ def answer(call: Call) -> Answer:
         call=call.engine.groups.new_call(),
         leavers=tuple((row.member_id, row.group_instance_id) for row in leavers),
     )
-    outcome = ask_now(call, event)
+    outcome = apply(call, event)
     if not isinstance(outcome, Left):
-        return LeaveGroupResponse(error_code=noted(call, outcome))
-    codes = [0 if why is None else noted(call, Rejected(why)) for why in outcome.problems]
+        return LeaveGroupResponse(error_code=code_of_outcome(call, outcome))
+    codes = [0 if why is None else code_of_outcome(call, Rejected(why)) for why in outcome.problems]
     if not are_several:
         return LeaveGroupResponse(error_code=codes[0])
     return LeaveGroupResponse(

@@ -11,7 +11,7 @@ from kafscale.engine.coordinator.offsets import Wish
 from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
-from kafscale.gateways.kafka.group_requests import ask_now, taken
+from kafscale.gateways.kafka.group_requests import apply, require_claimed
 from kafscale.groups.events import CommitOffsets, Rejected
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.offset_commit import (
@@ -24,7 +24,7 @@ from kafscale.wire.kafka.messages.offset_commit import (
 API_KEY: Final = OffsetCommitRequest.api_key
 VERSIONS: Final = OffsetCommitRequest.versions
 
-prepare = taken
+prepare = require_claimed
 
 
 def answer(call: Call) -> Answer:
@@ -41,7 +41,7 @@ def _objection(call: Call) -> KafscaleError | None:
         member_id=request.member_id,
         instance_id=request.group_instance_id,
     )
-    outcome = ask_now(call, event)
+    outcome = apply(call, event)
     return outcome.problem if isinstance(outcome, Rejected) else None
 
 

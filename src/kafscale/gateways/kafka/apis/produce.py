@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.kafka import client_errors, conversion
-from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Later
+from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Deferred
 from kafscale.gateways.kafka.errors import code_of, words_of
 from kafscale.log.writer.flush_queue import Outcome
 from kafscale.model.errors import (
@@ -209,10 +209,10 @@ def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
     row.log_append_time_ms = -1
 
 
-def _when_committed(call: Call, response: ProduceResponse, pending: list[_Pending]) -> Later:
+def _when_committed(call: Call, response: ProduceResponse, pending: list[_Pending]) -> Deferred:
     """Answer when all are committed or refused, or say that we do not know."""
     request: ProduceRequest = call.message
-    answer = Later()
+    answer = Deferred()
     waiting = {id(one.committed): one.committed for one in pending}
 
     def finish() -> None:

@@ -8,7 +8,7 @@ import asyncio
 from typing import Final
 
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.group_requests import in_memory, noted
+from kafscale.gateways.kafka.group_requests import code_of_outcome, require_loaded
 from kafscale.groups.events import GroupOutcome, Rejected, Sync, Synced
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -16,7 +16,7 @@ from kafscale.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupR
 API_KEY: Final = SyncGroupRequest.api_key
 VERSIONS: Final = SyncGroupRequest.versions
 
-prepare = in_memory
+prepare = require_loaded
 
 
 def answer(call: Call) -> Answer:
@@ -52,4 +52,4 @@ def _response(call: Call, outcome: GroupOutcome) -> SyncGroupResponse:
             protocol_name=outcome.protocol,
             assignment=outcome.assignment,
         )
-    return SyncGroupResponse(error_code=noted(call, outcome))
+    return SyncGroupResponse(error_code=code_of_outcome(call, outcome))
