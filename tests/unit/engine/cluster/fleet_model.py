@@ -223,6 +223,8 @@ class BrokerModel:
         steps += [lambda queue=queue: self._follow(queue) for queue in self.news.values() if queue]  # type: ignore[misc]
         if self.flushing:
             steps.append(self._finish_hand_over)
+        if self.owned() - self.served:
+            steps.append(self._open_on_request)
         if self.fleet.now_s >= self.timer_s:
             steps.append(self._fire)
         return steps
@@ -263,6 +265,9 @@ class BrokerModel:
     def _finish_hand_over(self) -> None:
         self.flushing.pop(0)
         self.feed(HandedOver())
+
+    def _open_on_request(self) -> None:
+        self.served |= self.owned()
 
     def _fire(self) -> None:
         self.timer_s = math.inf
