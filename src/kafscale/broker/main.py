@@ -18,6 +18,7 @@ import uvloop
 from kafscale.broker import banner, log_output
 from kafscale.broker.wiring import Broker, build
 from kafscale.engine.cluster.membership import Node
+from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.settings.config import Config
@@ -130,7 +131,7 @@ async def _open_door(config: Config, broker: Broker) -> None:
     shown, shown_port = config.broker.advertised(bound)
     identity = broker.engine.identity
     await broker.engine.cluster.join(
-        Node(identity.broker_id, shown, shown_port, config.broker.rack)
+        Node(identity.broker_id, {PLAINTEXT: Endpoint(shown, shown_port)}, config.broker.rack)
     )
     banner.show(config, shown, shown_port)
 

@@ -81,7 +81,7 @@ class Fleet:
         self._metadata = metadata
         self._clock = clock
         self._lease_s = lease_s
-        self._node = Node(identity.broker_id, "127.0.0.1", 0)
+        self._node = Node(identity.broker_id, {})
         self._started_at = iso_time(clock.now_ms())
         self._events: ClusterEvents | None = None
         self._lease: Lease | None = None  # while this broker is registered under it
@@ -105,10 +105,12 @@ class Fleet:
     async def join(self, node: Node) -> None:
         """Register, and wait a while until there is a settled generation with this broker."""
         self._node = node
+        first = next(iter(node.endpoints.values()))
         row = keys.BrokerRow(
             broker_id=node.broker_id,
-            host=node.host,
-            port=node.port,
+            host=first.host,
+            port=first.port,
+            endpoints=dict(node.endpoints),
             rack=node.rack,
             started_at=self._started_at,
             version=__version__,
@@ -348,7 +350,7 @@ class Fleet:
         if broker_id == self.identity.broker_id:
             return self._node
         row = self.state.brokers.get(broker_id)
-        return None if row is None else Node(broker_id, row.host, row.port, row.rack)
+        return None if row is None else Node(broker_id, row.by_listener(), row.rack)
 
     def nodes(self) -> list[Node]:
         """Every registered broker and this one, so that clients always have a broker to ask."""
