@@ -407,7 +407,7 @@ class FleetMachine:
 
     def _set_timer(self, now_s: float) -> None:
         wake_s = self._next_wake_s(now_s)
-        if wake_s < math.inf and wake_s != self._timer_s:
+        if wake_s < self._timer_s:  # a timer that fires too early does no harm
             self._timer_s = wake_s
             self._effects.append(SetTimer(wake_s))
 

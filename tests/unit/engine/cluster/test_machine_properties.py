@@ -105,6 +105,11 @@ def test_any_interleaving_keeps_the_promises(order: random.Random, brokers: int)
     Walk(order, brokers).go()
 
 
+def walk_often() -> None:
+    for seed in range(100):
+        Walk(random.Random(seed), seed % BROKERS).go()
+
+
 # -- the walk finds what it is meant to find -------------------------------------------------------
 
 
@@ -139,5 +144,4 @@ def goes_by_the_newest_alone(self: FleetState, members: MemberList, now_s: float
 )
 def test_the_walk_finds_a_planted_bug(owner: Any, name: str, bug: Any) -> None:
     with patch.object(owner, name, bug), pytest.raises(AssertionError):
-        for seed in range(100):
-            Walk(random.Random(seed), seed % BROKERS).go()
+        walk_often()
