@@ -155,7 +155,7 @@ def test_a_first_registration_takes_the_place_of_its_predecessor() -> None:
     assert play(Conflict(WriteRegistration(ours(), 4))) == [ReadRegistration()]
 
 
-# -- handing over and settling ----------------------------------------------------------------------
+# -- handing over and settling ---------------------------------------------------------------------
 
 
 def test_a_broker_says_that_it_has_let_go_when_everything_is_handed_over() -> None:
@@ -234,7 +234,7 @@ def test_a_write_the_store_did_not_answer_is_written_again() -> None:
     assert play.at(0.5)(TimerFired())[0] == write
 
 
-# -- losing the lease -------------------------------------------------------------------------------
+# -- losing the lease ------------------------------------------------------------------------------
 
 
 def test_a_lost_lease_drops_everything_and_a_new_incarnation_registers() -> None:
@@ -280,7 +280,7 @@ def test_an_error_nobody_expects_stops_the_broker() -> None:
     assert play(SessionEnded()) == [ReportFailed("a bug")]
 
 
-# -- leaving and closing ----------------------------------------------------------------------------
+# -- leaving and closing ---------------------------------------------------------------------------
 
 
 def test_a_leaving_broker_says_so_and_goes_when_its_share_is_handed_over() -> None:
@@ -325,7 +325,7 @@ def test_a_closed_broker_gives_up_its_lease() -> None:
     assert play.machine.phase is Phase.CLOSED
 
 
-# -- the controller ---------------------------------------------------------------------------------
+# -- the controller --------------------------------------------------------------------------------
 
 
 def test_while_the_controller_is_registered_no_other_broker_reads_the_fleet() -> None:
@@ -364,7 +364,7 @@ def test_generations_rise_over_all_that_a_broker_remembers() -> None:
     assert (write.members.generation, write.members.previous) == (10, 2)
 
 
-# -- the table --------------------------------------------------------------------------------------
+# -- the table -------------------------------------------------------------------------------------
 
 EXAMPLES: dict[type[Any], FleetEvent] = {
     type(event): event
