@@ -11,13 +11,14 @@ from unittest.mock import patch
 
 import msgspec
 
-from kafscale.engine.cluster import fleet
+from kafscale.engine.cluster import fleet_state
+from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.fleet_state import FleetState
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.topics import changes
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Resident, Topic
-from kafscale.engine.upkeep.housekeeping import Housekeeping
+from kafscale.engine.upkeep.removals import Removals
 from kafscale.groups.events import Accepted
 from kafscale.groups.machine import Group
 from kafscale.log.catalog.lane_allotment import SharedLogs
@@ -103,14 +104,15 @@ def broker_that_ignores_the_end_of_its_lease() -> Iterator[None]:
     """It goes on answering for what others have taken over."""
     with (
         patch.object(FleetState, "lose", lambda _: None),
-        patch.object(FleetState, "holds", lambda _: True),
+        patch.object(Fleet, "_drop_all", lambda _: None),
+        patch.object(Fleet, "holds", lambda _: True),
     ):
         yield
 
 
 def broker_that_takes_over_at_once() -> AbstractContextManager[Any]:
     """It does not wait until the former owner has let go."""
-    return patch.object(fleet, "_behind", lambda *_: [])
+    return patch.object(fleet_state, "behind", lambda *_: ())
 
 
 # Logs that many topics share.
@@ -128,16 +130,16 @@ def lanes_that_are_dealt_out_again() -> AbstractContextManager[Any]:
 
 def deletion_of_all_that_lies_where_the_topic_lay() -> AbstractContextManager[Any]:
     """By folder, as it is right for topics with logs of their own."""
-    honest = Housekeeping.remove_deleted_topics
+    honest = Removals.remove_deleted_topics
 
-    async def remove(self: Housekeeping) -> None:
+    async def remove(self: Removals) -> None:
         for entry in await self._metadata.find(metadata_keys.REMOVALS):
             removal = metadata_keys.decode(metadata_keys.Removal, entry.value)
             for folder in dict.fromkeys(row.folder for row in places.lanes_of(removal.shared)):
                 await self._store.delete([row.key for row in await self._store.find(folder)])
         await honest(self)
 
-    return patch.object(Housekeeping, "remove_deleted_topics", remove)
+    return patch.object(Removals, "remove_deleted_topics", remove)
 
 
 def retention_of_one_topic_for_all_its_neighbours() -> AbstractContextManager[Any]:

@@ -36,12 +36,11 @@ from kafscale.engine.topics.topics import build_topics
 from kafscale.engine.upkeep import id_marks
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.logs import LogUpkeep
-from kafscale.engine.upkeep.recovery import require_whole
 from kafscale.engine.upkeep.removals import Removals
 from kafscale.groups.states import GroupRules
 from kafscale.log.reader.reader import Reader
-from kafscale.log.writer.lane import TailMemory
 from kafscale.log.writer.log import Log
+from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.log.writer.types import LogSettings
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.metadata.store import MetadataStore
@@ -88,26 +87,52 @@ class EngineSettings:
         return self.topics.namespace
 
 
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Object store and metadata store, with all requests counted."""
+
+    objects: InstrumentedStore
+    metadata: InstrumentedMetadata
+    window: HealthWindow
+    registry: TopicRegistry  # says which names in object keys are topics
+
+
+def instrument(
+    rules: TopicRules,
+    objects: ObjectStore,
+    plain_metadata: MetadataStore,
+    metrics: BrokerMetrics,
+    clock: Clock,
+) -> Stores:
+    """Count the requests to both stores, by topic, and judge the object store's health by them."""
+    metadata = InstrumentedMetadata(plain_metadata, metrics.observe_metadata, clock)
+    registry = TopicRegistry(metadata, rules)
+    counts = StoreCounts(metrics, rules.namespace, lambda name: registry.find(name) is not None)
+    window = HealthWindow()
+
+    def observe(operation: str, key: str, seconds: float, size: int, ok: bool) -> None:
+        window.report(clock.elapsed_s(), seconds, ok)
+        counts.observe_store(operation, key, seconds, size, ok)
+
+    store = InstrumentedStore(objects, observe, counts.count_requests, clock, window)
+    return Stores(store, metadata, window, registry)
+
+
 async def build_engine(
     settings: EngineSettings,
-    plain_store: ObjectStore,
-    plain_metadata: MetadataStore,
+    stores: Stores,
     metrics: BrokerMetrics,
     clock: Clock,
     dice: Dice,
     tasks: Tasks,
 ) -> EngineParts:
-    """Put an engine together on an open object store and an open metadata store."""
-    metadata = InstrumentedMetadata(plain_metadata, metrics.observe_metadata, clock)
-    registry = TopicRegistry(metadata, settings.topics)
-    window = HealthWindow()
-    store = _instrument(plain_store, window, registry, metrics, settings.namespace, clock)
-    await require_whole(metadata, store, settings.namespace)
+    """Put an engine together on open stores."""
+    store, metadata, registry = stores.objects, stores.metadata, stores.registry
     producer_ids = await id_marks.begin(metadata, store, settings.namespace, clock)
     cluster = await _build_cluster(settings, metadata, clock, dice)
     topics = build_topics(registry, store, metadata, cluster, clock, dice, tasks)
     # -- partitions
-    store_gate = StoreGate(window, clock)
+    store_gate = StoreGate(stores.window, clock)
     tail = TailMemory(settings.caches.tail_bytes)
     buffered = BufferedBytes()
     refused = RefusedBatches(clock)
@@ -122,9 +147,9 @@ async def build_engine(
     )
     appends = Appends(
         logs,
+        refused,
         clock,
         store_gate,
-        refused,
         largest_opened_bytes=_LARGEST_OPENED_BYTES,
         walk_records=settings.validates_records,
         on_used_up=lambda topic: metrics.offset_range_exhausted.labels(topic).inc(),
@@ -195,30 +220,10 @@ async def build_engine(
     )
 
 
-def _instrument(
-    store: ObjectStore,
-    window: HealthWindow,
-    registry: TopicRegistry,
-    metrics: BrokerMetrics,
-    namespace: str,
-    clock: Clock,
-) -> InstrumentedStore:
-    """The object store, with every request counted by topic and judged for health."""
-    counts = StoreCounts(metrics, namespace, lambda name: registry.find(name) is not None)
-
-    def observe(operation: str, key: str, seconds: float, size: int, ok: bool) -> None:
-        window.report(clock.elapsed_s(), seconds, ok)
-        counts.observe_store(operation, key, seconds, size, ok)
-
-    return InstrumentedStore(store, observe, counts.count_requests, clock, window)
-
-
 async def _build_cluster(
     settings: EngineSettings, metadata: MetadataStore, clock: Clock, dice: Dice
 ) -> Membership:
-    identity = await claim_identity(
-        metadata, clock, dice, settings.broker_id, settings.broker_name
-    )
+    identity = await claim_identity(metadata, clock, dice, settings.broker_id, settings.broker_name)
     if settings.has_peers:
         return Fleet(metadata, identity, clock, lease_s=settings.lease_s)
     return SingleBroker(identity)

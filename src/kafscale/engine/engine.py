@@ -29,7 +29,7 @@ from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.logs import LogUpkeep
 from kafscale.engine.upkeep.removals import Removals
 from kafscale.log.reader.reader import Reader
-from kafscale.log.writer.lane import TailMemory
+from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock

@@ -46,14 +46,14 @@ class InProcessBroker:
         metadata: MetadataStore | None = None,
         clock: Clock | None = None,
         dice: Dice | None = None,
-        is_shared: bool | None = None,
+        has_peers: bool | None = None,
     ) -> None:
         self.config = config
         self.store: ObjectStore = store or MemoryObjectStore()
         self.clock: Clock = clock or SystemClock()
         self._dice = dice or SystemDice()
         self._given_metadata = metadata
-        self._is_shared = is_shared
+        self._has_peers = has_peers
         self._undo = contextlib.AsyncExitStack()
         self._folder = TemporaryDirectory(prefix="kafscale-test-", ignore_cleanup_errors=True)
         self._broker: Broker | None = None
@@ -94,7 +94,7 @@ class InProcessBroker:
                 metadata,
                 self.clock,
                 self._dice,
-                is_shared=self._is_shared,
+                has_peers=self._has_peers,
             )
             undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
             undo.push_async_callback(broker.listener.aclose)

@@ -76,7 +76,9 @@ class ConsumerLag(OffsetEvents):
 
     def _is_here(self, topic: Topic, partition: int) -> bool:
         """Whether this broker shows the row; without peers every partition is its own."""
-        return not self._cluster.has_peers or self._logs.peek(topic, partition) is not None
+        if not self._cluster.has_peers:
+            return True
+        return self._logs.resolve(topic, partition, mark_used=False) is not None
 
     async def run(self) -> None:
         """Read the committed offsets: once, and in a fleet again and again."""
@@ -151,7 +153,7 @@ class ConsumerLag(OffsetEvents):
             if topic is None or topic.topic_id != noted.topic_id:
                 gone.append(key)
                 continue
-            found = self._logs.peek(topic, noted.partition)
+            found = self._logs.resolve(topic, noted.partition, mark_used=False)
             if found is not None:
                 yield key, max(found[1].high - noted.offset, 0)
         for key in gone:

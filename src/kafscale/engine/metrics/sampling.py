@@ -5,11 +5,19 @@ Next door: the names of the series (series.py), the rows of logs and partitions 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import structlog
 
+from kafscale.engine.cluster.membership import Membership
+from kafscale.engine.coordinator.groups import Groups
+from kafscale.engine.metrics.lag import ConsumerLag
+from kafscale.engine.metrics.log_gauges import LogGauges
 from kafscale.engine.metrics.series import BrokerMetrics
+from kafscale.engine.moves.moves import Moves
+from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.store_gate import StoreGate
+from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.types import Observer
 from kafscale.model.meters import SampleSource
@@ -79,6 +87,67 @@ def observer_of(
         buffered=buffered,
         found_broken=lambda _name: metrics.broken_objects.inc(),
     )
+
+
+class SampledParts(Protocol):
+    """The parts of an engine that are read at each scrape."""
+
+    @property
+    def cluster(self) -> Membership: ...
+    @property
+    def logs(self) -> OpenLogs: ...
+    @property
+    def groups(self) -> Groups: ...
+    @property
+    def lag(self) -> ConsumerLag: ...
+    @property
+    def moves(self) -> Moves: ...
+    @property
+    def store_gate(self) -> StoreGate: ...
+    @property
+    def metrics(self) -> BrokerMetrics: ...
+
+
+def sample_engine(
+    parts: SampledParts, topics: TopicRegistry, checkpoint_age: Callable[[], float | None]
+) -> None:
+    """Have an engine's figures read at each scrape."""
+    metrics, logs, cluster, lag = parts.metrics, parts.logs, parts.cluster, parts.lag
+    metrics.sample_buffers(lambda: _buffers(logs, topics))
+    metrics.sample_logs(LogGauges(logs.each, topics.residents, lambda: topics.revision))
+    metrics.sample_store_health(states_of(parts.store_gate))
+    metrics.sample_groups(lambda: _group_states(parts.groups), parts.groups.member_count)
+    metrics.sample_consumer_lag(lag.rows)
+    metrics.sample_untracked_lag(lambda: lag.untracked)
+    metrics.sample_moves(parts.moves.counts, parts.moves.ages)
+    metrics.sample_checkpoint_age(checkpoint_age)
+    metrics.sample_fleet(
+        is_controller=lambda: cluster.is_controller,
+        generation=lambda: cluster.generation,
+        logs=logs.count,
+        stopped=logs.stopped,
+        handovers=lambda: logs.handed_over,
+    )
+
+
+def _buffers(logs: OpenLogs, topics: TopicRegistry) -> Iterator[tuple[Sequence[str], float]]:
+    """Topic and partition, with the bytes that wait to be flushed."""
+    for topic, log in logs.each():
+        waiting = log.pending_bytes()
+        if topic is not None:
+            partition = log.folder.rpartition("/")[2]
+            yield (topic.name, partition), float(sum(waiting.values()))
+            continue
+        residents = topics.residents(log.folder)
+        for lane, size in waiting.items():
+            if lane in residents:
+                owner, number = residents[lane]
+                yield (owner.name, str(number)), float(size)
+
+
+def _group_states(groups: Groups) -> Iterator[tuple[Sequence[str], float]]:
+    for state, count in groups.states():
+        yield (state,), float(count)
 
 
 def states_of(health: StoreGate) -> SampleSource:

@@ -11,9 +11,8 @@ from typing import Final
 
 from kafscale.engine.metrics.fetch_counts import TopicReads
 from kafscale.engine.metrics.log_gauges import LogGauges
-from kafscale.log.formats import keys
 from kafscale.model.meters import Counter, Family, Histogram, Registry, SampleSource
-from kafscale.model.metric_names import NO_TOPIC, S3_BYTES, S3_REQUESTS, SHARED, STARTED
+from kafscale.model.metric_names import S3_BYTES, S3_REQUESTS, STARTED
 
 REQUEST_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 STORE_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

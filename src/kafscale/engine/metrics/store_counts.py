@@ -6,9 +6,9 @@ Next door: the names of the series (series.py), who reports (objects/instrumente
 
 from collections.abc import Callable
 
-from kafscale.engine.metrics.log_gauges import SHARED
-from kafscale.engine.metrics.series import NO_TOPIC, BrokerMetrics
+from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.log.formats import keys
+from kafscale.model.metric_names import NO_TOPIC, SHARED
 
 
 class StoreCounts:

@@ -85,7 +85,7 @@ async def test_the_commit_of_a_coordinator_that_has_lost_the_group_is_refused_by
     harness: EngineHarness, rival: Engine
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await rival._topic_parts.load(rival.reactions)
+    await rival._parts.topics.load(rival._reactions)
     await commit(harness.engine, 5)
     await commit(rival, 7)
     with pytest.raises(NotTheCoordinator):
@@ -125,7 +125,7 @@ async def test_who_waits_in_a_lost_group_is_sent_to_the_other_broker(
     harness: EngineHarness, rival: Engine
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await rival._topic_parts.load(rival.reactions)
+    await rival._parts.topics.load(rival._reactions)
     assert isinstance(await join(harness.engine, "m"), Joined)
     assert isinstance(await ask(harness.engine, Sync, member_id="m", generation=1), Synced)
     groups = harness.engine.groups
@@ -151,7 +151,7 @@ async def test_one_lost_group_does_not_take_others_along_that_were_written_toget
     harness: EngineHarness, rival: Engine
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await rival._topic_parts.load(rival.reactions)
+    await rival._parts.topics.load(rival._reactions)
     names = [f"g{number}" for number in range(20)]
     for name in names:
         await commit(harness.engine, 1, name)
@@ -191,7 +191,7 @@ async def test_a_group_cannot_be_deleted_by_a_broker_that_has_lost_it(
     harness: EngineHarness, rival: Engine
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await rival._topic_parts.load(rival.reactions)
+    await rival._parts.topics.load(rival._reactions)
     await commit(harness.engine, 1)
     await harness.engine.groups.load("g")
     await commit(rival, 2)

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from kafscale.engine.metrics.series import BrokerMetrics
+from kafscale.engine.metrics.store_counts import StoreCounts
 from kafscale.model.meters import Registry
 from kafscale.model.metric_names import NO_TOPIC
 from tests.support.exposition import parse, series
@@ -57,8 +58,9 @@ def full_probe() -> BrokerMetrics:
     metrics.bad_requests.labels("frame").inc()
     metrics.flushes.labels("t").inc()
     metrics.flush_bytes.labels("t").inc(100)
-    metrics.observe_store("put", "default/t/0/segment-1.kfs", 0.02, 100, True)
-    metrics.count_requests("put", "default/t/0/segment-1.kfs", 1)
+    counts = StoreCounts(metrics, "default", lambda name: True)
+    counts.observe_store("put", "default/t/0/segment-1.kfs", 0.02, 100, True)
+    counts.count_requests("put", "default/t/0/segment-1.kfs", 1)
     metrics.observe_metadata("get", 0.001, "success")
     metrics.sample_store_health(lambda: [(("healthy",), 1)])
     metrics.sample_buffers(lambda: [(("t", "0"), 10)])
@@ -113,8 +115,9 @@ def test_buckets_are_those_of_the_dashboards() -> None:
 
 def test_reports_of_the_store_are_counted_by_outcome() -> None:
     metrics = BrokerMetrics(Registry())
-    metrics.observe_store("put", "default/t/0/a", 0.02, 100, True)
-    metrics.observe_store("put", "default/t/0/a", 3.0, 0, False)
+    counts = StoreCounts(metrics, "default", lambda name: True)
+    counts.observe_store("put", "default/t/0/a", 0.02, 100, True)
+    counts.observe_store("put", "default/t/0/a", 3.0, 0, False)
     samples = parse(metrics.registry.render())
     assert samples[series("kafscale_s3_operations_total", operation="put", status="success")] == 1
     assert samples[series("kafscale_s3_operations_total", operation="put", status="error")] == 1
@@ -123,8 +126,8 @@ def test_reports_of_the_store_are_counted_by_outcome() -> None:
 
 
 def test_requests_are_counted_by_the_topic_their_key_belongs_to() -> None:
-    metrics = BrokerMetrics(Registry(), "team/a")
-    metrics.is_topic = {"orders", "clicks"}.__contains__
+    metrics = BrokerMetrics(Registry())
+    counts = StoreCounts(metrics, "team/a", {"orders", "clicks"}.__contains__)
     for request, key in (
         ("put", "team/a/orders/0/segment-00000000000000000000.kfs"),
         ("put", "team/a/orders@0123/11/segment-00000000000000000000.kfs"),
@@ -140,8 +143,8 @@ def test_requests_are_counted_by_the_topic_their_key_belongs_to() -> None:
         ("put", "team/a/@shared/allotment-00000000000000000001"),
         ("put", "team/a/7/descriptor-00000000000000000000"),
     ):
-        metrics.count_requests(request, key, 1)
-    metrics.count_requests("delete", "team/a/orders/0/x", 3)
+        counts.count_requests(request, key, 1)
+    counts.count_requests("delete", "team/a/orders/0/x", 3)
     samples = parse(metrics.registry.render())
     assert {
         (dict(labels)["topic"], dict(labels)["log"]): count

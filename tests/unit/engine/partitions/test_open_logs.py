@@ -32,7 +32,7 @@ async def test_a_log_that_others_may_have_had_while_it_was_opened_is_looked_at_a
     def make(_topic: Topic | None, folder: str) -> Log:
         return bench.make_log(folder, epoch=fleet.generation)
 
-    logs = OpenLogs(make, fleet)
+    logs = OpenLogs(make, fleet, lambda *_: None)
     slow = bench.plan.add(Rule(Fault.STALL_AFTER, "find", times=1))
     opening = asyncio.create_task(logs.open_log(FOLDER, None))
     await slow.reached.wait()
@@ -50,7 +50,7 @@ async def test_a_log_that_others_may_have_had_while_it_was_opened_is_looked_at_a
 
 async def test_a_generation_that_stays_is_one_look(bench: Bench) -> None:
     fleet = Changing(Identity("cluster", broker_id=0, epoch=1))
-    logs = OpenLogs(lambda _topic, folder: bench.make_log(folder, epoch=1), fleet)
+    logs = OpenLogs(lambda _topic, folder: bench.make_log(folder, epoch=1), fleet, lambda *_: None)
     await logs.open_log(FOLDER, None)
     assert [verb for verb, _ in bench.store.calls] == ["find"]
     await logs.aclose(1.0)
@@ -61,7 +61,7 @@ async def test_logs_with_broken_objects_are_counted_until_they_are_whole(
 ) -> None:
     await harness.engine.topics.create("t", 2, {})
     await harness.append("t", b"x")
-    assert harness.engine.logs.stopped() == 0
+    assert harness.engine._parts.logs.stopped() == 0
     topic = harness.engine.topics.get("t")
     (segment,) = await harness.store.find(topic.folder(0))
     whole = bytes(await harness.store.read(segment.key))
@@ -70,10 +70,10 @@ async def test_logs_with_broken_objects_are_counted_until_they_are_whole(
     await harness.store.put_new(segment.key, [whole[:60] + b"?" + whole[61:]])
     for _ in range(2):
         with pytest.raises(LogStopped):
-            await harness.engine.logs.open(topic, 0)
-    await harness.engine.logs.open(topic, 1)
-    assert (harness.engine.logs.count(), harness.engine.logs.stopped()) == (1, 1)
+            await harness.engine._parts.logs.open(topic, 0)
+    await harness.engine._parts.logs.open(topic, 1)
+    assert (harness.engine._parts.logs.count(), harness.engine._parts.logs.stopped()) == (1, 1)
     await harness.store.delete([segment.key])
     await harness.store.put_new(segment.key, [whole])
-    await harness.engine.logs.open(topic, 0)
-    assert (harness.engine.logs.count(), harness.engine.logs.stopped()) == (2, 0)
+    await harness.engine._parts.logs.open(topic, 0)
+    assert (harness.engine._parts.logs.count(), harness.engine._parts.logs.stopped()) == (2, 0)

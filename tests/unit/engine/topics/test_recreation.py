@@ -7,7 +7,7 @@ import pytest
 
 from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.engine.topics.topic import Topic
-from kafscale.engine.upkeep import housekeeping
+from kafscale.engine.upkeep import removals
 from kafscale.log.formats import keys
 from kafscale.log.moves import end_of_topic
 from kafscale.log.protocol import end_of_log
@@ -108,10 +108,10 @@ async def test_a_broker_that_opens_the_log_late_is_told_that_it_has_ended() -> N
     async with FleetHarness() as fleet:
         late, other = await late_owner(fleet, {})
         old = late.engine.topics.get("t")
-        late.engine.logs.drop()
+        late.engine._parts.logs.drop()
         await use_again(other, {})
         with pytest.raises(LogEnded):
-            await late.engine.logs.open(old, 0)
+            await late.engine._parts.logs.open(old, 0)
 
 
 async def test_a_late_broker_shows_nothing_to_who_asks_by_the_new_id() -> None:
@@ -156,7 +156,7 @@ async def test_a_batch_does_not_overtake_the_one_that_the_old_topic_refused(layo
         while other.fleet.leader_of(topic.folder(0)) != late.fleet_id:
             topic = await use_again(other, LAYOUTS[layout])
         held = late.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*/segment-*.kfs", times=1))
-        appends, old = late.engine.appends, late.engine.topics.get("t")
+        appends, old = late.engine.partitions, late.engine.topics.get("t")
         stored = appends.append(old, 0, numbered(b"first", 0), acknowledged=False)
         await held.reached.wait()
         held.release()
@@ -164,7 +164,7 @@ async def test_a_batch_does_not_overtake_the_one_that_the_old_topic_refused(layo
         assert isinstance(await stored.appended.committed, NotTheOwner)
         await hear(late, topic)
         topic = late.engine.topics.get("t")
-        await late.engine.logs.open(topic, 0)
+        await late.engine._parts.logs.open(topic, 0)
         with pytest.raises((OutOfOrderSequence, NotTheOwner)):
             appends.append(topic, 0, numbered(b"second", 1), acknowledged=False)
         for sequence, value in enumerate((b"first", b"second")):
@@ -180,7 +180,7 @@ async def test_topics_that_the_metadata_store_has_lost_are_not_sealed() -> None:
         await fleet.metadata.commit([Remove(metadata_keys.topic_config("t"))])
         await eventually(lambda: member.engine.topics.find("t") is None)
         await asyncio.sleep(0.1)
-        (log,) = [log for topic, log in member.engine.logs.each() if topic is None]
+        (log,) = [log for topic, log in member.engine._parts.logs.each() if topic is None]
         assert not log.lane(0).producers.is_sealed
         assert await member.engine.topics._lifecycle.adopt("t")
 
@@ -198,19 +198,19 @@ async def test_a_fleet_ends_logs_before_it_deletes_their_objects(
         await member.append("t", 0, b"a")
         await member.engine.topics.delete("t")
         last = [f"manifest-{generation:020d}" for generation in (keys.ENDING, keys.ENDED)]
-        keeper = member.engine.housekeeping
+        keeper = member.engine._parts.removals
         async with asyncio.timeout(20):
             while last[1] not in await objects(fleet, "default/t/0"):
                 await asyncio.sleep(0.01)
         kept = [*last, keys.segment_name(0), keys.segment_name(1)]
         assert await objects(fleet, "default/t/0") == kept
-        keeper._due_s.clear()
+        keeper._progress.clear()
         keeper._grace_s = 0.0
         await keeper.remove_deleted_topics()
         assert await objects(fleet, "default/t/0") == last
         monkeypatch.setattr(end_of_log, "REMEMBERED_S", 0.0)
         for _ in range(2):
-            keeper._due_s.clear()
+            keeper._progress.clear()
             await keeper.remove_deleted_topics()
         assert await objects(fleet, "default/t/0") == []
         assert await fleet.metadata.find(metadata_keys.REMOVALS) == []
@@ -221,7 +221,7 @@ async def test_a_removal_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) ->
         (member,) = await fleet.start_all(1)
         await member.engine.topics.create("t", 3, {})
         await member.engine.topics.delete("t")
-        keeper = member.engine.housekeeping
+        keeper = member.engine._parts.removals
         await keeper.remove_deleted_topics()
         looked: list[object] = []
 
@@ -229,11 +229,11 @@ async def test_a_removal_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) ->
             looked.append(args)
             return []
 
-        monkeypatch.setattr(housekeeping.end_of_log, "remains", look)
+        monkeypatch.setattr(removals.end_of_log, "remains", look)
         for _ in range(3):
             await keeper.remove_deleted_topics()
         assert looked == []
-        keeper._due_s.clear()
+        keeper._progress.clear()
         await keeper.remove_deleted_topics()
         assert len(looked) == 3
 
@@ -301,7 +301,7 @@ async def test_many_groups_and_topics_do_not_make_a_commit_too_large() -> None:
         await asyncio.gather(*(member.engine.topics.create(name, 1, {}) for name in names))
         offsets = member.engine.offsets
         for name in names:
-            await offsets.take(name)
+            await offsets.claim(name)
         said = await asyncio.gather(
             *(offsets.commit(name, [OffsetCommit(name, 0, 7)]) for name in names)
         )

@@ -130,7 +130,9 @@ async def watched(broker: InProcessBroker) -> None:
     """Return when somebody waits for new data."""
     async with asyncio.timeout(20):
         while not any(
-            lane.watchers for _, log in broker.engine.logs.each() for lane in log.lanes.values()
+            lane.watchers
+            for _, log in broker.engine._parts.logs.each()
+            for lane in log.lanes.values()
         ):
             await asyncio.sleep(0.01)
 
@@ -146,7 +148,7 @@ async def test_a_waiting_fetch_is_woken_by_the_commit(
         rows = (await waiting.answer()).responses[0].partitions
         assert [values_of(row) for row in rows] == [[], [b"news"]]
     assert not any(
-        lane.watchers for _, log in broker.engine.logs.each() for lane in log.lanes.values()
+        lane.watchers for _, log in broker.engine._parts.logs.each() for lane in log.lanes.values()
     )
 
 
@@ -194,13 +196,13 @@ async def test_r6_no_wish_waits_longer_than_thirty_seconds(
     broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[float] = []
-    honest = broker.engine.reads.fetch
+    honest = broker.engine.partitions.fetch
 
     async def fetch(wanted, max_bytes, min_bytes, max_wait_s):  # type: ignore[no-untyped-def]
         asked.append(max_wait_s)
         return await honest(wanted, max_bytes, min_bytes, 0.01)
 
-    monkeypatch.setattr(broker.engine.reads, "fetch", fetch)
+    monkeypatch.setattr(broker.engine.partitions, "fetch", fetch)
     await caller.create("t")
     await caller.fetch("t", max_wait_ms=2**31 - 1)
     assert asked == [30.0]
@@ -215,7 +217,9 @@ async def test_a_client_that_leaves_takes_its_waiting_fetch_along(
         await watched(broker)
     async with asyncio.timeout(20):
         while any(
-            lane.watchers for _, log in broker.engine.logs.each() for lane in log.lanes.values()
+            lane.watchers
+            for _, log in broker.engine._parts.logs.each()
+            for lane in log.lanes.values()
         ):
             await asyncio.sleep(0.01)
 
