@@ -29,7 +29,6 @@ STILL_DOUBLE: Final[frozenset[str]] = frozenset(
         "Flush",
         "GroupMember",
         "Head",
-        "Lag",
         "Lane",
         "Message",
         "Move",
@@ -55,7 +54,6 @@ STILL_DOUBLE: Final[frozenset[str]] = frozenset(
         "TopicConfig",
         "Topics",
         "Wanted",
-        "Wish",
     }
 )
 

@@ -131,7 +131,7 @@ class ConsumerLag(OffsetEvents):
         seen.add(key)
 
     def _drop_unseen(self, seen: set[_Key]) -> None:
-        """Drop rows of other brokers' groups that the store lacks, and of partitions gone from here.
+        """Drop rows of other brokers' groups that the store lacks, and of partitions that left.
 
         Groups that this broker coordinates may have committed while the store was read: their rows
         stay.
