@@ -17,7 +17,7 @@ from kafscale.engine.topics import removals
 from kafscale.engine.topics.records import descriptor_of, record_of
 from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Resident, Residents, Topic
-from kafscale.log.catalog.descriptors import Descriptors, Wish
+from kafscale.log.catalog.descriptors import Descriptors, TopicSpec
 from kafscale.log.catalog.lane_allotment import SharedLogs
 from kafscale.log.formats import keys, places
 from kafscale.log.moves import end_of_topic
@@ -167,7 +167,7 @@ class Topics:
         if given.get("storage.placement") == "shared":
             shared = (await self.allot(partitions),)
         fresh_id, created_at = fresh_topic_id(self._dice).hex(), iso_time(self._clock.now_ms())
-        wish = Wish(name, fresh_id, partitions, given, created_at, logs=logs, shared=shared)
+        wish = TopicSpec(name, fresh_id, partitions, given, created_at, logs=logs, shared=shared)
         version, descriptor = await self._descriptors.create(wish, self._end)
         seen = await self._register(descriptor, version)
         topic = self.find(name)  # another broker's, heard of meanwhile
