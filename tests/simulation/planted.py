@@ -13,7 +13,7 @@ import msgspec
 
 from kafscale.engine import administration
 from kafscale.engine.cluster import fleet
-from kafscale.engine.cluster.fleet_state import View
+from kafscale.engine.cluster.fleet_state import FleetState
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.topics.registry import Topics
 from kafscale.engine.topics.topic import Resident, Topic
@@ -102,8 +102,8 @@ def group_that_lets_anybody_commit() -> AbstractContextManager[Any]:
 def broker_that_ignores_the_end_of_its_lease() -> Iterator[None]:
     """It goes on answering for what others have taken over."""
     with (
-        patch.object(View, "lose", lambda _: None),
-        patch.object(View, "holds", lambda _: True),
+        patch.object(FleetState, "lose", lambda _: None),
+        patch.object(FleetState, "holds", lambda _: True),
     ):
         yield
 

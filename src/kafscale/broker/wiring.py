@@ -12,7 +12,7 @@ from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, st
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
-from kafscale.engine.cluster.single import Lone
+from kafscale.engine.cluster.single import SingleBroker
 from kafscale.engine.coordinator.claims import Claims
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
@@ -103,7 +103,7 @@ async def build(
     await require_whole(metadata, watched, config.storage.namespace)
     producer_ids = await id_marks.begin(metadata, watched, config.storage.namespace, clock)
     identity = await claim_identity(metadata, clock, dice, config.broker.id, config.broker_name)
-    fleet: Membership = Lone(identity)
+    fleet: Membership = SingleBroker(identity)
     if is_shared or (is_shared is None and config.etcd.endpoints):
         fleet = Fleet(metadata, identity, clock, lease_s=config.etcd.lease_ttl)
     memory = TailMemory(config.cache.tail_cache_size)
@@ -204,8 +204,6 @@ async def build(
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),
     )
-    if isinstance(fleet, Fleet):
-        fleet.on_change, fleet.on_lost = engine.hand_over, engine.drop_all
     context = KafkaContext(
         engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED
     )

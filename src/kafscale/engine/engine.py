@@ -106,20 +106,20 @@ class Engine:
         probe.sample_moves(moves.counts, moves.ages)
         self._tasks = tasks
         self._opening = Opener(topics, logs, cluster)
-        cluster.on_ready = self._opening.wake
         checkpoints.responsible = lambda: cluster.is_controller
-        lag.is_shared = cluster.is_shared
+        lag.has_peers = cluster.has_peers
         probe.sample_checkpoint_age(checkpoints.age_s)
         topics.on_changed = self._topic_changed
         topics.on_gone = self._topic_gone
-        topics.has_others = cluster.is_shared
+        topics.has_others = cluster.has_peers
         self._creating: dict[str, asyncio.Task[Topic]] = {}
 
     async def start(self) -> None:
         """Learn the topics and begin background work."""
+        self.cluster.start(self)
         await self.topics.load()
         self._tasks.spawn(self._opening.run(), "opening")
-        if self.cluster.is_shared:
+        if self.cluster.has_peers:
             self._tasks.spawn(follow_topics(self.topics), "topics")
         self._tasks.spawn(self.moves.move_for_ever(), "moves")
         self._tasks.spawn(self.housekeeping.roll_up_for_ever(), "roll-up")
@@ -142,7 +142,7 @@ class Engine:
                 await self.lag.recall()
             except KafscaleError as problem:
                 logger.warning("lag_not_recalled", error=str(problem))
-            if not self.cluster.is_shared:
+            if not self.cluster.has_peers:
                 return
             await asyncio.sleep(LOOK_EVERY_S)
 
@@ -157,16 +157,20 @@ class Engine:
 
     # -- the cluster ---------------------------------------------------------------------------
 
-    def hand_over(self) -> asyncio.Task[None]:
+    def ownership_changed(self) -> asyncio.Task[None]:
         """Stop serving, now, what has become another broker's; flush and save it in a moment."""
         logs = self.logs.release(HAND_OVER_S)
         groups = self.groups.release()
         return self._tasks.spawn(_both(groups, logs), "hand-over")
 
-    def drop_all(self) -> None:
-        """Promise nothing any more: the lease is lost."""
+    def lease_lost(self) -> None:
+        """Drop every log and group: other brokers may have them already."""
         self.logs.drop()
         self.groups.drop()
+
+    def logs_ready(self) -> None:
+        """Open owned logs that are not open yet."""
+        self._opening.wake()
 
     def _topic_changed(self, topic: Topic) -> None:
         self.appends.forget(topic)
@@ -180,7 +184,7 @@ class Engine:
 
     async def _forget_topic(self, topic: Topic) -> None:
         await self.logs.close_topic(topic)
-        if self.cluster.is_shared and end_of_topic.has_lanes(topic.descriptor):
+        if self.cluster.has_peers and end_of_topic.has_lanes(topic.descriptor):
             self._tasks.spawn(self._seal_lanes(topic), f"seals of {topic.name}")
         self.appends.forget(topic)
         self.probe.forget_topic(topic.name)
@@ -216,7 +220,7 @@ class Engine:
 
     async def _catch_up_on(self, name: str) -> None:
         """Other brokers may have deleted a topic, and made it again, and we hear late of it."""
-        if self.cluster.is_shared:
+        if self.cluster.has_peers:
             await self.topics.look_at(name)
 
     async def find_or_create(self, name: str) -> Topic:

@@ -8,7 +8,6 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/recovery                                     the store is being rebuilt
     /kafscale/marks/{what}                                 numbers given out so far
     /kafscale/topics/{topic}/config
-    /kafscale/topics/{topic}/partitions/{partition}        for people to look at
     /kafscale/changes/{topic}                              a change of a topic that is under way
     /kafscale/moves/{topic}/{folder}                       how far a log is with a topic that moves
     /kafscale/removals/{folder}                            deleted topics whose objects must go
@@ -83,11 +82,6 @@ def topic_named_by(key: str) -> str | None:
     """The topic whose settings this key holds, None for any other key."""
     parts = key.removeprefix(TOPICS).split("/")
     return text_of(parts[0]) if key.startswith(TOPICS) and parts[1:] == ["config"] else None
-
-
-def partition_state(name: str, partition: int) -> str:
-    """Where a partition's last known state is."""
-    return f"{topic(name)}partitions/{partition}"
 
 
 def change(name: str) -> str:
@@ -176,7 +170,7 @@ def place_committed_by(key: str) -> tuple[str, int] | None:
     return (text_of(parts[2]), int(parts[3])) if parts[3].isdecimal() else None
 
 
-class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterRow(msgspec.Struct, frozen=True, kw_only=True):
     """What all brokers share."""
 
     cluster_id: str
@@ -196,7 +190,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     next: int
 
 
-class Topic(msgspec.Struct, frozen=True, kw_only=True):
+class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
     """A topic's settings as the seed of the schema names them, and which incarnation it is."""
 
     name: str
@@ -217,7 +211,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     moves: int = 0
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class ChangeNote(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody is about to write a new descriptor of this topic."""
 
     name: str
@@ -253,7 +247,7 @@ class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str = ""
 
 
-class Coordinator(msgspec.Struct, frozen=True, kw_only=True):
+class CoordinatorRow(msgspec.Struct, frozen=True, kw_only=True):
     """The broker that has taken a group, for the how manyth time it was taken."""
 
     broker_id: int
@@ -291,7 +285,7 @@ class GroupHead(msgspec.Struct, frozen=True, kw_only=True):
     protocol_type: str
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
     """A consumer group as its last complete rebalance left it."""
 
     group_id: str
@@ -304,13 +298,13 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     state_at: str = ""  # when this was written; for an empty group: since when it has been empty
 
 
-class PackedGroup(Group, frozen=True, kw_only=True):
+class PackedGroup(GroupRow, frozen=True, kw_only=True):
     """The same where its members take much room: deflated, as they would be written there."""
 
     packed: bytes = b""
 
 
-class Broker(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerRow(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach a broker, and how far it has followed the fleet."""
 
     broker_id: int
@@ -329,26 +323,26 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
         return self.endpoints or {PLAINTEXT: Endpoint(self.host, self.port)}
 
 
-class Controller(msgspec.Struct, frozen=True, kw_only=True):
+class ControllerRow(msgspec.Struct, frozen=True, kw_only=True):
     """The broker that writes `members`."""
 
     broker_id: int
     incarnation: int
 
 
-class Member(msgspec.Struct, frozen=True, order=True):
+class MemberRow(msgspec.Struct, frozen=True, order=True):
     """A broker that logs and groups are given to."""
 
     broker_id: int
     incarnation: int
 
 
-class Members(msgspec.Struct, frozen=True, kw_only=True):
+class MemberList(msgspec.Struct, frozen=True, kw_only=True):
     """Whom logs and groups belong to. Generations rise; `previous` tells a reader of gaps."""
 
     generation: int
     previous: int = 0
-    brokers: tuple[Member, ...] = ()
+    brokers: tuple[MemberRow, ...] = ()
 
 
 class BrokerName(msgspec.Struct, frozen=True, kw_only=True):
@@ -362,7 +356,7 @@ def encode(value: msgspec.Struct) -> bytes:
     return msgspec.json.encode(value)
 
 
-def encode_group(row: Group) -> bytes:
+def encode_group(row: GroupRow) -> bytes:
     """Write a group; etcd takes 1.5 MiB, and members that read the same topics say the same."""
     raw = encode(row)
     if len(raw) <= PACKED_FROM_BYTES:
@@ -372,7 +366,7 @@ def encode_group(row: Group) -> bytes:
     return encode(PackedGroup(**facts))
 
 
-def decode_group(raw: bytes) -> Group:
+def decode_group(raw: bytes) -> GroupRow:
     """Read a group, packed or not."""
     row = decode(PackedGroup, raw)
     if not row.packed:

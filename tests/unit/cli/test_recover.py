@@ -120,7 +120,7 @@ def test_a_dry_run_leaves_a_store_that_is_there_as_it_is(run: Run, data: Path) -
 
 
 def test_a_store_with_topics_needs_force(run: Run, data: Path) -> None:
-    row = keys.Topic(
+    row = keys.TopicRow(
         name="mine",
         partitions=1,
         retention_ms=1,

@@ -103,7 +103,7 @@ async def take_checkpoint(topic: TopicInMemory) -> str:
         session_timeout_ms=1,
         rebalance_timeout_ms=1,
     )
-    group = metadata_keys.Group(
+    group = metadata_keys.GroupRow(
         group_id="a/b",
         state="Stable",
         protocol_type="consumer",

@@ -16,7 +16,6 @@ TEXT = st.text(max_size=20) | st.binary(max_size=20).map(
 
 def test_the_names_are_those_of_the_schema() -> None:
     assert keys.topic_config("orders") == "/kafscale/topics/orders/config"
-    assert keys.partition_state("orders", 3) == "/kafscale/topics/orders/partitions/3"
     assert keys.broker(2) == "/kafscale/brokers/2"
     assert keys.group_metadata("g") == "/kafscale/consumers/g/metadata"
     assert keys.group_offset("g", "orders", 1) == "/kafscale/consumers/g/offsets/orders/1"
@@ -44,7 +43,7 @@ def test_different_groups_have_different_keys(one: str, other: str) -> None:
 @given(TEXT)
 def test_a_topic_is_found_again_in_its_key(name: str) -> None:
     assert keys.topic_named_by(keys.topic_config(name)) == name
-    assert keys.topic_named_by(keys.partition_state(name, 0)) is None
+    assert keys.topic_named_by(f"{keys.topic(name)}partitions/0") is None
     assert keys.topic_named_by(keys.group_metadata(name)) is None
 
 
@@ -59,10 +58,10 @@ def test_a_place_is_found_again_in_the_key_of_its_offset(
 
 
 def test_values_survive_the_way_through_json() -> None:
-    broker = keys.Broker(
+    broker = keys.BrokerRow(
         broker_id=1, host="h", port=9092, rack="a", started_at="2026-01-01T00:00:00Z", version="1"
     )
-    assert keys.decode(keys.Broker, keys.encode(broker)) == broker
+    assert keys.decode(keys.BrokerRow, keys.encode(broker)) == broker
     assert keys.decode(keys.Mark, b'{"next": 7, "later": true}') == keys.Mark(next=7)
 
 
@@ -81,7 +80,7 @@ def test_a_group_comes_back_whether_it_was_packed_or_not(members: int) -> None:
         session_timeout_ms=1,
         rebalance_timeout_ms=2,
     )
-    group = keys.Group(
+    group = keys.GroupRow(
         group_id="g",
         state="Stable",
         protocol_type="consumer",
@@ -113,12 +112,12 @@ def test_members_that_cannot_be_unpacked_are_said_to_be_corrupt() -> None:
 
 def test_a_registration_of_an_earlier_version_has_one_listener() -> None:
     raw = b'{"broker_id":1,"host":"h","port":9092,"started_at":"","version":"0.1"}'
-    assert keys.decode(keys.Broker, raw).by_listener() == {PLAINTEXT: Endpoint("h", 9092)}
+    assert keys.decode(keys.BrokerRow, raw).by_listener() == {PLAINTEXT: Endpoint("h", 9092)}
 
 
 def test_a_registration_names_every_listener() -> None:
     endpoints = {"IN": Endpoint("in", 1), "OUT": Endpoint("out", 2)}
-    row = keys.Broker(
+    row = keys.BrokerRow(
         broker_id=1, host="in", port=1, endpoints=endpoints, started_at="", version="0.1"
     )
-    assert keys.decode(keys.Broker, keys.encode(row)).by_listener() == endpoints
+    assert keys.decode(keys.BrokerRow, keys.encode(row)).by_listener() == endpoints

@@ -4,7 +4,7 @@ Here: everything that waits for the metadata store. A broker registers under a l
 lost by a new generation it lets go of and then says so in its registration; what it gained it
 waits for until all others have said so. When the lease is lost everything is dropped, and the
 broker registers anew, as another incarnation, as soon as the store is back.
-Next door: what follows from all this (fleet_view.py), who decides (controller.py).
+Next door: what follows from all this (fleet_state.py), who decides (controller.py).
 """
 
 import asyncio
@@ -18,9 +18,9 @@ import structlog
 from kafscale import __version__
 from kafscale.engine.cluster import identity
 from kafscale.engine.cluster.controller import Controller
-from kafscale.engine.cluster.fleet_state import View, readable
+from kafscale.engine.cluster.fleet_state import FleetState, readable
 from kafscale.engine.cluster.identity import Identity
-from kafscale.engine.cluster.membership import HAND_OVER_S, Node
+from kafscale.engine.cluster.membership import HAND_OVER_S, ClusterEvents, Node
 from kafscale.metadata import keys
 from kafscale.metadata.lease import Lease
 from kafscale.metadata.store import Change, Compare, Listing, MetadataStore, Put
@@ -42,7 +42,7 @@ class _Replaced(KafscaleError):
     """Another process has registered under this broker's id."""
 
 
-class Fleet(View):
+class Fleet(FleetState):
     """Implements Membership by the metadata store."""
 
     def __init__(
@@ -57,13 +57,17 @@ class Fleet(View):
         self._incarnations = {identity.epoch}
         self._is_first = True
         self._started_at = iso_time(clock.now_ms())
-        self._row: keys.Broker | None = None  # what the store has under our name
+        self._row: keys.BrokerRow | None = None  # what the store has under our name
         self._version = 0
         self._writing = asyncio.Lock()
         self._joined = asyncio.Event()
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     # -- coming and going --------------------------------------------------------------------
+
+    def start(self, events: ClusterEvents) -> None:
+        """Tell `events` what changes from now on."""
+        self.events = events
 
     async def join(self, node: Node) -> None:
         """Register, and wait a while until there is a generation with us in it."""
@@ -174,12 +178,12 @@ class Fleet(View):
         while True:
             found = await self._metadata.get(key)
             if not self._is_first:
-                for there in readable(keys.Broker, [found] if found else []):
+                for there in readable(keys.BrokerRow, [found] if found else []):
                     self._check_ours(there)
             members = await self._metadata.find(keys.MEMBERS)
-            newest = [there.generation for there in readable(keys.Members, members)]
+            newest = [there.generation for there in readable(keys.MemberList, members)]
             first = next(iter(self.node.endpoints.values()))
-            row = keys.Broker(
+            row = keys.BrokerRow(
                 broker_id=self.identity.broker_id,
                 host=first.host,
                 port=first.port,
@@ -203,7 +207,7 @@ class Fleet(View):
             self._row, self.lease, self._is_first = row, lease, False
             return
 
-    def _check_ours(self, row: keys.Broker) -> None:
+    def _check_ours(self, row: keys.BrokerRow) -> None:
         if row.incarnation not in self._incarnations:
             raise _Replaced(
                 f"another broker has registered as broker {row.broker_id}, "
@@ -282,7 +286,7 @@ class Fleet(View):
                 continue
             # The watch may be behind; whoever was a member before this generation is in here.
             rows = await self._persistently(lambda: self._metadata.find(keys.BROKERS))
-            behind = _behind(readable(keys.Broker, rows), generation)
+            behind = _behind(readable(keys.BrokerRow, rows), generation)
             if behind and not overdue:
                 continue
             if behind:
@@ -304,7 +308,7 @@ async def _end_of(lease: Lease) -> None:
     raise MetadataUnavailable("the lease is lost")
 
 
-def _behind(rows: Iterable[keys.Broker], generation: int) -> list[int]:
+def _behind(rows: Iterable[keys.BrokerRow], generation: int) -> list[int]:
     """The brokers that have not let go yet of what they lost by this generation.
 
     We ourselves count, too: what was lost and comes back may still be flushed by its old log.

@@ -12,7 +12,7 @@ agree, and keeps high watermarks from going back when a log changes hands.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from kafscale.engine.cluster.identity import Identity
-from kafscale.engine.cluster.membership import Node
+from kafscale.engine.cluster.membership import ClusterEvents, Node
 from kafscale.engine.cluster.placement import NOBODY, Placement
 from kafscale.metadata import keys
 from kafscale.metadata.lease import Lease
@@ -35,10 +35,10 @@ _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 PATIENCE_S: Final = 2.0  # how long requests wait for a log that is about to be ours
 
 
-class View:
+class FleetState:
     """The fleet as this broker knows it. Questions about logs and groups need no store."""
 
-    is_shared = True
+    has_peers = True
 
     def __init__(self, identity: Identity, clock: Clock) -> None:
         """Know nobody yet."""
@@ -47,13 +47,11 @@ class View:
         self.lease: Lease | None = None
         self.is_leaving = False
         self.node = Node(identity.broker_id, {})
-        self.placement = Placement(keys.Members(generation=0))
-        self.brokers: dict[int, keys.Broker] = {}
-        self.controller: keys.Controller | None = None
+        self.placement = Placement(keys.MemberList(generation=0))
+        self.brokers: dict[int, keys.BrokerRow] = {}
+        self.controller: keys.ControllerRow | None = None
         self.learned_s = 0.0  # when the newest generation was heard of
-        self.on_ready: Callable[[], None] = lambda: None
-        self.on_change: Callable[[], asyncio.Future[None]] = _nothing_to_do
-        self.on_lost: Callable[[], None] = lambda: None
+        self.events: ClusterEvents = _NoEvents()  # until `start` gives the engine's
         self.handing_over: list[asyncio.Future[None]] = []
         self._clock = clock
         # The generations since the last settled one, that one first; None: none was ever settled.
@@ -83,23 +81,23 @@ class View:
         else:
             gone = {key.removeprefix(keys.BROKERS) for key in news.removed}
             self.brokers = {who: row for who, row in self.brokers.items() if str(who) not in gone}
-        for row in readable(keys.Broker, _written(news)):
+        for row in readable(keys.BrokerRow, _written(news)):
             self.brokers[row.broker_id] = row
         self.ring()
 
     def take_controller(self, news: Listing | Change) -> None:
         """The controller has come or gone."""
         self.controller = None
-        for row in readable(keys.Controller, _written(news)):
+        for row in readable(keys.ControllerRow, _written(news)):
             self.controller = row
         self.ring()
 
     def take_members(self, news: Listing | Change) -> None:
         """There may be a new generation."""
-        for row in readable(keys.Members, _written(news)):
+        for row in readable(keys.MemberList, _written(news)):
             self._take_generation(row)
 
-    def _take_generation(self, members: keys.Members) -> None:
+    def _take_generation(self, members: keys.MemberList) -> None:
         before, now = self.placement, Placement(members)
         if now.generation <= before.generation:
             return
@@ -111,7 +109,7 @@ class View:
         else:
             self._since = None  # somebody may have owned in between what seems to be ours still
         logger.info("members_changed", generation=now.generation, brokers=len(now.brokers))
-        self.handing_over.append(self.on_change())
+        self.handing_over.append(self.events.ownership_changed())
         self.ring()
 
     def settle(self, generation: int) -> None:
@@ -119,7 +117,7 @@ class View:
         if generation == self.placement.generation and self.lease is not None:
             self._since = [self.placement]
             self._settled.set()
-            self.on_ready()
+            self.events.logs_ready()
             self.ring()
 
     def lose(self) -> None:
@@ -127,7 +125,7 @@ class View:
         self.lease = None
         self._since = None
         self._settled.clear()
-        self.on_lost()
+        self.events.lease_lost()
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -149,7 +147,7 @@ class View:
     @property
     def is_controller(self) -> bool:
         """Whether we are it, as far as we know."""
-        ours = keys.Controller(broker_id=self.identity.broker_id, incarnation=self.incarnation)
+        ours = keys.ControllerRow(broker_id=self.identity.broker_id, incarnation=self.incarnation)
         return self.controller == ours and self.holds()
 
     def holds(self) -> bool:
@@ -248,7 +246,16 @@ def _written(news: Listing | Change) -> list[Entry]:
     return news.entries if isinstance(news, Listing) else news.written
 
 
-def _nothing_to_do() -> asyncio.Future[None]:
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    done.set_result(None)
-    return done
+class _NoEvents:
+    """A broker that has nothing open yet."""
+
+    def ownership_changed(self) -> asyncio.Future[None]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    def lease_lost(self) -> None:
+        pass
+
+    def logs_ready(self) -> None:
+        pass

@@ -45,12 +45,12 @@ async def claim_identity(
         known = await metadata.get(keys.CLUSTER)
         mark = await metadata.get(keys.EPOCHS)
         if known is None:
-            cluster = keys.Cluster(
+            cluster = keys.ClusterRow(
                 cluster_id=topic_id_text(TopicId(dice.token(16))),
                 created_at=iso_time(clock.now_ms()),
             )
         else:
-            cluster = keys.decode(keys.Cluster, known.value)
+            cluster = keys.decode(keys.ClusterRow, known.value)
         epoch = keys.decode(keys.Mark, mark.value).next if mark else 0
         try:
             await metadata.commit(

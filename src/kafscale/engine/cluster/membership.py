@@ -1,10 +1,12 @@
 """Which logs and groups are this broker's: the questions the rest of the engine asks.
 
-Here: the questions, and the broker that is alone and answers all of them with yes.
-Next door: a broker among others (fleet.py), the arithmetic (placement.py).
+Here: the questions, and the events by which the cluster tells the engine what has changed.
+Next door: a broker with peers (fleet.py), the only broker (single.py), the arithmetic
+(placement.py).
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 from kafscale.engine.cluster.identity import Identity
@@ -21,10 +23,27 @@ class Node(NamedTuple):
     rack: str | None = None
 
 
+class ClusterEvents(Protocol):
+    """What the cluster tells the engine. The engine acts at once, without waiting."""
+
+    def ownership_changed(self) -> asyncio.Future[None]:
+        """Stop serving, now, the logs and groups that this broker may no longer open.
+
+        The future is done when the engine has flushed and saved them.
+        """
+        ...
+
+    def lease_lost(self) -> None:
+        """Drop every log and group: other brokers may have them already."""
+        ...
+
+    def logs_ready(self) -> None:
+        """Open owned logs that are not open yet: there may be more of them than before."""
+        ...
+
+
 class Membership(Protocol):
     """What a broker knows of its place among the others. Logs are named by their folders."""
-
-    on_ready: Callable[[], None]  # told whenever there may be more logs to open
 
     @property
     def identity(self) -> Identity:
@@ -32,8 +51,8 @@ class Membership(Protocol):
         ...
 
     @property
-    def is_shared(self) -> bool:
-        """Whether other brokers use the same stores."""
+    def has_peers(self) -> bool:
+        """Whether other brokers may use the same stores."""
         ...
 
     @property
@@ -93,6 +112,10 @@ class Membership(Protocol):
 
     def why_not_ready(self) -> list[str]:
         """Why clients should stay away."""
+        ...
+
+    def start(self, events: ClusterEvents) -> None:
+        """Tell `events` what changes from now on. Comes before `join`."""
         ...
 
     async def join(self, node: Node) -> None:

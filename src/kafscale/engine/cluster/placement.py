@@ -10,7 +10,7 @@ builtin hash(), which differs from process to process.
 from hashlib import blake2b
 from typing import Final
 
-from kafscale.metadata.keys import Member, Members
+from kafscale.metadata.keys import MemberList, MemberRow
 
 NOBODY: Final = -1
 _MOST_REMEMBERED: Final = 200_000  # topics come and go, and clients may ask for any group
@@ -22,7 +22,7 @@ class Placement:
 
     __slots__ = ("_groups", "_incarnations", "_logs", "_seeds", "generation", "previous")
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: MemberList) -> None:
         """Take up one generation."""
         self.generation = members.generation
         self.previous = members.previous
@@ -32,9 +32,9 @@ class Placement:
         self._groups: dict[str, int] = {}
 
     @property
-    def brokers(self) -> tuple[Member, ...]:
+    def brokers(self) -> tuple[MemberRow, ...]:
         """The members, by id."""
-        return tuple(Member(*row) for row in sorted(self._incarnations.items()))
+        return tuple(MemberRow(*row) for row in sorted(self._incarnations.items()))
 
     def has(self, broker_id: int, incarnation: int) -> bool:
         """Whether this very incarnation of a broker counts."""

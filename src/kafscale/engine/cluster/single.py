@@ -4,16 +4,15 @@ Next door: the questions (membership.py), a broker among others (fleet.py).
 """
 
 import asyncio
-from collections.abc import Callable
 
 from kafscale.engine.cluster.identity import Identity
-from kafscale.engine.cluster.membership import Node
+from kafscale.engine.cluster.membership import ClusterEvents, Node
 
 
-class Lone:
+class SingleBroker:
     """Implements Membership without a lease, a watch or a wait."""
 
-    is_shared = False
+    has_peers = False
     is_controller = True
     has_joined = True
 
@@ -21,7 +20,7 @@ class Lone:
         """Own everything under the epoch of this start."""
         self.identity = identity
         self.generation = identity.epoch
-        self.on_ready: Callable[[], None] = lambda: None
+        self._events: ClusterEvents | None = None
         self._node = Node(identity.broker_id, {})
         self._is_leaving = False
 
@@ -63,10 +62,15 @@ class Lone:
         """Only when it is about to go."""
         return ["the broker is leaving"] if self._is_leaving else []
 
+    def start(self, events: ClusterEvents) -> None:
+        """Keep `events`: the only one that ever happens is `logs_ready`."""
+        self._events = events
+
     async def join(self, node: Node) -> None:
-        """Be found there."""
+        """Let clients find this broker at `node`."""
         self._node = node
-        self.on_ready()
+        if self._events is not None:
+            self._events.logs_ready()
 
     async def joined(self) -> None:
         """At once."""

@@ -102,11 +102,11 @@ class Claims:
         epoch = 1
         if found is not None:
             try:
-                epoch += keys.decode(keys.Coordinator, found.value).epoch
+                epoch += keys.decode(keys.CoordinatorRow, found.value).epoch
             except CorruptObject as problem:  # its version is what counts
                 logger.error("claim_unreadable", key=found.key, error=str(problem))
         return keys.encode(
-            keys.Coordinator(
+            keys.CoordinatorRow(
                 broker_id=self._identity.broker_id,
                 broker_epoch=self._identity.epoch,
                 epoch=epoch,

@@ -50,7 +50,7 @@ class _Found:
     """A group as the store has it."""
 
     heads: tuple[Entry, ...]  # claim and record: nothing is removed once they have changed
-    record: keys.Group | None
+    record: keys.GroupRow | None
     offsets: tuple[Entry, ...]
 
 

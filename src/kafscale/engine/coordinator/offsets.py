@@ -238,7 +238,7 @@ class Offsets:
         Told that it has committed nothing a group would begin anew.
         """
         entry = await self._metadata.get(keys.topic_config(name))
-        return None if entry is None else keys.decode(keys.Topic, entry.value).topic_id
+        return None if entry is None else keys.decode(keys.TopicRow, entry.value).topic_id
 
     async def remove(
         self, group_id: str, rows: Sequence[Entry], unchanged: Sequence[Entry]

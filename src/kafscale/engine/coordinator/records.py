@@ -15,7 +15,7 @@ from kafscale.groups.machine import Group as Machine
 from kafscale.groups.snapshot import GroupSnapshot, MemberSnapshot
 from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
-from kafscale.metadata.keys import AssignedTopic, Group, GroupMember
+from kafscale.metadata.keys import AssignedTopic, GroupMember, GroupRow
 from kafscale.metadata.store import MAX_BYTES
 
 logger = structlog.get_logger()
@@ -38,9 +38,9 @@ def stored(group_id: str, saved: GroupSnapshot, now: str) -> bytes:
     return keys.encode(msgspec.structs.replace(row, members={}))
 
 
-def write(group_id: str, saved: GroupSnapshot, now: str) -> Group:
+def write(group_id: str, saved: GroupSnapshot, now: str) -> GroupRow:
     """In the store's words."""
-    return Group(
+    return GroupRow(
         group_id=group_id,
         state=(GroupState.STABLE if saved.members else GroupState.EMPTY).value,
         protocol_type=saved.protocol_type,
@@ -69,7 +69,7 @@ def _member(row: MemberSnapshot, saved: GroupSnapshot, now: str) -> GroupMember:
     )
 
 
-def read(row: Group) -> GroupSnapshot:
+def read(row: GroupRow) -> GroupSnapshot:
     """The way back."""
     members = tuple(
         MemberSnapshot(

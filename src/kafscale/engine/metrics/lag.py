@@ -50,7 +50,7 @@ class Lag:
         self._most_rows = most_rows
         self._noted: dict[_Key, _Noted] = {}
         self.untracked = 0  # commits that found no room
-        self.is_shared = False  # there may be other brokers
+        self.has_peers = False  # there may be other brokers
         self.is_ours: Callable[[str], bool] = lambda group_id: True  # we hear of its commits
 
     def note(self, group_id: str, name: str, partition: int, offset: int) -> None:
@@ -66,7 +66,7 @@ class Lag:
 
     def _is_here(self, topic: Topic, partition: int) -> bool:
         """Whether the row would be shown by us; a broker alone opens the log when it is used."""
-        return not self.is_shared or self._logs.peek(topic, partition) is not None
+        return not self.has_peers or self._logs.peek(topic, partition) is not None
 
     async def recall(self) -> None:
         """Take up what has been committed without our hearing of it, as far as there is room.
@@ -82,7 +82,7 @@ class Lag:
                 self._take_up(row, seen, ours)
             after = rows[-1].key
             await asyncio.sleep(0)  # there may be very many
-        if self.is_shared:
+        if self.has_peers:
             self._drop_unseen(seen)
 
     def _take_up(self, row: Entry, seen: set[_Key], ours: dict[str, bool]) -> None:

@@ -57,7 +57,7 @@ class Inspection:
         """First (offset, timestamp) at or after a time."""
         log, lane = await self._logs.open(topic, partition)
         found = await self._reader.find_time(log, lane, timestamp_ms)
-        if found is None and self._cluster.is_shared and late_writes.is_due(log):
+        if found is None and self._cluster.has_peers and late_writes.is_due(log):
             await late_writes.catch_up(log)
             found = await self._reader.find_time(log, lane, timestamp_ms)
         return found

@@ -181,7 +181,7 @@ class OpenLogs:
         a producer begins anew, and what it had in flight would be stored twice; so the bucket is
         looked at first, and the producer asked to come again.
         """
-        if not self._fleet.is_shared:
+        if not self._fleet.has_peers:
             return problem
         if log.folder not in self._looking:
             if not late_writes.is_due(log):

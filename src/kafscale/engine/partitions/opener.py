@@ -46,7 +46,7 @@ class Opener:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if is_done else _AGAIN_S):
                     await self._wanted.wait()
-            if not self._fleet.is_shared:
+            if not self._fleet.has_peers:
                 await asyncio.sleep(_CALM_S)
             self._wanted.clear()
             is_done = await self.open_all()
@@ -54,7 +54,7 @@ class Opener:
     async def open_all(self) -> bool:
         """Open what is not open. False if the store could not be read for some of it."""
         waiting = self._closed()
-        workers = AT_ONCE if self._fleet.is_shared else 1
+        workers = AT_ONCE if self._fleet.has_peers else 1
         before = self._logs.count()
         results = await asyncio.gather(*(self._open_some(waiting) for _ in range(workers)))
         if self._logs.count() > before:

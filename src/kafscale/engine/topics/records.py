@@ -9,10 +9,10 @@ from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings
 
 def record_of(
     descriptor: TopicDescriptor, version: int, defaults: TopicDefaults
-) -> metadata_keys.Topic:
+) -> metadata_keys.TopicRow:
     """A descriptor in the metadata store's words."""
     settings = TopicSettings.of(descriptor.configs, defaults)
-    return metadata_keys.Topic(
+    return metadata_keys.TopicRow(
         name=descriptor.name,
         partitions=descriptor.partitions,
         retention_ms=settings.retention_ms,
@@ -31,7 +31,7 @@ def record_of(
     )
 
 
-def descriptor_of(row: metadata_keys.Topic) -> TopicDescriptor:
+def descriptor_of(row: metadata_keys.TopicRow) -> TopicDescriptor:
     """The way back."""
     return TopicDescriptor(
         name=row.name,

@@ -76,7 +76,7 @@ class Topics:
     async def load(self) -> None:
         """Read all topics from the metadata store, once changes cut short have reached it."""
         for entry in await self.metadata.find(metadata_keys.CHANGES):
-            change = metadata_keys.decode(metadata_keys.Change, entry.value)
+            change = metadata_keys.decode(metadata_keys.ChangeNote, entry.value)
             try:
                 await self.finish_change(change.name)
             except (StoreError, CorruptObject) as problem:
@@ -84,7 +84,7 @@ class Topics:
                 logger.warning("change_postponed", topic=change.name, error=str(problem))
         for entry in await self.metadata.find(metadata_keys.TOPICS):
             if metadata_keys.topic_named_by(entry.key) is not None:
-                row = metadata_keys.decode(metadata_keys.Topic, entry.value)
+                row = metadata_keys.decode(metadata_keys.TopicRow, entry.value)
                 self._know(descriptor_of(row), entry.version)
 
     def _know(self, descriptor: TopicDescriptor, seen: int = 0) -> Topic:
@@ -205,7 +205,7 @@ class Topics:
         except MetadataConflict:
             # By another broker, or by our own earlier attempt whose answer was lost.
             found = await self.metadata.get(key)
-            known = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
+            known = metadata_keys.decode(metadata_keys.TopicRow, found.value) if found else None
             if found is None or known is None or known.topic_id != descriptor.topic_id:
                 raise TopicExists(f"topic {descriptor.name!r} exists already") from None
             return found.version
@@ -229,14 +229,14 @@ class Topics:
         version, newest = await self._descriptors.newest(name)
         if newest is None or newest.deleted or name in self._by_name:
             return self.find(name)
-        note = metadata_keys.encode(metadata_keys.Change(name=name))
+        note = metadata_keys.encode(metadata_keys.ChangeNote(name=name))
         await self.metadata.commit([Put(metadata_keys.change(name), note)])
         await self._register(newest, version)
         await self.finish_change(name)
         found = await self.metadata.get(metadata_keys.topic_config(name))
         if found is None or name in self._by_name:
             return self.find(name)
-        row = metadata_keys.decode(metadata_keys.Topic, found.value)
+        row = metadata_keys.decode(metadata_keys.TopicRow, found.value)
         return self._know(descriptor_of(row), found.version)
 
     # -- what other brokers do -----------------------------------------------------------------
@@ -245,7 +245,7 @@ class Topics:
         """Another broker has made or changed a topic, or we have, and it comes back to us."""
         name = metadata_keys.topic_named_by(entry.key)
         if name is not None and entry.version > self._seen.get(name, 0):
-            row = metadata_keys.decode(metadata_keys.Topic, entry.value)
+            row = metadata_keys.decode(metadata_keys.TopicRow, entry.value)
             self._take_over(descriptor_of(row), entry.version)
 
     def hear_of_end(self, name: str, version: int) -> None:
@@ -303,7 +303,7 @@ class Topics:
         async with self._changing:
             topic = self.get(name)
             change(topic.descriptor)  # what is wrong is said before anything is written
-            note = metadata_keys.encode(metadata_keys.Change(name=name))
+            note = metadata_keys.encode(metadata_keys.ChangeNote(name=name))
             await self.metadata.commit([Put(metadata_keys.change(name), note)])
             while True:
                 version, newest = await self._descriptors.newest(name)
@@ -328,7 +328,7 @@ class Topics:
             await self._take_up(newest, version)
             return
         found = await self.metadata.get(metadata_keys.topic_config(name))
-        row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
+        row = metadata_keys.decode(metadata_keys.TopicRow, found.value) if found else None
         if newest is not None and row is not None and row.topic_id == newest.topic_id:
             await self._forget(newest)  # a deletion that did not reach the store
         await self.metadata.commit([Remove(metadata_keys.change(name))])
@@ -340,7 +340,7 @@ class Topics:
         record = metadata_keys.encode(record_of(descriptor, version, self._rules.defaults))
         while True:
             found = await self.metadata.get(key)
-            row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
+            row = metadata_keys.decode(metadata_keys.TopicRow, found.value) if found else None
             if found is None or row is None or row.topic_id != descriptor.topic_id:
                 await self.metadata.commit([done])  # deleted meanwhile
                 return 0
@@ -384,7 +384,7 @@ class Topics:
         notes = removals.of_topic(gone, self._clock.now_ms())
         while True:
             found = await self.metadata.get(key)
-            row = metadata_keys.decode(metadata_keys.Topic, found.value) if found else None
+            row = metadata_keys.decode(metadata_keys.TopicRow, found.value) if found else None
             try:
                 if found is None or row is None or row.topic_id != gone.topic_id:
                     await self.metadata.commit(notes)

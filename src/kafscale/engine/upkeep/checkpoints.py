@@ -164,7 +164,7 @@ class Checkpoints:
         One that was emptied or replaced meanwhile must not push out what it can be rebuilt from.
         """
         entry = await self._metadata.get(keys.CLUSTER)
-        cluster_id = keys.decode(keys.Cluster, entry.value).cluster_id if entry else "none"
+        cluster_id = keys.decode(keys.ClusterRow, entry.value).cluster_id if entry else "none"
         if cluster_id != self._cluster_id:
             self._complain("metadata_of_another_cluster", cluster_id)
         return cluster_id == self._cluster_id

@@ -137,7 +137,7 @@ class Housekeeping:
                 row.lane for row in places.lanes_of(removal.shared) if row.folder == log.folder
             }
             ended |= lanes
-            is_late = not self._fleet.is_shared or self._is_remembered_enough(removal)
+            is_late = not self._fleet.has_peers or self._is_remembered_enough(removal)
             deleted |= lanes if removal.name and is_late else set()
             if now_ms - removal.deleted_ms >= OVERDUE_MS:
                 overdue |= lanes
@@ -191,7 +191,7 @@ class Housekeeping:
                 await self._forget_offsets(removal)
                 self._forgotten.add(entry.key)
             found, is_held = await self._delete_logs(removal)
-            if self._fleet.is_shared and removal.logs:  # every look is a request to be paid for
+            if self._fleet.has_peers and removal.logs:  # every look is a request to be paid for
                 self._due_s[entry.key] = now_s + max(self._grace_s, self._age_ms(removal) / 1000)
             if found:
                 logger.info("topic_objects_deleted", folder=removal.folder, objects=found)
@@ -223,7 +223,7 @@ class Housekeeping:
         names = [row.key for row in listed]
         if not removal.name and sweep_plan.is_pinned(names, await self._store.now_ms()):
             return None
-        if self._fleet.is_shared:  # else we have closed it, and nobody else has it
+        if self._fleet.has_peers:  # else we have closed it, and nobody else has it
             is_new = not self._is_remembered_enough(removal)
             listed = await end_of_topic.remains(self._store, folder, self._grace_s, is_new=is_new)
         doomed = [row.key for row in listed]
@@ -249,7 +249,7 @@ class Housekeeping:
         """Whether nothing of a deleted topic can be left, or come late."""
         if self._age_ms(removal) <= self._grace_s * 1000:
             return False
-        if self._fleet.is_shared and not self._is_remembered_enough(removal, self._grace_s):
+        if self._fleet.has_peers and not self._is_remembered_enough(removal, self._grace_s):
             return False
         lanes: dict[str, set[int]] = {}
         for folder, lane in places.lanes_of(removal.shared):

@@ -191,7 +191,7 @@ class _Planner:
             key = keys.topic_config(descriptor.name)
             row = record_of(descriptor, version, self._defaults)
             entry = self._there.get(key)
-            known = keys.decode(keys.Topic, entry.value) if entry else None
+            known = keys.decode(keys.TopicRow, entry.value) if entry else None
             if known is not None and _says_the_same(known, row):
                 continue
             self._plan.topics += self._put(key, keys.encode(row))
@@ -247,6 +247,6 @@ class _Planner:
         self._plan.offsets += self._put(key, value)
 
 
-def _says_the_same(known: keys.Topic, row: keys.Topic) -> bool:
+def _says_the_same(known: keys.TopicRow, row: keys.TopicRow) -> bool:
     """Whether a row need not be written: it is as new, be it that defaults have changed."""
     return (known.topic_id, known.version) == (row.topic_id, row.version)

@@ -60,7 +60,7 @@ class EtcdSettings:
     prefix: str = ""  # before every key, for those who share an etcd
 
 
-class Refused(MetadataUnavailable):
+class EtcdRefused(MetadataUnavailable):
     """etcd said no, in these words; `in_doubt`: an earlier attempt may have been carried out."""
 
     def __init__(self, code: grpc.StatusCode, words: str, in_doubt: bool) -> None:
@@ -92,7 +92,7 @@ class EtcdClient:
         """Ask until there is an answer or the time is up.
 
         Gives the answer, and whether an attempt before it may have been carried out as well.
-        Raises Refused, or MetadataUnavailable when nothing is known.
+        Raises EtcdRefused, or MetadataUnavailable when nothing is known.
         """
         return await self._try(lambda channel: self._unary(channel, method, request))
 
@@ -163,7 +163,7 @@ class EtcdClient:
                         if problem.code() not in _NOT_DONE:
                             in_doubt = True
                         elif not self._forgive_token(problem, token) and words != _TOO_MANY:
-                            raise Refused(problem.code(), words, in_doubt) from problem
+                            raise EtcdRefused(problem.code(), words, in_doubt) from problem
                     except (asyncio.InvalidStateError, TimeoutError) as problem:
                         words, in_doubt = _words(problem), True
                     self._leave(at)

@@ -23,7 +23,7 @@ import grpc
 
 from kafscale.metadata import keys
 from kafscale.metadata.etcd import messages
-from kafscale.metadata.etcd.client import EtcdClient, Refused
+from kafscale.metadata.etcd.client import EtcdClient, EtcdRefused
 from kafscale.metadata.lease import Lease
 from kafscale.metadata.store import Compare, Put, Remove
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
@@ -94,7 +94,7 @@ class Commits:
         request = self._transaction(witness, writes, guards)
         try:
             answer, in_doubt = await self._client.ask(messages.TXN, request)
-        except Refused as refused:
+        except EtcdRefused as refused:
             if refused.in_doubt and (revision := await self._settle(witness)) is not None:
                 return revision
             if refused.code is grpc.StatusCode.NOT_FOUND:
@@ -152,7 +152,7 @@ class Commits:
                 return witness
         try:
             return await self._new_witness()
-        except Refused as refused:
+        except EtcdRefused as refused:
             if refused.code is not grpc.StatusCode.NOT_FOUND:
                 raise
             # The lease has gone before its time: somebody revoked it, or etcd lost its memory.

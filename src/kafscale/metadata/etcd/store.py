@@ -12,7 +12,7 @@ from typing import Any, Final
 import grpc
 
 from kafscale.metadata.etcd import messages, watching
-from kafscale.metadata.etcd.client import EtcdClient, EtcdSettings, Refused
+from kafscale.metadata.etcd.client import EtcdClient, EtcdRefused, EtcdSettings
 from kafscale.metadata.etcd.commits import Commits
 from kafscale.metadata.etcd.ranges import entry_of, is_empty, range_of
 from kafscale.metadata.lease import Lease, LeaseId
@@ -79,7 +79,7 @@ class EtcdMetadataStore:
             self._leases.pop(lease.id, None)
             try:
                 await self._client.call(messages.REVOKE, question)
-            except Refused as refused:
+            except EtcdRefused as refused:
                 if refused.code is not grpc.StatusCode.NOT_FOUND:  # it has gone by itself
                     raise
 
@@ -108,7 +108,7 @@ class EtcdMetadataStore:
         while True:
             try:
                 return await self._read_pages(begin, end, limit)
-            except Refused as refused:
+            except EtcdRefused as refused:
                 if refused.code is not grpc.StatusCode.OUT_OF_RANGE:
                     raise
                 # Compacted between two pages: once more from the first.

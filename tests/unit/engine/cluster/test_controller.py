@@ -26,17 +26,19 @@ async def test_a_deposed_controller_cannot_write_members(fleet: FleetHarness) ->
     (other,) = [member for member in members if member is not old]
     guard = await old.fleet._controller._elected()
     assert guard is not None
-    usurper = keys.Controller(
+    usurper = keys.ControllerRow(
         broker_id=other.fleet.identity.broker_id, incarnation=other.fleet.incarnation
     )
     await fleet.metadata.commit([Put(keys.CONTROLLER, keys.encode(usurper))])
     before = await fleet.metadata.get(keys.MEMBERS)
-    stranger = keys.Broker(
+    stranger = keys.BrokerRow(
         broker_id=9, host="h", port=1, started_at="", version="", incarnation=1000, leaving=True
     )
     other.wire.is_cut = True  # the one that could is silent
     await fleet.metadata.commit([Put(keys.broker(9), keys.encode(stranger))])
-    stays = keys.Broker(broker_id=9, host="h", port=1, started_at="", version="", incarnation=1000)
+    stays = keys.BrokerRow(
+        broker_id=9, host="h", port=1, started_at="", version="", incarnation=1000
+    )
     await fleet.metadata.commit([Put(keys.broker(9), keys.encode(stays))])
     with pytest.raises(MetadataConflict):
         await old.fleet._controller._govern(guard)
@@ -69,10 +71,10 @@ async def test_a_broker_that_missed_a_generation_waits_before_it_goes_on(
     (member,) = await with_topic(fleet, 1, 2)
     await member.append("t", 0, b"x")
     membership = member.fleet
-    members = keys.Members(
+    members = keys.MemberList(
         generation=membership.generation + 10,
         previous=membership.generation + 5,  # which we have never seen
-        brokers=(keys.Member(0, membership.incarnation),),
+        brokers=(keys.MemberRow(0, membership.incarnation),),
     )
     membership._take_generation(members)
     assert member.engine.logs.count() == 0  # somebody may have had it in between

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.engine.cluster.placement import NOBODY, Placement
-from kafscale.metadata.keys import Member, Members
+from kafscale.metadata.keys import MemberList, MemberRow
 from tests.support.examples import examples
 
 NAMES = [f"default/topic-{number % 40}/{number // 40}" for number in range(2000)]
 
 
 def placement(*ids: int, generation: int = 1) -> Placement:
-    brokers = tuple(Member(number, 100 + number) for number in ids)
-    return Placement(Members(generation=generation, brokers=brokers))
+    brokers = tuple(MemberRow(number, 100 + number) for number in ids)
+    return Placement(MemberList(generation=generation, brokers=brokers))
 
 
 def owners(placed: Placement) -> dict[str, int]:
@@ -70,16 +70,17 @@ def test_the_order_of_members_and_their_incarnations_do_not_matter(
 ) -> None:
     shuffled = list(ids)
     dice.shuffle(shuffled)
-    brokers = tuple(Member(number, 7) for number in shuffled)
-    again = Placement(Members(generation=9, brokers=brokers))
+    brokers = tuple(MemberRow(number, 7) for number in shuffled)
+    again = Placement(MemberList(generation=9, brokers=brokers))
     assert owners(again) == owners(placement(*ids))
 
 
 def test_another_process_gives_the_same_answers() -> None:
     script = (
         "from kafscale.engine.cluster.placement import Placement\n"
-        "from kafscale.metadata.keys import Member, Members\n"
-        "p = Placement(Members(generation=1, brokers=(Member(0, 1), Member(7, 1), Member(9, 1))))\n"
+        "from kafscale.metadata.keys import MemberRow, MemberList\n"
+        "brokers = tuple(MemberRow(number, 1) for number in (0, 7, 9))\n"
+        "p = Placement(MemberList(generation=1, brokers=brokers))\n"
         "print([p.owner(f'default/t/{n}') for n in range(50)], p.coordinator('g'))\n"
     )
     said = {

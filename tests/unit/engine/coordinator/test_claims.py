@@ -65,9 +65,9 @@ async def committed(harness: EngineHarness, group: str = "g") -> list[int]:
     return [row.offset for row in (await harness.engine.offsets.committed(group)).values()]
 
 
-async def claim(harness: EngineHarness, group: str = "g") -> keys.Coordinator | None:
+async def claim(harness: EngineHarness, group: str = "g") -> keys.CoordinatorRow | None:
     entry = await harness.metadata.get(keys.group_coordinator(group))
-    return None if entry is None else keys.decode(keys.Coordinator, entry.value)
+    return None if entry is None else keys.decode(keys.CoordinatorRow, entry.value)
 
 
 async def test_a_claim_says_who_and_its_epoch_rises_every_time(harness: EngineHarness) -> None:
@@ -114,7 +114,7 @@ async def test_a_group_that_was_only_looked_at_is_not_taken_from_who_has_written
     assert isinstance(outcome.problem, NotTheCoordinator)
     entry = await harness.metadata.get(keys.group_metadata("g"))
     assert entry is not None
-    assert list(keys.decode(keys.Group, entry.value).members) == ["m"]
+    assert list(keys.decode(keys.GroupRow, entry.value).members) == ["m"]
     # From now on it knows better.
     outcome = await ask(harness.engine, Heartbeat, member_id="n", generation=1)
     assert isinstance(outcome, Rejected)

@@ -155,7 +155,7 @@ async def test_a_look_at_the_store_does_not_take_back_what_was_committed_here(
     await commit(harness, "g", 0, 1)
     lag = harness.engine.lag
     lag.note("g", "t", 0, 2)  # as if the store were read just before this one
-    lag.is_shared = True
+    lag.has_peers = True
     await lag.recall()
     assert await lags(harness) == {("g", "t", "0"): 1}
 

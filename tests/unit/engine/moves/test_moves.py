@@ -50,7 +50,7 @@ async def arrived(harness: EngineHarness, name: str = "t") -> None:
 
 async def is_moving_there(harness: EngineHarness, name: str) -> bool:
     found = await harness.metadata.get(keys.topic_config(name))
-    return found is not None and keys.decode(keys.Topic, found.value).moving is not None
+    return found is not None and keys.decode(keys.TopicRow, found.value).moving is not None
 
 
 async def move(harness: EngineHarness, layout: str, name: str = "t") -> None:
@@ -464,7 +464,7 @@ async def test_an_arrival_is_told_though_the_metadata_store_stumbles(filled: Eng
         while True:
             found = await filled.metadata.get(keys.topic_config("t"))
             assert found is not None
-            if keys.decode(keys.Topic, found.value).moving is None:
+            if keys.decode(keys.TopicRow, found.value).moving is None:
                 break
             await asyncio.sleep(0.01)
     assert failed

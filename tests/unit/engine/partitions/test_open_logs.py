@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kafscale.engine.cluster.identity import Identity
-from kafscale.engine.cluster.single import Lone
+from kafscale.engine.cluster.single import SingleBroker
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.log import Log
@@ -18,10 +18,10 @@ from tests.unit.log.log_harness import FOLDER, Bench, write
 __all__ = ["bench"]
 
 
-class Changing(Lone):
+class Changing(SingleBroker):
     """A fleet in which the log is ours whenever it is looked at."""
 
-    is_shared = True
+    has_peers = True
 
 
 async def test_a_log_that_others_may_have_had_while_it_was_opened_is_looked_at_again(

@@ -30,7 +30,7 @@ async def test_what_a_client_asks_for_is_opened_before_the_rest(
     await harness.engine.create_topic("t", 5, {})
     logs = harness.engine.logs
     monkeypatch.setattr(logs, "_gate", PriorityGate(1))
-    monkeypatch.setattr(type(harness.engine.cluster), "is_shared", True)  # many at once
+    monkeypatch.setattr(type(harness.engine.cluster), "has_peers", True)  # many at once
     stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", "*/t/0", times=1))
     passing = asyncio.ensure_future(opener(harness).open_all())
     await stall.reached.wait()

@@ -205,7 +205,7 @@ async def test_large_groups_are_restored_in_as_many_commits_as_etcd_needs(
     )
     for number in range(100):
         name = f"g{number}"
-        group = keys.Group(
+        group = keys.GroupRow(
             group_id=name,
             state="Stable",
             protocol_type="",
@@ -286,7 +286,7 @@ async def test_what_the_store_has_stays_and_what_it_lacks_is_added(
 ) -> None:
     await busy(harness)
     theirs = keys.encode(keys.CommittedOffset(offset=77, committed_at=""))
-    stale = keys.Topic(
+    stale = keys.TopicRow(
         name="gone",
         partitions=1,
         retention_ms=1,
@@ -314,7 +314,7 @@ async def test_what_the_store_has_stays_and_what_it_lacks_is_added(
     assert keys.topic_config("gone") not in after
     assert wanted.problems == ["topic mine: not in the bucket; left as it is"]
     # Or the checkpoints in the bucket would be another cluster's for ever.
-    cluster = keys.decode(keys.Cluster, after[keys.CLUSTER])
+    cluster = keys.decode(keys.ClusterRow, after[keys.CLUSTER])
     assert cluster.cluster_id == harness.engine.identity.cluster_id
 
 
