@@ -41,8 +41,7 @@ class Doors:
                 port = await listener.open(setting.host, setting.port)
             except OSError as problem:
                 raise CannotListen(
-                    f"cannot listen on {setting.host}:{setting.port}: "
-                    f"{problem.strerror or problem}"
+                    f"cannot listen on {setting.host}:{setting.port}: {problem.strerror or problem}"
                 ) from None
             endpoints[setting.name] = setting.advertised(port)
         return endpoints

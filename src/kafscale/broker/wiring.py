@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kafscale.broker import derived, kafka_names, process, sampling
-from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
+from kafscale.broker.doors import Doors
+from kafscale.broker.readiness import (
+    Readiness,
+    fleet_check,
+    listeners_check,
+    metadata_check,
+    store_check,
+)
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
@@ -34,11 +41,11 @@ from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.housekeeping import Housekeeping
 from kafscale.engine.upkeep.recovery import require_whole
 from kafscale.gateways.connection import Connection
+from kafscale.gateways.connections import Connections
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.call import KafkaContext
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
-from kafscale.gateways.listener import Listener
 from kafscale.log.reader.reader import Reader
 from kafscale.log.writer.lane import TailMemory
 from kafscale.log.writer.log import Log
@@ -60,7 +67,7 @@ class Broker:
     """A broker's parts, ready to be started."""
 
     engine: Engine
-    listener: Listener
+    doors: Doors
     probe: Probe
     tasks: Tasks
     readiness: Readiness
@@ -211,15 +218,14 @@ async def build(
     def make_session(connection: Connection) -> KafkaSession:
         return KafkaSession(connection, context, tasks)
 
-    listener = Listener(
-        "kafka",
-        make_session,
-        derived.listener_limits(config),
+    connections = Connections(
+        derived.connection_limits(config),
         clock,
         buffered_bytes=lambda: buffered.size,
         refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
     )
-    _sample(probe, clock.now_ms() / 1000, health, topics, logs, listener, memory, reader)
+    doors = Doors(config.all_listeners, make_session, connections)
+    _sample(probe, clock.now_ms() / 1000, health, topics, logs, connections, memory, reader)
     _sample_groups(probe, groups, lag)
     probe.sample_fleet(
         is_controller=lambda: fleet.is_controller,
@@ -231,8 +237,9 @@ async def build(
     readiness = Readiness()
     readiness.add("store", store_check(health))
     readiness.add("metadata", metadata_check(metadata))
+    readiness.add("listeners", listeners_check(doors.why_not_ready))
     readiness.add("fleet", fleet_check(fleet))
-    return Broker(engine, listener, probe, tasks, readiness)
+    return Broker(engine, doors, probe, tasks, readiness)
 
 
 def _sample(
@@ -241,7 +248,7 @@ def _sample(
     health: StoreGate,
     topics: Topics,
     logs: OpenLogs,
-    listener: Listener,
+    connections: Connections,
     memory: TailMemory,
     reader: Reader,
 ) -> None:
@@ -264,7 +271,7 @@ def _sample(
     probe.sample_logs(Census(logs.each, topics.residents, lambda: topics.revision))
     probe.sample_store_health(sampling.states_of(health))
     probe.sample_broker(
-        connections=listener.__len__,
+        connections=connections.__len__,
         cache_bytes=lambda: reader.blocks.used_bytes,
         tail_bytes=lambda: memory.used_bytes,
         resident_bytes=process.resident_bytes,

@@ -72,7 +72,8 @@ def _findings(args: argparse.Namespace, config: Config) -> Iterator[Finding]:
     source = args.config or os.environ.get(CONFIG_VARIABLE) or "defaults, variables and flags"
     yield Finding("ok", "configuration", str(source))
     running = broker_answers(config.broker.host, config.broker.metrics_port)
-    yield check_port("clients", config.broker.host, config.broker.port, running)
+    for listener in config.all_listeners:
+        yield check_port("clients", listener.host, listener.port, running)
     yield check_port("metrics", config.broker.host, config.broker.metrics_port, running)
     yield asyncio.run(check_store(config))
     yield asyncio.run(check_metadata(config, running))

@@ -11,14 +11,15 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Self
 
+from msgspec.structs import replace
+
 from kafscale.broker.wiring import Broker, build
 from kafscale.engine.cluster.membership import Node
 from kafscale.engine.engine import Engine
-from kafscale.gateways.listener import Listener
+from kafscale.gateways.connections import Connections
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
-from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
@@ -33,6 +34,12 @@ FOR_TESTS: Final = Config(
     consumer=ConsumerSection(initial_rebalance_delay_ms=0),
     use_memory_s3=True,
 )
+
+
+def _on_free_port(config: Config) -> Config:
+    """The same settings, listening where nothing else can be; listeners that are given stay."""
+    place = replace(config.broker, host=_HOST, port=0, advertised_host=None, advertised_port=None)
+    return replace(config, broker=place)
 
 
 class InProcessBroker:
@@ -71,9 +78,9 @@ class InProcessBroker:
         return self.parts.engine
 
     @property
-    def listener(self) -> Listener:
-        """Its door."""
-        return self.parts.listener
+    def connections(self) -> Connections:
+        """The open connections of its clients."""
+        return self.parts.doors.connections
 
     def metrics(self) -> bytes:
         """What the page for operators would show."""
@@ -89,7 +96,7 @@ class InProcessBroker:
                 )
                 undo.push_async_callback(metadata.aclose)
             broker = await build(
-                self.config,
+                _on_free_port(self.config),
                 self.store,
                 metadata,
                 self.clock,
@@ -97,15 +104,12 @@ class InProcessBroker:
                 is_shared=self._is_shared,
             )
             undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
-            undo.push_async_callback(broker.listener.aclose)
+            undo.push_async_callback(broker.doors.aclose)
             await broker.engine.start()
-            self.port = await broker.listener.open(_HOST, 0)
+            endpoints = await broker.doors.open()
+            self.port = next(iter(endpoints.values())).port
             await broker.engine.cluster.join(
-                Node(
-                    broker.engine.identity.broker_id,
-                    {PLAINTEXT: Endpoint(_HOST, self.port)},
-                    self.config.broker.rack,
-                )
+                Node(broker.engine.identity.broker_id, endpoints, self.config.broker.rack)
             )
             self._broker = broker
             self._undo = undo.pop_all()

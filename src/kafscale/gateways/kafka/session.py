@@ -127,7 +127,16 @@ class KafkaSession:
                 return
             began_s = self._context.engine.clock.elapsed_s()
             name = request.client_id or ""
-            call = Call(self._context, None, request.version, began_s, self._connection.peer, name)
+            connection = self._connection
+            call = Call(
+                self._context,
+                None,
+                request.version,
+                began_s,
+                connection.peer,
+                name,
+                connection.listener,
+            )
             refusal = router.refuse(request, call)
             self._context.engine.probe.requests.labels(router.NAMES[request.api_key]).inc()
             if refusal is not None:
