@@ -41,6 +41,7 @@ lint: $(VENV)/.dev
 	@$(BIN)/ruff check --quiet src tests benchmarks
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo > .cache/imports.txt 2>&1 || { cat .cache/imports.txt; exit 1; }
+	@wc -l $$(find src -name '*.py') | awk '$$2 != "total" && $$1 > 400 {print "warning: " $$2 " has " $$1 " lines (CONTRIBUTING.md)"}' >&2
 
 check: lint  ## format, lint, types, import walls, unit tests (about a minute)
 	@$(BIN)/pytest tests/unit tests/contract tests/model -m "not slow and not deep" --hypothesis-profile quick -n 3

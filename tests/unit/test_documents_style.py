@@ -1,0 +1,161 @@
+"""Documents can be read: lines that fit, links and paths that lead somewhere, plain words."""
+
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGE: Final = ROOT / "src/kafscale"
+DOCUMENTS: Final = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+WIDTH: Final = 100
+# Pages, and folders of pages, that have lines that are too long still. This list only shrinks.
+STILL_WIDE: Final = ("docs/pipeline/", "docs/formats/", "docs/connecting.md")
+WRITTEN_BY_A_PROGRAM: Final = ("docs/clients.md",)
+
+# Say who: the broker, the writer, the client, the job.
+RIDDLES: Final = re.compile(
+    r"\b(whoever|nobody|somebody|for ever|so-manieth|how manyth|strangers|of ours)\b", re.IGNORECASE
+)
+# How often comments and docstrings of a room still use them. These numbers only fall.
+STILL_RIDDLES: Final = {
+    "broker": 6,
+    "cli": 12,
+    "engine": 80,
+    "gateways": 23,
+    "local": 10,
+    "log": 53,
+    "metadata": 14,
+    "objects": 1,
+    "records": 1,
+    "settings": 1,
+    "spark": 65,
+    "testing": 4,
+    "wire": 2,
+}
+STILL_RIDDLES_IN_DOCUMENTS: Final = frozenset(
+    {
+        "docs/formats/bucket.md",
+        "docs/formats/checkpoint.md",
+        "docs/formats/log-protocol.md",
+        "docs/formats/manifest.md",
+        "docs/pipeline/export.md",
+        "docs/pipeline/maintenance.md",
+        "docs/pipeline/moving.md",
+        "docs/pipeline/reading.md",
+    }
+)
+
+DECISIONS: Final = ROOT / "docs/decisions"
+FLAGS: Final = re.MULTILINE | re.DOTALL
+FENCE: Final = re.compile(r"^```.*?^```$", FLAGS)
+LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
+OF_OTHER_PROJECTS: Final = {"test/service.py"}
+NAMED_PATH: Final = re.compile(r"`([a-z_]+/[\w./-]+\.(?:py|md|txt|yaml|yml))`")
+
+
+def name(document: Path) -> str:
+    return document.relative_to(ROOT).as_posix()
+
+
+def prose(document: Path) -> str:
+    """The text without its code blocks."""
+    return FENCE.sub("", document.read_text("utf-8"))
+
+
+def wide_lines(document: Path) -> list[str]:
+    return [
+        line
+        for line in prose(document).splitlines()
+        if len(line) > WIDTH
+        and not line.startswith(("|", "    ", "<!--"))
+        and max(map(len, line.split())) < WIDTH - 20  # a long link cannot be broken
+    ]
+
+
+def anchors(document: Path) -> set[str]:
+    """What GitHub calls the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", prose(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in headings}
+
+
+def remarks(module: Path) -> Iterator[str]:
+    """Comments, docstrings and other texts over several lines."""
+    for token in tokenize.generate_tokens(io.StringIO(module.read_text("utf-8")).readline):
+        if token.type == tokenize.COMMENT or (
+            token.type == tokenize.STRING and token.string.startswith('"""')
+        ):
+            yield token.string
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_prose_is_wrapped(document: Path) -> None:
+    if not name(document).startswith((*STILL_WIDE, *WRITTEN_BY_A_PROGRAM)):
+        assert wide_lines(document) == []
+
+
+@pytest.mark.parametrize("start", STILL_WIDE)
+def test_wrapped_pages_leave_the_list(start: str) -> None:
+    assert any(wide_lines(page) for page in DOCUMENTS if name(page).startswith(start))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_links_lead_to_pages_and_headings(document: Path) -> None:
+    broken = []
+    for link in LINK.findall(prose(document)):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, heading = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        is_page = target.suffix == ".md" and target.exists()
+        if not target.exists() or (heading and is_page and heading not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_files_that_are_named_exist(document: Path) -> None:
+    roots = (ROOT, PACKAGE, document.parent)
+    named = set(NAMED_PATH.findall(prose(document))) - OF_OTHER_PROJECTS
+    assert [path for path in sorted(named) if not any((r / path).exists() for r in roots)] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_sentences_name_the_actor(document: Path) -> None:
+    if name(document) not in STILL_RIDDLES_IN_DOCUMENTS:
+        assert RIDDLES.findall(prose(document)) == []
+
+
+def test_plain_pages_leave_the_list() -> None:
+    pages = sorted(STILL_RIDDLES_IN_DOCUMENTS)
+    assert [page for page in pages if not RIDDLES.search(prose(ROOT / page))] == []
+
+
+@pytest.mark.parametrize("page", sorted(DECISIONS.glob("0*.md")), ids=lambda page: page.stem)
+def test_a_decision_has_number_status_and_date(page: Path) -> None:
+    title, blank, status, date, *_ = page.read_text("utf-8").splitlines()
+    assert title.startswith(f"# {int(page.name[:4])}. ")
+    assert blank == ""
+    assert re.fullmatch(r"Status: (accepted|superseded by \[?\d+.*)", status)
+    assert re.fullmatch(r"Date: \d{4}-\d{2}-\d{2}", date)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_diagrams_are_of_a_known_kind(document: Path) -> None:
+    for diagram in re.findall(r"^```mermaid\n(.*?)^```$", document.read_text("utf-8"), FLAGS):
+        assert diagram.startswith(("flowchart ", "sequenceDiagram\n", "stateDiagram-v2\n"))
+        assert ";" not in diagram  # ends a statement, also within a text
+
+
+def test_comments_name_the_actor() -> None:
+    found: Counter[str] = Counter()
+    for module in PACKAGE.rglob("*.py"):
+        room = module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        found[room] += sum(len(RIDDLES.findall(text)) for text in remarks(module))
+    more = {room: n for room, n in found.items() if n > STILL_RIDDLES.get(room, 0)}
+    assert more == {}
