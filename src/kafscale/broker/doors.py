@@ -7,12 +7,55 @@ Next door: one listener (gateways/listener.py), its settings (settings/listeners
 
 from collections.abc import Callable, Sequence
 
+from kafscale.broker import derived
+from kafscale.engine.engine import Engine
 from kafscale.gateways.connection import Connection, Session
 from kafscale.gateways.connections import Connections
+from kafscale.gateways.kafka import router
+from kafscale.gateways.kafka.call import KafkaContext
+from kafscale.gateways.kafka.fetch_sessions import FetchSessions
+from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener
+from kafscale.model.access import Authorizer
+from kafscale.model.clock import Clock, Dice
 from kafscale.model.endpoints import Endpoint
 from kafscale.model.errors import KafscaleError
+from kafscale.settings.config import Config
 from kafscale.settings.listeners import ListenerSetting
+from kafscale.tasks import Tasks
+
+
+def build_doors(
+    config: Config,
+    engine: Engine,
+    tasks: Tasks,
+    clock: Clock,
+    dice: Dice,
+    buffered_bytes: Callable[[], int],
+    authorizer: Authorizer,
+) -> "Doors":
+    """The listeners that the settings ask for; all of them speak Kafka.
+
+    `buffered_bytes`: what logs hold beyond requests.
+    """
+    context = KafkaContext(
+        engine,
+        FetchSessions(dice),
+        config.network.request_timeout,
+        router.OFFERED,
+        authorizer=authorizer,
+    )
+
+    def make_session(connection: Connection) -> KafkaSession:
+        return KafkaSession(connection, context, tasks)
+
+    connections = Connections(
+        derived.connection_limits(config),
+        clock,
+        buffered_bytes=buffered_bytes,
+        refusals=lambda reason: engine.probe.bad_requests.labels(reason).inc(),
+    )
+    return Doors(config.all_listeners, make_session, connections)
 
 
 class CannotListen(KafscaleError):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kafscale.broker import derived, kafka_names, process, sampling
-from kafscale.broker.doors import Doors
+from kafscale.broker.doors import Doors, build_doors
 from kafscale.broker.readiness import (
     Readiness,
     fleet_check,
@@ -40,17 +40,13 @@ from kafscale.engine.upkeep import id_marks
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.housekeeping import Housekeeping
 from kafscale.engine.upkeep.recovery import require_whole
-from kafscale.gateways.connection import Connection
 from kafscale.gateways.connections import Connections
-from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import KafkaContext
-from kafscale.gateways.kafka.fetch_sessions import FetchSessions
-from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.log.reader.reader import Reader
 from kafscale.log.writer.lane import TailMemory
 from kafscale.log.writer.log import Log
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.metadata.store import MetadataStore
+from kafscale.model.access import AllowAll, Authorizer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.meters import Registry
 from kafscale.objects.health import HealthWindow
@@ -91,6 +87,7 @@ async def build(
     dice: Dice,
     *,
     is_shared: bool | None = None,
+    authorizer: Authorizer | None = None,
 ) -> Broker:
     """Put a broker together on an open store and an open metadata store.
 
@@ -211,21 +208,10 @@ async def build(
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),
     )
-    context = KafkaContext(
-        engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED
+    doors = build_doors(
+        config, engine, tasks, clock, dice, lambda: buffered.size, authorizer or AllowAll()
     )
-
-    def make_session(connection: Connection) -> KafkaSession:
-        return KafkaSession(connection, context, tasks)
-
-    connections = Connections(
-        derived.connection_limits(config),
-        clock,
-        buffered_bytes=lambda: buffered.size,
-        refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
-    )
-    doors = Doors(config.all_listeners, make_session, connections)
-    _sample(probe, clock.now_ms() / 1000, health, topics, logs, connections, memory, reader)
+    _sample(probe, clock.now_ms() / 1000, health, topics, logs, doors.connections, memory, reader)
     _sample_groups(probe, groups, lag)
     probe.sample_fleet(
         is_controller=lambda: fleet.is_controller,

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
+from kafscale.model.access import ANONYMOUS, Principal
 from kafscale.model.buffers import Buffer
 
 _LENGTH: Final = struct.Struct(">i")
@@ -95,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._owner = owner
         self._make_session = make_session
         self.listener = listener
+        self.principal: Principal = ANONYMOUS  # a session that authenticates clients sets it
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._left = b""  # up to three bytes of a length that has not come whole

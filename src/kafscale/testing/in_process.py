@@ -19,6 +19,7 @@ from kafscale.engine.engine import Engine
 from kafscale.gateways.connections import Connections
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import MetadataStore
+from kafscale.model.access import Authorizer
 from kafscale.model.clock import Clock, Dice
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import ObjectStore
@@ -54,6 +55,7 @@ class InProcessBroker:
         clock: Clock | None = None,
         dice: Dice | None = None,
         is_shared: bool | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.config = config
         self.store: ObjectStore = store or MemoryObjectStore()
@@ -61,6 +63,7 @@ class InProcessBroker:
         self._dice = dice or SystemDice()
         self._given_metadata = metadata
         self._is_shared = is_shared
+        self._authorizer = authorizer
         self._undo = contextlib.AsyncExitStack()
         self._folder = TemporaryDirectory(prefix="kafscale-test-", ignore_cleanup_errors=True)
         self._broker: Broker | None = None
@@ -102,6 +105,7 @@ class InProcessBroker:
                 self.clock,
                 self._dice,
                 is_shared=self._is_shared,
+                authorizer=self._authorizer,
             )
             undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
             undo.push_async_callback(broker.doors.aclose)
