@@ -7,6 +7,7 @@ stores there are (settings/stores.py), the process (main.py).
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kafscale.admin.pairing import require_pair
 from kafscale.broker import derived, kafka_names, process, sampling
 from kafscale.broker.doors import Doors, build_doors
 from kafscale.broker.readiness import (
@@ -39,11 +40,10 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.engine.upkeep import id_marks
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.housekeeping import Housekeeping
-from kafscale.engine.upkeep.recovery import require_whole
 from kafscale.gateways.connections import Connections
 from kafscale.log.reader.reader import Reader
-from kafscale.log.writer.lane import TailMemory
 from kafscale.log.writer.log import Log
+from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.access import AllowAll, Authorizer
@@ -104,7 +104,7 @@ async def build(
     watched = InstrumentedStore(store, observe, probe.count_requests, clock, window)
     tasks = Tasks()
     buffered = _Buffered()
-    await require_whole(metadata, watched, config.storage.namespace)
+    await require_pair(metadata, watched, config.storage.namespace)
     producer_ids = await id_marks.begin(metadata, watched, config.storage.namespace, clock)
     identity = await claim_identity(metadata, clock, dice, config.broker.id, config.broker_name)
     fleet: Membership = SingleBroker(identity)
@@ -242,7 +242,7 @@ def _sample(
 
     def buffers() -> Iterator[tuple[Sequence[str], float]]:
         for topic, log in logs.each():
-            waiting = log.waiting_bytes()
+            waiting = log.pending_bytes()
             if topic is not None:
                 partition = log.folder.rpartition("/")[2]
                 yield (topic.name, partition), float(sum(waiting.values()))
@@ -258,7 +258,7 @@ def _sample(
     probe.sample_store_health(sampling.states_of(health))
     probe.sample_broker(
         connections=connections.__len__,
-        cache_bytes=lambda: reader.blocks.used_bytes,
+        cache_bytes=lambda: reader.block_cache.used_bytes,
         tail_bytes=lambda: memory.used_bytes,
         resident_bytes=process.resident_bytes,
         cpu_seconds=process.cpu_seconds,

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from kafscale.admin.pairing import require_pair
 from kafscale.engine.coordinator.offsets import Wish
 from kafscale.engine.upkeep import bucket_scan, recovery
 from kafscale.engine.upkeep.bucket_scan import Evidence
 from kafscale.engine.upkeep.recovery import SPARE_BROKER_IDS, SPARE_EPOCHS, SPARE_PRODUCER_IDS, Plan
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import rollup
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Entry, Put
@@ -126,10 +127,10 @@ async def test_producers_are_found_in_manifests_too(
     await harness.engine.create_topic("t", 1, {})
     await append_as(harness, 123456)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     found = await gathered(harness)
     assert (found.producer_id, found.epoch) == (123456, harness.engine.identity.epoch)
-    assert log.manifest.generation == 1
+    assert log.committed.manifest.generation == 1
 
 
 async def test_an_id_that_nobody_can_have_been_given_is_passed_over(harness: EngineHarness) -> None:
@@ -138,7 +139,7 @@ async def test_an_id_that_nobody_can_have_been_given_is_passed_over(harness: Eng
     await append_as(harness, 5)
     assert (await gathered(harness)).producer_id == 5
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     assert (await gathered(harness)).producer_id == 5
 
 
@@ -170,10 +171,10 @@ async def test_cut_short_anywhere_it_goes_on(harness: EngineHarness, tmp_path: P
             await recovered(harness, halved)
         if die_at:
             with pytest.raises(MetadataUnavailable, match="half rebuilt"):
-                await recovery.require_whole(halved, harness.objects, NAMESPACE)
+                await require_pair(halved, harness.objects, NAMESPACE)
         resumed = await recovered(harness, halved)
         assert resumed.is_resumed == bool(die_at)
-        await recovery.require_whole(halved, harness.objects, NAMESPACE)
+        await require_pair(halved, harness.objects, NAMESPACE)
         assert await contents(halved) == await contents(whole)
         await halved.aclose()
     await whole.aclose()
@@ -182,15 +183,15 @@ async def test_cut_short_anywhere_it_goes_on(harness: EngineHarness, tmp_path: P
 async def test_a_metadata_store_of_another_bucket_or_namespace_is_refused(
     harness: EngineHarness,
 ) -> None:
-    await recovery.require_whole(harness.metadata, MemoryObjectStore(), NAMESPACE)  # no topics yet
+    await require_pair(harness.metadata, MemoryObjectStore(), NAMESPACE)  # no topics yet
     for name in ("a", "b", "c", "d"):
         await harness.engine.create_topic(name, 1, {})
     with pytest.raises(MetadataUnavailable, match="topic c, and namespace default of the bucket"):
-        await recovery.require_whole(harness.metadata, MemoryObjectStore(), NAMESPACE)
+        await require_pair(harness.metadata, MemoryObjectStore(), NAMESPACE)
     with pytest.raises(MetadataUnavailable, match="namespace other of the bucket never had it"):
-        await recovery.require_whole(harness.metadata, harness.objects, "other")
+        await require_pair(harness.metadata, harness.objects, "other")
     await harness.engine.delete_topic("a")
-    await recovery.require_whole(harness.metadata, harness.objects, NAMESPACE)
+    await require_pair(harness.metadata, harness.objects, NAMESPACE)
 
 
 async def test_large_groups_are_restored_in_as_many_commits_as_etcd_needs(

@@ -1,0 +1,52 @@
+"""The un-rolled tail of a log: its owner's business, unless nobody has written for a while.
+
+Here: making an abandoned tail part of the past. A job opens the log as a broker does, from the
+bucket alone, and rolls up what is committed there, naming the flushes as they are: rule 12, and
+the same steps as of an owner that never writes. So it is safe whether or not an owner is alive;
+waiting until the tail is idle only keeps the two out of each other's way.
+Next door: rewriting what has become past (merge.py).
+"""
+
+from kafscale.log.protocol.survey import Snapshot
+from kafscale.log.upkeep import rollup
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.tail_memory import TailMemory
+from kafscale.log.writer.types import LogSettings
+from kafscale.objects.store import ObjectStore
+from kafscale.spark.bucket import Bucket
+
+_FOREVER_MS = 1 << 62
+
+
+def is_idle(found: Snapshot, now_ms: int, idle_s: float) -> bool:
+    """Whether there is a sound tail that nobody has added to for so long; negative: never."""
+    written = [piece.modified_ms for piece in found.tail if piece.modified_ms is not None]
+    if not written or found.problems or idle_s < 0:
+        return False
+    return now_ms - max(written) >= idle_s * 1000
+
+
+def roll_up(bucket: Bucket, folder: str) -> bool:
+    """Make the committed tail past, object by object; False if somebody else was faster."""
+
+    async def work(store: ObjectStore) -> bool:
+        log = Log(
+            store,
+            folder,
+            epoch=0,  # stamped on what is appended: nothing will be
+            author="pipeline",
+            # Which producers may be forgotten is the broker's to decide.
+            settings=LogSettings(producer_expiry_ms=_FOREVER_MS),
+            memory=TailMemory(1 << 40),
+            clock=bucket.clock,
+            dice=bucket.dice,
+        )
+        await log.open()
+        try:
+            end = log.committed.end
+            await rollup.roll_up(log, merge=False)
+            return log.committed.manifest.end >= end
+        finally:
+            await log.abandon()
+
+    return bucket.run(work)
