@@ -7,6 +7,7 @@ stores there are (settings/stores.py), the process (main.py).
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kafscale.admin.pairing import require_pair
 from kafscale.broker import derived, kafka_names, process, sampling
 from kafscale.broker.doors import Doors
 from kafscale.broker.readiness import (
@@ -39,7 +40,6 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.engine.upkeep import id_marks
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.housekeeping import Housekeeping
-from kafscale.engine.upkeep.recovery import require_whole
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.connections import Connections
 from kafscale.gateways.kafka import router
@@ -107,7 +107,7 @@ async def build(
     watched = InstrumentedStore(store, observe, probe.count_requests, clock, window)
     tasks = Tasks()
     buffered = _Buffered()
-    await require_whole(metadata, watched, config.storage.namespace)
+    await require_pair(metadata, watched, config.storage.namespace)
     producer_ids = await id_marks.begin(metadata, watched, config.storage.namespace, clock)
     identity = await claim_identity(metadata, clock, dice, config.broker.id, config.broker_name)
     fleet: Membership = SingleBroker(identity)

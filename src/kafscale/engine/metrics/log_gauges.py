@@ -14,11 +14,11 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import places
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.log import Log
+from kafscale.model.metric_names import SHARED
 from kafscale.virtual.arithmetic import partition_of
 
 MOST_LOGS: Final = 500
 MOST_PARTITIONS: Final = 2_000
-SHARED: Final = "@shared"  # in the place of a topic's name, where a log is no topic's own
 
 Row = tuple[Sequence[str], float]
 _Labels = tuple[str, str]

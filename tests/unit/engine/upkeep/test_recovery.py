@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafscale.admin.pairing import require_pair
 from kafscale.engine.coordinator.offsets import Wish
 from kafscale.engine.upkeep import bucket_scan, recovery
 from kafscale.engine.upkeep.bucket_scan import Evidence
@@ -170,10 +171,10 @@ async def test_cut_short_anywhere_it_goes_on(harness: EngineHarness, tmp_path: P
             await recovered(harness, halved)
         if die_at:
             with pytest.raises(MetadataUnavailable, match="half rebuilt"):
-                await recovery.require_whole(halved, harness.objects, NAMESPACE)
+                await require_pair(halved, harness.objects, NAMESPACE)
         resumed = await recovered(harness, halved)
         assert resumed.is_resumed == bool(die_at)
-        await recovery.require_whole(halved, harness.objects, NAMESPACE)
+        await require_pair(halved, harness.objects, NAMESPACE)
         assert await contents(halved) == await contents(whole)
         await halved.aclose()
     await whole.aclose()
@@ -182,15 +183,15 @@ async def test_cut_short_anywhere_it_goes_on(harness: EngineHarness, tmp_path: P
 async def test_a_metadata_store_of_another_bucket_or_namespace_is_refused(
     harness: EngineHarness,
 ) -> None:
-    await recovery.require_whole(harness.metadata, MemoryObjectStore(), NAMESPACE)  # no topics yet
+    await require_pair(harness.metadata, MemoryObjectStore(), NAMESPACE)  # no topics yet
     for name in ("a", "b", "c", "d"):
         await harness.engine.create_topic(name, 1, {})
     with pytest.raises(MetadataUnavailable, match="topic c, and namespace default of the bucket"):
-        await recovery.require_whole(harness.metadata, MemoryObjectStore(), NAMESPACE)
+        await require_pair(harness.metadata, MemoryObjectStore(), NAMESPACE)
     with pytest.raises(MetadataUnavailable, match="namespace other of the bucket never had it"):
-        await recovery.require_whole(harness.metadata, harness.objects, "other")
+        await require_pair(harness.metadata, harness.objects, "other")
     await harness.engine.delete_topic("a")
-    await recovery.require_whole(harness.metadata, harness.objects, NAMESPACE)
+    await require_pair(harness.metadata, harness.objects, NAMESPACE)
 
 
 async def test_large_groups_are_restored_in_as_many_commits_as_etcd_needs(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafscale.admin.errors import AdminError
+from kafscale.admin.metrics_page import MetricSample, fetch, parse_samples
 from kafscale.broker.ops_http import OpsServer
-from kafscale.cli.errors import CommandError
-from kafscale.cli.exposition import Sample, fetch, samples
 from kafscale.model.meters import Registry
 
 TEXT = st.text(st.characters(codec="utf-8"))
@@ -19,8 +19,8 @@ def test_any_label_is_read_back(one: str, other: str, count: int) -> None:
     registry = Registry()
     registry.counter("a_total", "A", ("one", "other")).labels(one, other).inc(count)
     registry.counter("b_total", "B")
-    found = list(samples(registry.render().decode(), {"a_total"}))
-    assert found == [Sample("a_total", {"one": one, "other": other}, count)]
+    found = list(parse_samples(registry.render().decode(), {"a_total"}))
+    assert found == [MetricSample("a_total", {"one": one, "other": other}, count)]
 
 
 async def test_a_bare_address_means_the_usual_page() -> None:
@@ -35,7 +35,7 @@ async def test_a_bare_address_means_the_usual_page() -> None:
         f"http://127.0.0.1:{port}/metrics",
     ):
         assert await asyncio.to_thread(fetch, url) == "a_total 1\n"
-    with pytest.raises(CommandError, match="Not Found"):
+    with pytest.raises(AdminError, match="Not Found"):
         await asyncio.to_thread(fetch, f"http://127.0.0.1:{port}/other")
     await server.stop()
 
@@ -44,10 +44,10 @@ async def test_something_else_at_the_address_is_named() -> None:
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(CommandError, match=f"cannot read metrics from http://127.0.0.1:{port}"):
+        with pytest.raises(AdminError, match=f"cannot read metrics from http://127.0.0.1:{port}"):
             await asyncio.to_thread(fetch, f"127.0.0.1:{port}")
 
 
 def test_files_are_no_metrics_pages() -> None:
-    with pytest.raises(CommandError, match="metrics are at"):
+    with pytest.raises(AdminError, match="metrics are at"):
         fetch("file:///etc/passwd")

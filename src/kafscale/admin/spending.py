@@ -1,15 +1,15 @@
 """From counters and stored bytes to money: arithmetic and nothing else.
 
-Here: rates from one look or two, prices on top. Next door: where the numbers come from and how
-they are shown (cost.py), the prices (settings/sections.py).
+Here: rates from one reading of the counters or two, prices on top.
+Next door: where the numbers come from (cost.py), the prices (settings/sections.py).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafscale.cli.exposition import Sample
-from kafscale.engine.metrics.series import S3_BYTES, S3_REQUESTS, STARTED
+from kafscale.admin.metrics_page import MetricSample
+from kafscale.model.metric_names import S3_BYTES, S3_REQUESTS, STARTED
 from kafscale.settings.sections import PricesSection
 
 DAY_S: Final = 86_400.0
@@ -21,7 +21,7 @@ Counts = dict[tuple[str, str, str], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BrokerCounters:
     """One broker's counters at one moment."""
 
     at_s: float  # Unix time
@@ -29,7 +29,7 @@ class Look:
     counts: Counts
 
     @classmethod
-    def of(cls, samples: Iterable[Sample], at_s: float) -> "Look":
+    def of(cls, samples: Iterable[MetricSample], at_s: float) -> "BrokerCounters":
         """Take what matters from a metrics page."""
         started_s, counts = at_s, Counts()
         for name, labels, value in samples:
@@ -41,17 +41,17 @@ class Look:
 
 
 @dataclass(slots=True)
-class Use:
-    """What a topic asks of the bucket in a day, and what lies there."""
+class TopicUse:
+    """What a topic asks of the bucket in a day, and what it stores there."""
 
     requests: dict[str, float] = field(default_factory=dict)  # by operation
     written_bytes: float = 0.0
     read_bytes: float = 0.0
-    stored_bytes: int | None = None  # None: nobody looked
+    stored_bytes: int | None = None  # None: not counted
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class DailyCost:
     """A day of one topic in money."""
 
     requests: float
@@ -69,27 +69,29 @@ class Price:
         return self.day * MONTH_DAYS
 
 
-def window_s(look: Look, before: Look | None) -> float:
-    """How much time the counters of one broker stand for."""
-    if before is None or look.started_s > before.at_s:
-        return look.at_s - look.started_s
-    return look.at_s - before.at_s
+def window_s(now: BrokerCounters, before: BrokerCounters | None) -> float:
+    """How many seconds the counters of one broker cover."""
+    if before is None or now.started_s > before.at_s:
+        return now.at_s - now.started_s
+    return now.at_s - before.at_s
 
 
-def add_rates(uses: dict[str, Use], look: Look, before: Look | None) -> None:
+def add_rates(
+    uses: dict[str, TopicUse], now: BrokerCounters, before: BrokerCounters | None
+) -> None:
     """Add what one broker does in a day, extrapolated, to what others do.
 
-    Since its start, or since an earlier look; one that began anew in between has counted from 0.
+    Since its start, or since an earlier reading. A broker that was restarted counts from 0.
     """
-    span_s = window_s(look, before)
+    span_s = window_s(now, before)
     if span_s <= 0:
         return
-    earlier = {} if before is None or look.started_s > before.at_s else before.counts
-    for (name, topic, operation), count in look.counts.items():
+    earlier = {} if before is None or now.started_s > before.at_s else before.counts
+    for (name, topic, operation), count in now.counts.items():
         grown = count - earlier.get((name, topic, operation), 0.0)
-        # A topic deleted and made again counts from 0, too.
+        # A topic that was deleted and created again counts from 0, too.
         a_day = (grown if grown >= 0 else count) * DAY_S / span_s
-        use = uses.setdefault(topic, Use())
+        use = uses.setdefault(topic, TopicUse())
         if name == S3_REQUESTS:
             use.requests[operation] = use.requests.get(operation, 0.0) + a_day
         elif operation == "put":
@@ -98,7 +100,7 @@ def add_rates(uses: dict[str, Use], look: Look, before: Look | None) -> None:
             use.read_bytes += a_day
 
 
-def price(use: Use, prices: PricesSection) -> Price:
+def daily_cost(use: TopicUse, prices: PricesSection) -> DailyCost:
     """What a day of it costs."""
     per_1000: Mapping[str, float] = {
         "put": prices.put_per_1000,
@@ -111,12 +113,12 @@ def price(use: Use, prices: PricesSection) -> Price:
     )
     transfer = use.written_bytes / GB * prices.written_gb + use.read_bytes / GB * prices.read_gb
     storage = (use.stored_bytes or 0) / GB * prices.storage_gb_month / MONTH_DAYS
-    return Price(requests, transfer, storage)
+    return DailyCost(requests, transfer, storage)
 
 
-def together(uses: Iterable[Use]) -> Use:
+def sum_of(uses: Iterable[TopicUse]) -> TopicUse:
     """All topics as one."""
-    total = Use()
+    total = TopicUse()
     for use in uses:
         for operation, count in use.requests.items():
             total.requests[operation] = total.requests.get(operation, 0.0) + count

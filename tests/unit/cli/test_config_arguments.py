@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.cli.settings import add_config_arguments, config_of
+from kafscale.cli.config_arguments import add_config_arguments, config_of
 from kafscale.settings.config import Config
 from kafscale.settings.values import ConfigError
 

@@ -1,9 +1,9 @@
-"""Asking the brokers that lead partitions for offsets, and outliving the death of one.
+"""Asking the brokers that lead partitions for offsets, also while one of them has died.
 
-In this room: one question, put again until every partition has an answer. What a broker had that
-died is led by nobody until its lease has ended (`etcd.leaseTtl`); the client library asks the
-dead one all that time, and then gives an offset that is none.
-Next door: connections and refusals (kafka.py).
+Here: one question, put again until every partition has an answer. The partitions of a dead broker
+have no leader until its lease has ended (`etcd.leaseTtl`). All that time the client library asks
+the dead broker, and then answers with an invalid offset.
+Next door: connections and refusals (client.py).
 """
 
 import contextlib
@@ -14,13 +14,13 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kafscale.cli.errors import CommandError
+from kafscale.admin.errors import AdminError
 from kafscale.system import SystemClock
 
-PATIENCE_S: Final = 60.0  # a lease, and what comes after it, several times over
-_ASK_FOR_S: Final = 5.0  # then again: the new leader is not found otherwise
+PATIENCE_S: Final = 60.0  # several times a lease and the take-over after it
+_ASK_FOR_S: Final = 5.0  # then it asks again: else it does not find the new leader
 _PAUSE_S: Final = 0.25
-# Over when the partition has another leader.
+# Errors that end when the partition has another leader.
 PASSING: Final = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -38,41 +38,41 @@ PASSING: Final = frozenset(
     }
 )
 
-Place = tuple[str, int]  # topic, partition
-Offsets = dict[Place, int | KafkaException]
+PartitionKey = tuple[str, int]  # topic, partition
+OffsetAnswers = dict[PartitionKey, int | KafkaException]
 
 
-def list_offsets(admin: AdminClient, wanted: Mapping[Place, Any]) -> Offsets:
+def list_offsets(admin: AdminClient, wanted: Mapping[PartitionKey, Any]) -> OffsetAnswers:
     """Ask for an offset of each partition; gives what was answered, or why it was refused."""
     clock = SystemClock()
     give_up_s = clock.elapsed_s() + PATIENCE_S
-    found: Offsets = {}
+    answers: OffsetAnswers = {}
     left = dict(wanted)
     while left:
-        why = _ask(admin, left, found)
-        left = {place: spec for place, spec in left.items() if place not in found}
+        why = _ask(admin, left, answers)
+        left = {key: spec for key, spec in left.items() if key not in answers}
         if left and clock.elapsed_s() > give_up_s:
             topic, partition = next(iter(left))
-            raise CommandError(
+            raise AdminError(
                 f"{topic}/{partition}: {why or 'its broker does not answer'}, "
                 f"and has not for {PATIENCE_S:.0f} s"
             )
         if left:
             time.sleep(_PAUSE_S)
-            _look_again(admin)
-    return found
+            _refresh_leaders(admin)
+    return answers
 
 
-def _look_again(admin: AdminClient) -> None:
-    """Have the client library learn who leads what: it goes on asking whom it knows."""
-    with contextlib.suppress(KafkaException):  # nobody answers yet
-        admin.list_topics(timeout=_ASK_FOR_S)  # of all: to ask for one could create it
+def _refresh_leaders(admin: AdminClient) -> None:
+    """Let the client library read the leaders again: else it asks the old ones."""
+    with contextlib.suppress(KafkaException):  # no broker answers yet
+        admin.list_topics(timeout=_ASK_FOR_S)  # of all topics: to ask for one could create it
 
 
-def _ask(admin: AdminClient, left: Mapping[Place, Any], found: Offsets) -> str:
-    """Ask once; gives the reason why the first of those is missing that are, if it is known."""
+def _ask(admin: AdminClient, left: Mapping[PartitionKey, Any], answers: OffsetAnswers) -> str:
+    """Ask once; gives why the first missing answer is missing, if that is known."""
     why: list[str] = []
-    request = {TopicPartition(*place): spec for place, spec in left.items()}
+    request = {TopicPartition(*key): spec for key, spec in left.items()}
     for asked, answer in admin.list_offsets(request, request_timeout=_ASK_FOR_S).items():
         try:
             offset = answer.result().offset
@@ -80,10 +80,10 @@ def _ask(admin: AdminClient, left: Mapping[Place, Any], found: Offsets) -> str:
             if bad.args[0].code() in PASSING:
                 why.append(bad.args[0].str().removeprefix("Broker: "))
             else:
-                found[asked.topic, asked.partition] = bad
+                answers[asked.topic, asked.partition] = bad
         else:
             if offset == OFFSET_INVALID:
                 why.append("")
             else:
-                found[asked.topic, asked.partition] = offset
+                answers[asked.topic, asked.partition] = offset
     return why[0] if why else ""

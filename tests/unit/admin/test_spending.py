@@ -2,9 +2,18 @@
 
 import pytest
 
-from kafscale.cli.exposition import samples
-from kafscale.cli.spending import DAY_S, GB, Look, Use, add_rates, price, together, window_s
-from kafscale.engine.metrics.series import S3_BYTES, S3_REQUESTS, STARTED
+from kafscale.admin.metrics_page import parse_samples
+from kafscale.admin.spending import (
+    DAY_S,
+    GB,
+    BrokerCounters,
+    TopicUse,
+    add_rates,
+    daily_cost,
+    sum_of,
+    window_s,
+)
+from kafscale.model.metric_names import S3_BYTES, S3_REQUESTS, STARTED
 from kafscale.settings.sections import PricesSection
 
 PAGE = """\
@@ -18,13 +27,15 @@ something_else 5
 """
 
 
-def look(at_s: float, started_s: float, **puts: float) -> Look:
-    return Look(at_s, started_s, {(S3_REQUESTS, topic, "put"): n for topic, n in puts.items()})
+def look(at_s: float, started_s: float, **puts: float) -> BrokerCounters:
+    return BrokerCounters(
+        at_s, started_s, {(S3_REQUESTS, topic, "put"): n for topic, n in puts.items()}
+    )
 
 
 def test_a_page_is_read_into_counts() -> None:
-    found = Look.of(samples(PAGE, {S3_REQUESTS, S3_BYTES, STARTED}), at_s=1600)
-    assert found == Look(
+    found = BrokerCounters.of(parse_samples(PAGE, {S3_REQUESTS, S3_BYTES, STARTED}), at_s=1600)
+    assert found == BrokerCounters(
         1600,
         1000,
         {
@@ -36,13 +47,13 @@ def test_a_page_is_read_into_counts() -> None:
 
 
 def test_since_the_start_a_count_is_stretched_to_a_day() -> None:
-    uses: dict[str, Use] = {}
+    uses: dict[str, TopicUse] = {}
     add_rates(uses, look(1600, 1000, a=120), None)
     assert uses["a"].requests == {"put": 120 * 144}
 
 
 def test_between_two_looks_only_what_was_added_counts() -> None:
-    uses: dict[str, Use] = {}
+    uses: dict[str, TopicUse] = {}
     earlier, later = look(1000, 0, a=500), look(1864, 0, a=600, b=1)
     assert window_s(later, earlier) == 864
     add_rates(uses, later, earlier)
@@ -51,7 +62,7 @@ def test_between_two_looks_only_what_was_added_counts() -> None:
 
 
 def test_a_broker_that_began_anew_has_counted_from_zero_since() -> None:
-    uses: dict[str, Use] = {}
+    uses: dict[str, TopicUse] = {}
     earlier, later = look(1000, 0, a=500), look(1900, 1036, a=10)
     assert window_s(later, earlier) == 864
     add_rates(uses, later, earlier)
@@ -59,22 +70,22 @@ def test_a_broker_that_began_anew_has_counted_from_zero_since() -> None:
 
 
 def test_a_topic_made_anew_has_counted_from_zero() -> None:
-    uses: dict[str, Use] = {}
+    uses: dict[str, TopicUse] = {}
     add_rates(uses, look(1864, 0, a=10), look(1000, 0, a=500))
     assert uses["a"].requests == {"put": 1000}
 
 
 def test_brokers_add_up_each_by_its_own_window() -> None:
-    uses: dict[str, Use] = {}
+    uses: dict[str, TopicUse] = {}
     add_rates(uses, look(DAY_S, 0, a=100), None)
     add_rates(uses, look(DAY_S, DAY_S / 2, a=100), None)
     assert uses["a"].requests == {"put": 300}
 
 
 def test_bytes_go_by_their_direction() -> None:
-    uses: dict[str, Use] = {}
+    uses: dict[str, TopicUse] = {}
     counts = {(S3_BYTES, "a", "put"): 7.0, (S3_BYTES, "a", "get"): 9.0}
-    add_rates(uses, Look(DAY_S, 0, counts), None)
+    add_rates(uses, BrokerCounters(DAY_S, 0, counts), None)
     assert (uses["a"].written_bytes, uses["a"].read_bytes) == (7, 9)
 
 
@@ -87,18 +98,20 @@ def test_every_kind_of_request_has_its_price() -> None:
         ("head", 0.0004),
         ("delete", 0),
     ):
-        assert price(Use(requests={operation: 1000}), prices).day == pytest.approx(expected)
+        assert daily_cost(TopicUse(requests={operation: 1000}), prices).day == pytest.approx(
+            expected
+        )
 
 
 def test_a_day_and_a_month_by_hand() -> None:
     # 100 GB a day in objects of 4 MB, kept for 7 days, each read once in four requests.
-    use = Use(
+    use = TopicUse(
         requests={"put": 25_600, "get": 102_400},
         written_bytes=100 * GB,
         read_bytes=100 * GB,
         stored_bytes=700 * GB,
     )
-    cost = price(use, PricesSection(read_gb=0.02))
+    cost = daily_cost(use, PricesSection(read_gb=0.02))
     assert cost.requests == pytest.approx(25.6 * 0.005 + 102.4 * 0.0004)
     assert cost.transfer == pytest.approx(2.0)
     assert cost.storage == pytest.approx(16.10 / 30)
@@ -106,7 +119,7 @@ def test_a_day_and_a_month_by_hand() -> None:
 
 
 def test_all_topics_together_are_their_sum() -> None:
-    one = Use({"put": 1, "get": 2}, written_bytes=3, read_bytes=4, stored_bytes=5)
-    other = Use({"put": 10}, written_bytes=30, stored_bytes=None)
-    assert together([one, other]) == Use({"put": 11, "get": 2}, 33, 4, 5)
-    assert together([]).stored_bytes is None
+    one = TopicUse({"put": 1, "get": 2}, written_bytes=3, read_bytes=4, stored_bytes=5)
+    other = TopicUse({"put": 10}, written_bytes=30, stored_bytes=None)
+    assert sum_of([one, other]) == TopicUse({"put": 11, "get": 2}, 33, 4, 5)
+    assert sum_of([]).stored_bytes is None

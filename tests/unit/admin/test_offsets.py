@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
-from kafscale.cli import leaders
-from kafscale.cli.errors import CommandError
+from kafscale.admin import offsets
+from kafscale.admin.errors import AdminError
 
 FIRST, SECOND = ("t", 0), ("t", 1)
 WANTED = {FIRST: "latest", SECOND: "latest"}
@@ -24,7 +24,7 @@ class Admin:
         self.looks = 0
 
     def list_offsets(self, wanted: dict[Any, Any], request_timeout: float) -> dict[Any, Any]:
-        assert 0 < request_timeout < leaders.PATIENCE_S
+        assert 0 < request_timeout < offsets.PATIENCE_S
         said = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         self.asked.append({(place.topic, place.partition) for place in wanted})
         futures = {}
@@ -45,11 +45,11 @@ class Admin:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaders, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(offsets, "_PAUSE_S", 0.0)
 
 
-def ask(admin: Admin) -> leaders.Offsets:
-    return leaders.list_offsets(admin, WANTED)  # type: ignore[arg-type]
+def ask(admin: Admin) -> offsets.OffsetAnswers:
+    return offsets.list_offsets(admin, WANTED)  # type: ignore[arg-type]
 
 
 def test_what_is_answered_is_not_asked_again() -> None:
@@ -89,9 +89,9 @@ def test_patience_ends_with_the_reason(
             self.now_s = 0.0
 
         def elapsed_s(self) -> float:
-            self.now_s += leaders.PATIENCE_S / 3
+            self.now_s += offsets.PATIENCE_S / 3
             return self.now_s
 
-    monkeypatch.setattr(leaders, "SystemClock", Hurried)
-    with pytest.raises(CommandError, match=f"^t/1: {why}, and has not for 60 s"):
+    monkeypatch.setattr(offsets, "SystemClock", Hurried)
+    with pytest.raises(AdminError, match=f"^t/1: {why}, and has not for 60 s"):
         ask(Admin({FIRST: 5, SECOND: last}))

@@ -8,7 +8,7 @@ from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
 from kafscale.log.formats.segment import NOTHING_BEFORE, Built, LaneBatches
 from kafscale.model.topics import LaneRange, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
-from tests.unit.cli.bucket_builder import NOW_MS, TOPIC, batch_of
+from tests.unit.admin.bucket_builder import NOW_MS, TOPIC, batch_of
 
 SHARED = "default/@shared"
 LOGS = [keys.log_folder(SHARED, 0), keys.log_folder(SHARED, 1)]

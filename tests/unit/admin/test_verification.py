@@ -3,18 +3,18 @@
 import msgspec
 import pytest
 
-from kafscale.cli import bucket, verify
+from kafscale.admin import bucket, verification
 from kafscale.log.formats import keys
 from kafscale.log.formats.segment import HEADER
 from kafscale.records.batch import HEADER_SIZE
-from tests.unit.cli.bucket_builder import LOG, TopicInMemory
+from tests.unit.admin.bucket_builder import LOG, TopicInMemory
 
 
 async def problems(topic: TopicInMemory) -> list[str]:
-    view = await bucket.look_at(topic.store, LOG)
-    found = verify.check_joints(view)
+    view = await bucket.survey_log(topic.store, LOG)
+    found = verification.check_joints(view)
     for piece in view.pieces:
-        found += (await verify.check_piece(topic.store, piece, view.indexes)).problems
+        found += (await verification.check_piece(topic.store, piece, view.indexes)).problems
     return found
 
 
@@ -29,8 +29,8 @@ async def sound_topic() -> TopicInMemory:
 async def test_a_sound_topic_has_no_problems_and_all_its_records() -> None:
     topic = await sound_topic()
     assert await problems(topic) == []
-    view = await bucket.look_at(topic.store, LOG)
-    found = [await verify.check_piece(topic.store, p, view.indexes) for p in view.pieces]
+    view = await bucket.survey_log(topic.store, LOG)
+    found = [await verification.check_piece(topic.store, p, view.indexes) for p in view.pieces]
     assert sum(one.records for one in found) == 16
 
 

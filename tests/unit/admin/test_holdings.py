@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kafscale.cli import bucket, holdings
-from kafscale.cli.errors import CommandError
-from kafscale.cli.holdings import Holding
+from kafscale.admin import bucket, holdings
+from kafscale.admin.errors import AdminError
+from kafscale.admin.holdings import Holding
 from kafscale.model.names import topic_id_from_hex, topic_id_text
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
-from tests.unit.cli.bucket_builder import TOPIC, TopicInMemory
-from tests.unit.cli.shared_builder import (
+from tests.unit.admin.bucket_builder import TOPIC, TopicInMemory
+from tests.unit.admin.shared_builder import (
     CLICKS,
     LOGS,
     VIEWS,
@@ -29,13 +29,13 @@ ID = topic_id_text(topic_id_from_hex(TOPIC.topic_id))
 
 async def test_partitions_of_a_shared_topic_are_lanes_above_their_starts() -> None:
     made = await two_topics()
-    assert await holdings.holdings(made.store, CLICKS) == {
+    assert await holdings.list_holdings(made.store, CLICKS) == {
         0: Holding("@shared/0", 0, 2, size_of(0, 5) + size_of(5, 2)),
         1: Holding("@shared/1", 0, 0, 0),
         2: Holding("@shared/0", 1, 0, 0),  # all of it was deleted, the object stays for others
         3: Holding("@shared/1", 1, 1, size_of(0, 6)),
     }
-    assert await holdings.holdings(made.store, VIEWS) == {
+    assert await holdings.list_holdings(made.store, VIEWS) == {
         0: Holding("@shared/0", 2, 2, size_of(0, 4) + size_of(4, 1)),
         1: Holding("@shared/1", 2, 0, 0),
     }
@@ -48,7 +48,7 @@ async def test_a_topic_with_logs_of_its_own_is_counted_without_opening_its_objec
     await topic.flush(3, 7)  # rolled up meanwhile, waits to be deleted
     await topic.flush(10, 2, 3)
     wanted = {0: Holding(0, 0, 2, size_of(0, 5) + size_of(5, 5) + size_of(10, 2) + size_of(12, 3))}
-    assert await holdings.holdings(topic.store, TOPIC) == wanted
+    assert await holdings.list_holdings(topic.store, TOPIC) == wanted
 
 
 async def test_virtual_partitions_are_counted_by_lane() -> None:
@@ -57,7 +57,7 @@ async def test_virtual_partitions_are_counted_by_lane() -> None:
     await made.store.put_new(
         f"{TOPIC.folder}/0/segment-{0:020d}.kfs", built(0, {0: (0, 1), 1: (0, 2)}).body
     )
-    assert await holdings.holdings(made.store, topic) == {
+    assert await holdings.list_holdings(made.store, topic) == {
         0: Holding(0, 0, 1, size_of(0, 1)),
         1: Holding(1, 0, 0, 0),
         2: Holding(0, 1, 1, size_of(0, 2)),
@@ -77,9 +77,9 @@ async def bucket_of(monkeypatch: pytest.MonkeyPatch) -> SharedInMemory:
 
 
 async def test_a_topic_of_another_cluster_is_told_by_its_id(bucket_of: SharedInMemory) -> None:
-    assert (await holdings.of_topic(Config(), "views", ID)).partitions[0].objects == 2
-    with pytest.raises(CommandError, match="in this bucket is another one"):
-        await holdings.of_topic(Config(), "views", "x" + ID[1:])
+    assert (await holdings.read_topic(Config(), "views", ID)).partitions[0].objects == 2
+    with pytest.raises(AdminError, match="in this bucket is another one"):
+        await holdings.read_topic(Config(), "views", "x" + ID[1:])
 
 
 def test_where_nobody_named_a_bucket_the_reason_is_told(
@@ -88,18 +88,18 @@ def test_where_nobody_named_a_bucket_the_reason_is_told(
     monkeypatch.chdir(tmp_path)
     for name in ("KAFSCALE_DATA_DIR", "KAFSCALE_S3_BUCKET", "KAFSCALE_CONFIG"):
         monkeypatch.delenv(name, raising=False)
-    found, _, reason = holdings.look(None, {}, "clicks", ID)
+    found, _, reason = holdings.find_holdings(None, {}, "clicks", ID)
     assert found == {}
     assert reason.startswith("./data: no such data folder")
     assert "--config" in reason
-    with pytest.raises(CommandError, match="elsewhere: no such data folder"):
-        holdings.look(None, {"broker.dataDir": "elsewhere"}, "clicks", ID)
+    with pytest.raises(AdminError, match="elsewhere: no such data folder"):
+        holdings.find_holdings(None, {"broker.dataDir": "elsewhere"}, "clicks", ID)
 
 
 def test_settings_alone_say_where_partitions_with_own_logs_lie() -> None:
-    assert holdings.told_by({}, 5, 8) == Holding(5, 0)
-    assert holdings.told_by({"physical.partitions": "3"}, 5, 8) == Holding(2, 1)
-    assert holdings.told_by({"storage.placement": "shared"}, 5, 8) == Holding(None, None)
+    assert holdings.place_by_configs({}, 5, 8) == Holding(5, 0)
+    assert holdings.place_by_configs({"physical.partitions": "3"}, 5, 8) == Holding(2, 1)
+    assert holdings.place_by_configs({"storage.placement": "shared"}, 5, 8) == Holding(None, None)
 
 
 def test_logs_have_the_names_people_know() -> None:

@@ -1,9 +1,9 @@
 """Checking a log in the bucket byte by byte: does it hold what it says, and all of it?
 
-Here: problems as sentences. Next door: what is looked at (bucket.py), who prints it (segments.py).
+Here: problems as sentences. Next door: finding the log (bucket.py), the command (cli/segments.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafscale.log.formats import index, keys, segment
@@ -13,12 +13,27 @@ from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 
 
-class Findings(NamedTuple):
-    """What one piece, or a whole log, came to."""
+class Verification(NamedTuple):
+    """What was read of a piece, or of whole logs, and what is wrong with it."""
 
     records: int
     size: int
     problems: list[str]
+
+
+async def verify_logs(
+    store: ObjectStore, views: Sequence[LogView], on_checked: Callable[[int], None]
+) -> Verification:
+    """Read every segment of logs and check it; `on_checked` is told how many are done."""
+    problems = [text for view in views for text in check_joints(view)]
+    pieces = [(view, piece) for view in views for piece in view.pieces]
+    records = size = 0
+    for done, (view, piece) in enumerate(pieces, start=1):
+        checked = await check_piece(store, piece, view.indexes)
+        records, size = records + checked.records, size + checked.size
+        problems += checked.problems
+        on_checked(done)
+    return Verification(records, size, problems)
 
 
 def check_joints(view: LogView) -> list[str]:
@@ -38,15 +53,15 @@ def check_joints(view: LogView) -> list[str]:
     return problems
 
 
-async def check_piece(store: ObjectStore, piece: Piece, indexes: frozenset[str]) -> Findings:
+async def check_piece(store: ObjectStore, piece: Piece, indexes: frozenset[str]) -> Verification:
     """Read one segment and its index and check everything they claim."""
     try:
         data = await store.read(piece.key)
         content = segment.parse(data)
     except ObjectMissing:
-        return Findings(0, 0, [f"{piece.key}: missing, though the manifest names it"])
+        return Verification(0, 0, [f"{piece.key}: missing, though the manifest names it"])
     except (CorruptObject, BadBatch) as bad:
-        return Findings(0, 0, [f"{piece.key}: {bad}"])
+        return Verification(0, 0, [f"{piece.key}: {bad}"])
     problems = [f"{piece.key}: {text}" for text in _contradictions(piece, content)]
     problems += [
         f"{piece.key}: {text}" for text in _bad_batches(data, content, piece.entry is None)
@@ -56,7 +71,7 @@ async def check_piece(store: ObjectStore, piece: Piece, indexes: frozenset[str])
         problems += await _check_index(store, index_key, data, content)
     elif piece.entry is not None and piece.entry.has_index:
         problems.append(f"{index_key}: missing, though the manifest names it")
-    return Findings(content.records, len(data), problems)
+    return Verification(content.records, len(data), problems)
 
 
 def _contradictions(piece: Piece, content: segment.Segment) -> Iterator[str]:
