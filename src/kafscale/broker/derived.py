@@ -6,7 +6,7 @@ Here: configuration in, frozen dataclasses out. Next door: who gets them (wiring
 from kafscale.engine.build import CacheSizes, EngineSettings
 from kafscale.engine.coordinator.expiry import ExpiryRules
 from kafscale.engine.topics.rules import TopicRules
-from kafscale.gateways.listener import ListenerLimits
+from kafscale.gateways.connections import ConnectionLimits
 from kafscale.groups.states import GroupRules
 from kafscale.log.writer.types import LogSettings
 from kafscale.settings.config import Config
@@ -85,10 +85,10 @@ def expiry_rules(config: Config) -> ExpiryRules:
     )
 
 
-def listener_limits(config: Config) -> ListenerLimits:
-    """How much of a listener one client may use."""
+def connection_limits(config: Config) -> ConnectionLimits:
+    """How much one client may use."""
     network = config.network
-    return ListenerLimits(
+    return ConnectionLimits(
         max_connections=network.max_connections,
         max_connections_per_ip=network.max_connections_per_ip,
         max_frame_bytes=network.max_request_size,

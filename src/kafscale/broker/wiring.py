@@ -9,18 +9,20 @@ from dataclasses import dataclass
 
 from kafscale.admin.pairing import require_pair
 from kafscale.broker import derived, kafka_names, process
-from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
+from kafscale.broker.doors import Doors, build_doors
+from kafscale.broker.readiness import (
+    Readiness,
+    fleet_check,
+    listeners_check,
+    metadata_check,
+    store_check,
+)
 from kafscale.engine.build import build_engine, instrument
 from kafscale.engine.engine import Engine
 from kafscale.engine.metrics import sampling
 from kafscale.engine.metrics.series import BrokerMetrics
-from kafscale.gateways.connection import Connection
-from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import KafkaContext
-from kafscale.gateways.kafka.fetch_sessions import FetchSessions
-from kafscale.gateways.kafka.session import KafkaSession
-from kafscale.gateways.listener import Listener
 from kafscale.metadata.store import MetadataStore
+from kafscale.model.access import AllowAll, Authorizer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.meters import Registry
 from kafscale.objects.store import ObjectStore
@@ -33,7 +35,7 @@ class Broker:
     """A broker's parts, ready to be started."""
 
     engine: Engine
-    listener: Listener
+    doors: Doors
     metrics: BrokerMetrics
     tasks: Tasks
     readiness: Readiness
@@ -47,6 +49,7 @@ async def build(
     dice: Dice,
     *,
     has_peers: bool | None = None,
+    authorizer: Authorizer | None = None,
 ) -> Broker:
     """Put a broker together on an open store and an open metadata store.
 
@@ -67,25 +70,13 @@ async def build(
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),
     )
-    context = KafkaContext(
-        engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED
-    )
-
-    def make_session(connection: Connection) -> KafkaSession:
-        return KafkaSession(connection, context, tasks)
-
-    listener = Listener(
-        "kafka",
-        make_session,
-        derived.listener_limits(config),
-        clock,
-        buffered_bytes=lambda: parts.buffered.size,
-        refusals=lambda reason: metrics.bad_requests.labels(reason).inc(),
+    doors = build_doors(
+        config, engine, tasks, clock, dice, lambda: parts.buffered.size, authorizer or AllowAll()
     )
     started_s = clock.now_ms() / 1000
     sampling.sample_engine(parts, parts.topics.registry, parts.checkpoints.age_s)
     metrics.sample_broker(
-        connections=listener.__len__,
+        connections=doors.connections.__len__,
         cache_bytes=lambda: parts.reader.block_cache.used_bytes,
         tail_bytes=lambda: parts.tail.used_bytes,
         resident_bytes=process.resident_bytes,
@@ -95,5 +86,6 @@ async def build(
     readiness = Readiness()
     readiness.add("store", store_check(parts.store_gate))
     readiness.add("metadata", metadata_check(parts.metadata))
+    readiness.add("listeners", listeners_check(doors.why_not_ready))
     readiness.add("fleet", fleet_check(parts.cluster))
-    return Broker(engine, listener, metrics, tasks, readiness)
+    return Broker(engine, doors, metrics, tasks, readiness)

@@ -80,7 +80,9 @@ class Removals:
         """
         if not self._cluster.is_controller:
             return
-        seen: dict[str, survey.Snapshot] = {}  # one survey of each shared log serves all removals
+        seen: dict[
+            str, survey.LogSnapshot
+        ] = {}  # one survey of each shared log serves all removals
         for entry in await self._metadata.find(metadata_keys.REMOVALS):
             removal = metadata_keys.decode(Removal, entry.value)
             progress = self._progress.setdefault(entry.key, _Progress())
@@ -92,7 +94,7 @@ class Removals:
                 self._progress.pop(entry.key, None)
 
     async def _remove(
-        self, removal: Removal, progress: _Progress, seen: dict[str, survey.Snapshot]
+        self, removal: Removal, progress: _Progress, seen: dict[str, survey.LogSnapshot]
     ) -> bool:
         """One attempt at one removal; tells whether it is complete."""
         if not progress.has_removed_offsets:
@@ -115,7 +117,7 @@ class Removals:
 
     async def _delete_logs(self, removal: Removal) -> tuple[int, bool]:
         """Delete the logs of one place; gives how many objects, and whether some are held back."""
-        counts = await survey.gathered(
+        counts = await survey.await_limited(
             self._delete_log(removal, keys.log_folder(removal.folder, number))
             for number in range(removal.logs)
         )
@@ -151,7 +153,7 @@ class Removals:
             await self._offsets.forget(removal.name, removal.topic_id)
 
     async def _is_over(
-        self, removal: Removal, progress: _Progress, seen: dict[str, survey.Snapshot]
+        self, removal: Removal, progress: _Progress, seen: dict[str, survey.LogSnapshot]
     ) -> bool:
         """Whether nothing of a deleted topic can be left, or come late."""
         if self._age_ms(removal) <= self._grace_s * 1000:
@@ -167,7 +169,7 @@ class Removals:
         progress.searched_s = now_s
         for folder, ended in lanes.items():
             if folder not in seen:
-                seen[folder] = await survey.snapshot(self._store, folder)
+                seen[folder] = await survey.take_snapshot(self._store, folder)
             if any(span.lane in ended for piece in seen[folder].pieces for span in piece.spans):
                 return False
         return True
