@@ -200,9 +200,9 @@ async def test_broken_bytes_are_not_copied(harness: LogHarness) -> None:
     old, new = await harness.open("ns/old"), await harness.open("ns/new")
     await committed(append(old, make_batch(b"abcdef"), 0))
     source = await source_of(harness, old)
-    key = source.stretches[0].key
+    key = source.parts[0].key
     body = bytearray(await harness.store.read(key))
-    body[source.stretches[0].span.start + 70] ^= 1
+    body[source.parts[0].span.start + 70] ^= 1
     await harness.store.delete([key])
     await harness.store.put_new(key, [body])
     with pytest.raises(CorruptObject, match="broken"):
@@ -265,8 +265,8 @@ async def test_producers_go_on_though_key_compaction_took_their_last_batch(
     await committed(append(old, make_batch(b"newer b", producer=8, sequence=0), 0))
     await rollup.roll_up(old, merge=False)
     source = await source_of(harness, old)
-    left = [row for row in source.stretches if row.span.first != 1]
-    await copy(harness.store, source._replace(stretches=left), new, 0)
+    left = [row for row in source.parts if row.span.first != 1]
+    await copy(harness.store, source._replace(parts=left), new, 0)
     new.lane(0).rules = LaneRules(accepts_unknown_sequences=True)
     assert await committed(append(new, make_batch(b"c", producer=7, sequence=2), 0)) == 3
 
@@ -357,7 +357,7 @@ async def test_a_copy_that_fails_holds_nothing(harness: LogHarness) -> None:
     old, new = await harness.open("ns/old"), await harness.open("ns/new")
     await committed(append(old, make_batch(b"a"), 0))
     source = await source_of(harness, old)
-    await harness.store.delete([source.stretches[0].key])
+    await harness.store.delete([source.parts[0].key])
     allowance = ByteBudget(1 << 20)
     with pytest.raises(ObjectMissing):
         await copying.copy_lane(harness.store, source, new, 0, 1 << 30, allowance)
@@ -379,7 +379,7 @@ async def test_producers_that_no_batch_tells_of_get_into_a_manifest(harness: Log
     await committed(append(old, make_batch(b"b"), 0))
     await rollup.roll_up(old, merge=False)
     source = await source_of(harness, old)
-    left = source._replace(stretches=[row for row in source.stretches if row.span.first == 1])
+    left = source._replace(parts=[row for row in source.parts if row.span.first == 1])
     await copy(harness.store, left._replace(producers=[]), new, 0)
     await rollup.roll_up(new)
     assert await copy(harness.store, left, new, 0) == 0
