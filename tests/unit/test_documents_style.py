@@ -30,7 +30,6 @@ STILL_RIDDLES: Final = {
     "engine": 50,
     "gateways": 23,
     "local": 10,
-    "log": 28,
     "metadata": 14,
     "objects": 1,
     "records": 1,

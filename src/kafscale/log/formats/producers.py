@@ -95,8 +95,8 @@ class ProducerTable:
         """Judge a batch of an idempotent producer: a duplicate, the next one, or an error.
 
         Gives the first offset of the same batch if it was appended before, None if the batch
-        is new and follows the last one; raises BadSequence otherwise. `accepts_unknown_sequences`: a producer that
-        is not known here may begin at any sequence.
+        is new and follows the last one; raises BadSequence otherwise.
+        `accepts_unknown_sequences`: a producer that is not known here may begin at any sequence.
         """
         known = self._producers.get(header.producer_id)
         first = header.base_sequence

@@ -272,7 +272,7 @@ class Reader:
 
 
 async def on_newest(log: Log, look: Callable[[], Awaitable[T]]) -> T:
-    """Run `look`; if an object was rewritten and deleted since, run it again by a newer manifest."""
+    """Run `look`; if an object was replaced and deleted, run it again by a newer manifest."""
     seen = log.committed.manifest.generation
     again = False
     while True:

@@ -28,11 +28,11 @@ async def copy(
     store: ObjectStore, source: LaneSource, log: Log, lane: int, most_bytes: int = 1 << 30
 ) -> int:
     """Copy and wait for the commit; gives how much there was."""
-    allowance = ByteBudget(1 << 20)
-    copied = await copying.copy_lane(store, source, log, lane, most_bytes, allowance)
+    budget = ByteBudget(1 << 20)
+    copied = await copying.copy_lane(store, source, log, lane, most_bytes, budget)
     if copied.waiting is not None:
         await wait_for_commit(copied.waiting)
-    assert allowance.taken_bytes == 0
+    assert budget.taken_bytes == 0
     return copied.size
 
 
@@ -340,17 +340,17 @@ async def test_lanes_share_what_they_may_hold_and_all_come_to_their_end(
         for _ in range(4):
             await committed(append(old, make_batch(b"x" * 1000), lane))
     seen = await survey.take_snapshot(harness.store, old.folder)
-    allowance = ByteBudget(2500)  # two batches, and not three
+    budget = ByteBudget(2500)  # two batches, and not three
 
     async def one(lane: int, source: LaneSource) -> None:
-        copied = await copying.copy_lane(harness.store, source, new, lane, 1 << 30, allowance)
+        copied = await copying.copy_lane(harness.store, source, new, lane, 1 << 30, budget)
         assert copied.waiting is not None
         await wait_for_commit(copied.waiting)
 
     async with asyncio.timeout(20):
         await asyncio.gather(*(one(*row) for row in copying.sources(seen, range(6)).items()))
     assert [new.lane(lane).high for lane in range(6)] == [4] * 6
-    assert allowance.taken_bytes == 0
+    assert budget.taken_bytes == 0
 
 
 async def test_a_copy_that_fails_holds_nothing(harness: LogHarness) -> None:
@@ -358,10 +358,10 @@ async def test_a_copy_that_fails_holds_nothing(harness: LogHarness) -> None:
     await committed(append(old, make_batch(b"a"), 0))
     source = await source_of(harness, old)
     await harness.store.delete([source.parts[0].key])
-    allowance = ByteBudget(1 << 20)
+    budget = ByteBudget(1 << 20)
     with pytest.raises(ObjectMissing):
-        await copying.copy_lane(harness.store, source, new, 0, 1 << 30, allowance)
-    assert allowance.taken_bytes == 0
+        await copying.copy_lane(harness.store, source, new, 0, 1 << 30, budget)
+    assert budget.taken_bytes == 0
 
 
 async def test_only_the_lanes_that_are_wanted_are_looked_for(harness: LogHarness) -> None:
