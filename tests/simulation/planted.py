@@ -60,7 +60,7 @@ def broker_that_answers_before_the_put() -> AbstractContextManager[Any]:
 
 
 def log_that_forgets_producers() -> AbstractContextManager[Any]:
-    return patch.object(ProducerTable, "find_duplicate", lambda *_: None)
+    return patch.object(ProducerTable, "judge", lambda *_: None)
 
 
 def opening_that_ignores_the_tail() -> AbstractContextManager[Any]:

@@ -39,7 +39,7 @@ class LostRace(KafscaleError):
     """Another generation made ours impossible: look again, plan anew."""
 
 
-def before_any() -> Manifest:
+def empty_manifest() -> Manifest:
     """What stands in for the manifest of a log that has none."""
     return Manifest(generation=0, commit_id="", created_ms=0, author="", end=0)
 
@@ -70,7 +70,7 @@ async def newest_generation(store: ObjectStore, folder: str, after: int = 0) -> 
 async def read_generation(store: ObjectStore, folder: str, generation: int) -> Manifest:
     """Read one manifest; generation 0 is the one before any. Raises LogEnded for the last ones."""
     if generation == 0:
-        return before_any()
+        return empty_manifest()
     if generation >= keys.ENDING:
         raise LogEnded(f"{folder}: the topic has been deleted")
     return manifest.decode(await store.read(keys.manifest(folder, generation)))
