@@ -65,7 +65,7 @@ def _describe(call: Call, resource: DescribeConfigsResource) -> list[DescribeCon
             own = topic.own_configs(defaults)
             rows = [_of_topic(own, config, defaults) for config in TOPIC_CONFIGS.values()]
         case resources.BROKER if resource.resource_name == "":
-            rows = []  # the defaults of all brokers that can be changed while they run: there are none
+            rows = []  # no default of all brokers can be changed at run time
         case resources.BROKER:
             resources.check_broker(call, resource.resource_name)
             rows = [_of_broker(config) for config in call.engine.broker_configs]
