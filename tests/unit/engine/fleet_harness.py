@@ -20,9 +20,9 @@ from kafscale.model.errors import MetadataUnavailable
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.settings.config import Config
 from kafscale.settings.sections import BrokerSection, EtcdSection
-from kafscale.system import SystemClock
 from kafscale.testing.faulty_store import FaultyObjectStore, Plan
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
+from tests.support.virtual_time import clock_of_the_loop
 from tests.unit.gateways.kafka.caller import make_batch
 
 LEASE_S = 2.0
@@ -94,7 +94,7 @@ class Member:
         topic = self.engine.topics.get(name)
         await self.engine.logs.open(topic, partition)
         records = memoryview(bytearray(make_batch(*values)))
-        stored = self.engine.appends.append(topic, partition, records, acknowledged=False)
+        stored = self.engine.partitions.append(topic, partition, records, acknowledged=False)
         assert stored.appended.committed is not None
         problem = await stored.appended.committed
         if problem is not None:
@@ -104,7 +104,7 @@ class Member:
     async def read(self, name: str, partition: int, offset: int = 0, epoch: int = -1) -> ReadResult:
         topic = self.engine.topics.get(name)
         wanted = PartitionRead(topic, partition, offset, 1 << 20, epoch)
-        (part,) = await self.engine.reads.fetch([wanted], 1 << 20, 0, 0.0)
+        (part,) = await self.engine.partitions.fetch([wanted], 1 << 20, 0, 0.0)
         return part
 
 
@@ -114,8 +114,9 @@ class FleetHarness:
     def __init__(self) -> None:
         self.objects = MemoryObjectStore()
         self._folder = tempfile.TemporaryDirectory(prefix="kafscale-fleet-")
+        self.clock = clock_of_the_loop()
         self.metadata = EmbeddedMetadataStore(
-            Path(self._folder.name) / "metadata.db", "OFF", SystemClock()
+            Path(self._folder.name) / "metadata.db", "OFF", self.clock
         )
         self.members: list[Member] = []
         self.lease_s = LEASE_S
@@ -142,6 +143,7 @@ class FleetHarness:
             config=settings,
             store=FaultyObjectStore(self.objects, plan),
             metadata=wire,
+            clock=self.clock,
             is_shared=True,
         )
         member = Member(await broker.start(), wire, plan, broker_id)

@@ -8,13 +8,14 @@ import pytest
 from kafscale.log.protocol import commits
 from kafscale.objects.files import FileObjectStore
 from kafscale.objects.memory import MemoryObjectStore
+from kafscale.retry import RetryPolicy
 from tests.unit.log.log_harness import LogHarness
 
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that fails is asked again at once."""
-    monkeypatch.setattr(commits, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(commits, "RETRY", RetryPolicy(0.0, 0.0))
 
 
 @pytest.fixture
