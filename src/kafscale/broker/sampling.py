@@ -1,9 +1,12 @@
-"""From what the parts of a broker say to series and log lines.
+"""From what the parts of a broker report to series and log lines; what the process uses.
 
 Next door: the series' names (engine/metrics/series.py), who is connected with whom (wiring.py).
 """
 
+import os
+import resource
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import structlog
 
@@ -16,6 +19,8 @@ from kafscale.model.metric_names import SHARED
 from kafscale.objects.health import Health
 
 logger = structlog.get_logger()
+
+_STATM = Path("/proc/self/statm")
 
 Tell = Callable[..., object]
 
@@ -78,3 +83,16 @@ def states_of(health: StoreGate) -> SampleSource:
             yield (state.value,), float(state is now)
 
     return rows
+
+
+def resident_bytes() -> float:
+    """Give the memory that this process uses now; where the system does not say, its peak."""
+    if _STATM.exists():
+        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def cpu_seconds() -> float:
+    """Give the CPU time of all threads of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime

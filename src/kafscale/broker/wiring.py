@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kafscale.admin.pairing import require_pair
-from kafscale.broker import derived, kafka_names, process, sampling
+from kafscale.broker import derived, kafka_names, sampling
 from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
@@ -268,8 +268,8 @@ def _sample(
         connections=listener.__len__,
         cache_bytes=lambda: reader.block_cache.used_bytes,
         tail_bytes=lambda: memory.used_bytes,
-        resident_bytes=process.resident_bytes,
-        cpu_seconds=process.cpu_seconds,
+        resident_bytes=sampling.resident_bytes,
+        cpu_seconds=sampling.cpu_seconds,
         started_s=lambda: started_s,
     )
 

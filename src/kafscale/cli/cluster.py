@@ -19,8 +19,8 @@ import msgspec
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.output import print_columns, print_json
 from kafscale.local.errors import LocalError
-from kafscale.local.folder import Cluster, Folder
-from kafscale.local.members import MAX_BROKERS, MAX_ETCD
+from kafscale.local.fleet_programs import MAX_BROKERS, MAX_ETCD
+from kafscale.local.folder import ClusterStatus, Folder
 from kafscale.local.supervisor import supervise
 from kafscale.system import SystemClock, SystemDice
 
@@ -169,7 +169,7 @@ def _status(folder: Folder, as_json: bool) -> int:
     return 0
 
 
-def _print_hints(cluster: Cluster) -> None:
+def _print_hints(cluster: ClusterStatus) -> None:
     print(
         f"\nbootstrap  {cluster.bootstrap}\n"
         f"bucket     s3://{cluster.s3.bucket} at {cluster.s3.endpoint}\n"
