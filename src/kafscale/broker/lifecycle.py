@@ -4,15 +4,15 @@ Here: the order, once, for the broker process (main.py), for a broker inside a t
 (testing/in_process.py) and for a simulated one (testing/simulated/broker.py).
 Next door: the parts (wiring.py). Stores are opened and closed by the caller, around this.
 
-Start: engine, doors, cluster. Clients are let in only when everything behind the doors is ready, and
-other brokers are told of this one only when clients can reach it.
+Start: engine, doors, cluster. Clients are let in when everything behind the doors is ready. Other
+brokers are told of this one when clients can reach it.
 
 End: cluster, doors, engine, connections.
 1. Leave the cluster: other brokers take over logs and groups while this one still answers.
 2. Close the doors: no new connections, no new requests on those that are open.
-3. Stop the engine: it commits what waits. Its producers are still connected, so they are told. Ended
-   the other way round, every producer with a batch in flight would see a lost connection instead of
-   an acknowledgement, and would send the batch again.
+3. Stop the engine: it commits what waits. Its producers are still connected, so they are told. In
+   the other order, every producer with a batch in flight would see a lost connection instead of an
+   acknowledgement, and would send the batch again.
 4. End the connections: the last answers go out first.
 """
 

@@ -26,16 +26,16 @@ Tell = Callable[..., object]
 
 
 def teller(flush_interval_ms: int) -> Tell:
-    """How flushes are told of.
+    """Choose how flushes are logged.
 
-    Without an interval to gather in, a flush is about one request: too much to tell of each.
+    Without a flush interval, a flush is about one request: too many to log at level info.
     """
     tell: Tell = logger.info if flush_interval_ms else logger.debug
     return tell
 
 
 def tell_received(topic: str, partition: int, size: int) -> None:
-    """Tell of one batch, before anything is known of it but its size."""
+    """Log one batch, before more than its size is known."""
     logger.debug("produce_received", topic=topic, partition=partition, batch_size=size)
 
 
@@ -46,12 +46,14 @@ def observer_of(
     buffered: Callable[[int], None],
     tell: Tell,
 ) -> Observer:
-    """Who is told what a log of `topic` does; None: one that many share."""
+    """Make the observer of a log of `topic`; None: a log that many topics share."""
     name = SHARED if topic is None else topic.name
     flushes = probe.flushes.labels(name)
     flush_bytes = probe.flush_bytes.labels(name)
     if topic is not None:
-        probe.offset_range_exhausted.labels(name)  # zero from the start, or a rise goes unseen
+        probe.offset_range_exhausted.labels(
+            name
+        )  # zero from the start: else the first rise is not seen
     partition = int(folder.rpartition("/")[2])
 
     def flushed(base: int, size: int, records: int, seconds: float) -> None:
@@ -75,7 +77,7 @@ def observer_of(
 
 
 def states_of(health: StoreGate) -> SampleSource:
-    """One for the state the store is in, zero for the others."""
+    """Give 1 for the state of the store, and 0 for the other states."""
 
     def rows() -> Iterator[tuple[Sequence[str], float]]:
         now = health.state()
