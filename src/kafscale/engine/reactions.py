@@ -10,7 +10,8 @@ from collections.abc import Coroutine
 
 import structlog
 
-from kafscale.engine.cluster.membership import HAND_OVER_S, ClusterEvents, Membership
+from kafscale.engine.cluster.machine import HAND_OVER_S
+from kafscale.engine.cluster.membership import ClusterEvents, Membership
 from kafscale.engine.coordinator.groups import Groups
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves

@@ -166,9 +166,9 @@ class FleetHarness:
         alive = self.alive()
         ids = {member.fleet.identity.broker_id for member in alive}
         return len({member.fleet.generation for member in alive}) == 1 and all(
-            member.fleet.is_settled
-            and {row.broker_id for row in member.fleet.placement.brokers} == ids
-            and member.fleet.is_member
+            member.fleet.state.is_settled
+            and {row.broker_id for row in member.fleet.state.placement.brokers} == ids
+            and member.fleet.state.is_member
             for member in alive
         )
 

@@ -12,7 +12,7 @@ from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.reads import check_epoch
 from kafscale.engine.topics.topic import Topic
-from kafscale.log.formats.producers import Snapshot
+from kafscale.log.formats.producers import ProducerSnapshot
 from kafscale.log.reader import time_lookup
 from kafscale.log.reader.reader import Reader
 from kafscale.log.upkeep import retention
@@ -91,7 +91,7 @@ class Inspection:
         _, lane = await self._logs.open(topic, partition)
         return sum(span.length for span, _ in lane.spans)
 
-    async def producers_of(self, topic: Topic, partition: int) -> list[Snapshot]:
+    async def producers_of(self, topic: Topic, partition: int) -> list[ProducerSnapshot]:
         """The idempotent producers a partition remembers, as of its last committed record."""
         log, lane = await self._logs.open(topic, partition)
         log.require_open()

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafscale.log.formats import index, keys
-from kafscale.log.formats.places import Place
+from kafscale.log.formats.places import LanePlace
 from kafscale.log.protocol import survey
-from kafscale.log.protocol.survey import LogView
+from kafscale.log.protocol.survey import LogSurvey
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -62,7 +62,7 @@ class LogAudited(NamedTuple):
     """A log and what is known of it before any segment is opened."""
 
     whose: Whose
-    view: LogView
+    view: LogSurvey
     targets: list[Target]
     findings: list[Finding]
 
@@ -101,7 +101,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
 
 def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[Finding]:
     """A lane has one topic for ever: two that claim it would read each other's records."""
-    owners: dict[Place, str] = {}
+    owners: dict[LanePlace, str] = {}
     for topic in topics:
         for place in sorted({*lanes_of(topic), *lanes_of(topic.after_move())}):
             other = owners.setdefault(place, topic.name)
@@ -113,10 +113,10 @@ def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[Finding]:
 def _look(bucket: Bucket, whose: Whose) -> LogAudited:
     folder = whose.folder
 
-    async def look(store: ObjectStore) -> tuple[LogView, dict[str, int]]:
+    async def look(store: ObjectStore) -> tuple[LogSurvey, dict[str, int]]:
         while True:
             try:
-                view = await survey.look_at(store, folder, whose.number)
+                view = await survey.survey_log(store, folder, whose.number)
             except ObjectMissing:
                 continue  # the manifest was superseded and swept since it was listed
             return view, {row.key: row.size for row in await store.find(folder)}

@@ -100,7 +100,7 @@ async def test_what_waits_when_a_log_changes_hands_is_committed_first(fleet: Fle
     waiting = asyncio.ensure_future(leaving.append("t", partition, b"late"))
     await stall.reached.wait()
     stopping = asyncio.ensure_future(leaving.broker.stop())
-    await eventually(lambda: not leaving.fleet.is_member)
+    await eventually(lambda: not leaving.fleet.state.is_member)
     with pytest.raises(NotTheOwner):  # from here on it takes nothing new
         await leaving.append("t", partition, b"too late")
     leaving.plan.clear()
@@ -212,7 +212,7 @@ async def test_a_broker_cut_off_from_the_metadata_stops_in_time_and_comes_back_b
     lost = members[2]
     partition = theirs(fleet, lost, 12)
     await lost.append("t", partition, b"before")
-    generation, incarnation = lost.fleet.generation, lost.fleet.incarnation
+    generation, incarnation = lost.fleet.generation, lost.fleet.state.incarnation
     lost.wire.is_cut = True
     (lease,) = [lease for lease in lost.wire.leases if lease.remaining_s() > 0]
     await lease.revoke()  # as if it had not been renewed in time
@@ -227,10 +227,10 @@ async def test_a_broker_cut_off_from_the_metadata_stops_in_time_and_comes_back_b
     assert await owner.append("t", partition, b"after") == 1
     assert lost.engine.logs.count() == 0
     lost.wire.is_cut = False
-    await eventually(lambda: lost.fleet.is_member and lost.fleet.is_settled)
+    await eventually(lambda: lost.fleet.state.is_member and lost.fleet.state.is_settled)
     await fleet.agree()
     assert lost.fleet.generation > generation
-    assert lost.fleet.incarnation > incarnation
+    assert lost.fleet.state.incarnation > incarnation
     assert fleet.owner("t", partition) is lost
     assert values_of(await lost.read("t", partition)) == [b"before", b"after"]
 
@@ -285,7 +285,7 @@ async def test_a_restarted_broker_takes_its_predecessors_place_without_waiting(
     loop = asyncio.get_running_loop()
     began = loop.time()
     successor = await fleet.start(0)
-    assert successor.fleet.is_settled
+    assert successor.fleet.state.is_settled
     assert loop.time() - began < fleet.lease_s / 2
     assert values_of(await successor.read("t", 0)) == [b"x"]
     dead.wire.is_cut = False

@@ -422,11 +422,11 @@ async def test_a_topic_deleted_as_it_arrives_leaves_no_old_place(filled: EngineH
 async def test_a_start_that_could_not_be_raised_is_no_arrival(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raise_starts, copy = retention.raise_starts, copying.copy
+    raise_starts, copy = retention.raise_starts, copying.copy_lane
     lost: list[dict[int, int]] = []
     deleted = asyncio.Event()
 
-    async def copied(*args: Any) -> copying.Copied:
+    async def copied(*args: Any) -> copying.CopiedLane:
         found = await copy(*args)
         if not deleted.is_set():  # the new lane has the records already
             deleted.set()
@@ -440,7 +440,7 @@ async def test_a_start_that_could_not_be_raised_is_no_arrival(
             return False  # somebody else's manifest came between
         return await raise_starts(log, starts)
 
-    monkeypatch.setattr(copying, "copy", copied)
+    monkeypatch.setattr(copying, "copy_lane", copied)
     monkeypatch.setattr(retention, "raise_starts", unlucky)
     await move(filled, "shared")
     assert lost

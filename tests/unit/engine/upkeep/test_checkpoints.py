@@ -193,7 +193,7 @@ async def test_of_two_at_once_one_wins(harness: EngineHarness) -> None:
 async def test_checkpoints_of_another_cluster_are_not_pushed_out(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
     await commit(harness, "g", 1)
-    theirs = checkpoint.Head(
+    theirs = checkpoint.CheckpointHead(
         number=1, created_ms=0, author="", cluster_id="lost-cluster", groups=0, offsets=0
     )
     assert await checkpoints.write(harness.objects, NAMESPACE, theirs, [], SeededDice(1))

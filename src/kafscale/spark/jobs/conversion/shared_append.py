@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafscale.log.formats.manifest import Manifest
-from kafscale.log.formats.places import Place
+from kafscale.log.formats.places import LanePlace
 from kafscale.log.formats.segment import LaneBatches
 from kafscale.log.protocol import commits, survey
 from kafscale.log.protocol.commits import LostRace
-from kafscale.log.writer.job_appender import Appender
+from kafscale.log.writer.job_appender import JobAppender
 from kafscale.model.buffers import Buffer
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
@@ -47,8 +47,8 @@ Make = Callable[[int, int], LaneBatches]  # which part, from which offset on
 def fill(bucket: Bucket, folder: str, parts: Sequence[Part], make: Make) -> int:
     """Add what is missing of the parts, each lane's in order; gives the bytes added."""
 
-    async def opened(store: ObjectStore) -> Appender:
-        found = Appender(
+    async def opened(store: ObjectStore) -> JobAppender:
+        found = JobAppender(
             store,
             folder,
             bucket.clock,
@@ -82,7 +82,7 @@ def fill(bucket: Bucket, folder: str, parts: Sequence[Part], make: Make) -> int:
 
 
 def _choose(
-    log: Appender, parts: Sequence[Part], make: Make, ready: dict[int, LaneBatches], step: int
+    log: JobAppender, parts: Sequence[Part], make: Make, ready: dict[int, LaneBatches], step: int
 ) -> dict[int, tuple[LaneBatches, LaneBatches | None]]:
     """What the next segment gets: of which parts what, and what is left of them."""
     chosen: dict[int, tuple[LaneBatches, LaneBatches | None]] = {}
@@ -164,12 +164,12 @@ def nothing_before(lane: int, offset: int) -> LaneBatches:
 # -- before the topic is visible -------------------------------------------------------------
 
 
-def finish(bucket: Bucket, wanted: Mapping[Place, tuple[int, int]]) -> None:
+def finish(bucket: Bucket, wanted: Mapping[LanePlace, tuple[int, int]]) -> None:
     """See to it that every lane begins where it should; LoadLost if one does not reach its end."""
     for folder in sorted({place.folder for place in wanted}):
         bounds = {place.lane: at for place, at in wanted.items() if place.folder == folder}
         _raise(bucket, folder, {lane: start for lane, (start, _) in bounds.items() if start})
-        seen = bucket.run(lambda store, folder=folder: survey.snapshot(store, folder))  # type: ignore[misc]
+        seen = bucket.run(lambda store, folder=folder: survey.take_snapshot(store, folder))  # type: ignore[misc]
         found = seen.lanes()
         for lane, (start, end) in bounds.items():
             begins, ends = found.get(lane, (0, 0))
