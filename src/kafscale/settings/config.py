@@ -104,14 +104,14 @@ class Config(Section, frozen=True):
 
     @property
     def flush_interval_ms(self) -> int:
-        """Without a setting: a PUT to a bucket costs money and a round trip, to a file very little."""
+        """Without a setting: a PUT to a bucket costs money and a round trip; to a file, little."""
         if self.storage.flush_interval_ms is not None:
             return self.storage.flush_interval_ms
         return 500 if self.store_kind == "s3" else 0
 
     @property
     def grace_period_s(self) -> float:
-        """Without a setting: a bucket has readers elsewhere; files have one machine and few inodes."""
+        """Without a setting: a bucket has far readers; files have one machine and few inodes."""
         if self.storage.grace_period is not None:
             return self.storage.grace_period
         return 600.0 if self.store_kind == "s3" else 60.0
