@@ -48,7 +48,7 @@ class InstrumentedMetadata:
         return await self._timed("lease", self._inner.lease(ttl_s))
 
     def watch(self, prefix: str) -> Watch:
-        """Not reported: it goes on for ever."""
+        """Not reported: a watch has no end."""
         return self._inner.watch(prefix)
 
     async def aclose(self) -> None:

@@ -45,7 +45,7 @@ from kafscale.engine.cluster.fleet_store import FleetStore
 from kafscale.engine.cluster.identity import Identity
 from kafscale.engine.cluster.machine import FleetMachine
 from kafscale.engine.cluster.membership import ClusterEvents, Node
-from kafscale.engine.cluster.placement import NOBODY
+from kafscale.engine.cluster.placement import NO_BROKER
 from kafscale.metadata import keys
 from kafscale.metadata.lease import Lease
 from kafscale.metadata.store import MetadataStore
@@ -341,7 +341,7 @@ class Fleet:
     def leader_of(self, folder: str) -> int:
         """The owner of a log, if it is registered."""
         owner = self.state.placement.owner(folder)
-        return owner if self._node_of(owner) is not None else NOBODY
+        return owner if self._node_of(owner) is not None else NO_BROKER
 
     def coordinator_of(self, group_id: str) -> Node | None:
         """The coordinator of a group, if it is registered."""
@@ -361,7 +361,7 @@ class Fleet:
     def controller_id(self) -> int:
         """The controller, if it is registered."""
         row = self.state.controller
-        return row.broker_id if row and self._node_of(row.broker_id) is not None else NOBODY
+        return row.broker_id if row and self._node_of(row.broker_id) is not None else NO_BROKER
 
     def why_not_ready(self) -> list[str]:
         """Why clients should stay away."""
