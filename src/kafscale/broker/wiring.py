@@ -32,7 +32,8 @@ from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.appends import Appends
 from kafscale.engine.partitions.open_logs import OpenLogs
-from kafscale.engine.partitions.reads import Reads
+from kafscale.engine.partitions.partitions import Partitions
+from kafscale.engine.partitions.refused import RefusedBatches
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.rules import TopicRules
@@ -131,7 +132,8 @@ async def build(
             may_answer=fleet.holds,
         )
 
-    logs = OpenLogs(make_log, fleet)
+    refused = RefusedBatches(clock)
+    logs = OpenLogs(make_log, fleet, refused.note)
     reader = Reader(
         watched,
         cache_bytes=config.segment_cache_bytes,
@@ -160,20 +162,18 @@ async def build(
     groups.on_rebalanced = probe.group_rebalances.inc
     appends = Appends(
         logs,
+        refused,
         clock,
         health,
         largest_opened_bytes=_LARGEST_OPENED_BYTES,
         walk_records=config.storage.validation == "records",
+        on_used_up=lambda topic: probe.offset_range_exhausted.labels(topic).inc(),
     )
-    appends.on_used_up = lambda topic: probe.offset_range_exhausted.labels(topic).inc()
     engine = Engine(
         fleet,
         topics,
         logs,
-        appends,
-        Reads(logs, reader, clock),
-        reader,
-        producer_ids,
+        Partitions(topics.registry, logs, appends, producer_ids, reader, fleet, clock, tasks),
         offsets,
         groups,
         Expiry(metadata, groups, offsets, derived.expiry_rules(config), clock, fleet),

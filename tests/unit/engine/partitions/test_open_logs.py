@@ -38,7 +38,7 @@ async def test_a_log_that_others_may_have_had_while_it_was_opened_is_looked_at_a
     def make(_topic: Topic | None, folder: str) -> Log:
         return log_harness.make_log(folder, epoch=fleet.generation)
 
-    logs = OpenLogs(make, fleet)
+    logs = OpenLogs(make, fleet, lambda *_: None)
     slow = log_harness.plan.add(Rule(Fault.STALL_AFTER, "find", times=1))
     opening = asyncio.create_task(logs.open_log(FOLDER, None))
     await slow.reached.wait()
@@ -56,7 +56,9 @@ async def test_a_log_that_others_may_have_had_while_it_was_opened_is_looked_at_a
 
 async def test_a_generation_that_stays_is_one_look(log_harness: LogHarness) -> None:
     fleet = Changing(Identity("cluster", broker_id=0, epoch=1))
-    logs = OpenLogs(lambda _topic, folder: log_harness.make_log(folder, epoch=1), fleet)
+    logs = OpenLogs(
+        lambda _topic, folder: log_harness.make_log(folder, epoch=1), fleet, lambda *_: None
+    )
     await logs.open_log(FOLDER, None)
     assert [verb for verb, _ in log_harness.store.calls] == ["find"]
     await logs.aclose(1.0)

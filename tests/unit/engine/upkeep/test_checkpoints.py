@@ -57,7 +57,7 @@ async def test_it_holds_all_that_a_group_and_new_numbers_need(harness: EngineHar
     await harness.engine.topics.create("t", 1, {})
     topic_id = harness.engine.topics.get("t").descriptor.topic_id
     await commit(harness, "a/b", 7, leader_epoch=3, metadata="mine")
-    assert await harness.engine.producer_ids.fresh() == 0
+    assert await harness.engine.partitions.fresh_producer_id() == 0
     assert await harness.engine.checkpoints.write() == 1
     rows = await rows_of(harness)
     offset = rows[metadata_keys.group_offset("a/b", "t", 0)]

@@ -142,7 +142,7 @@ async def test_few_reads_of_one_connection_are_under_way_at_once(
     broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under_way, most = 0, 0
-    honest = broker.engine.reads.fetch
+    honest = broker.engine.partitions.fetch
 
     async def fetch(*wanted, **wishes):  # type: ignore[no-untyped-def]
         nonlocal under_way, most
@@ -153,7 +153,7 @@ async def test_few_reads_of_one_connection_are_under_way_at_once(
         finally:
             under_way -= 1
 
-    monkeypatch.setattr(broker.engine.reads, "fetch", fetch)
+    monkeypatch.setattr(broker.engine.partitions, "fetch", fetch)
     await caller.create("t")
     async with Caller(broker.port) as pipelining:
         for _ in range(20):
