@@ -263,7 +263,7 @@ class AssignedTopic(msgspec.Struct, frozen=True, kw_only=True):
     partitions: list[int]
 
 
-class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
+class GroupMemberRow(msgspec.Struct, frozen=True, kw_only=True):
     """A group member in readable form, and its own bytes, which are the ones brokers use."""
 
     client_id: str
@@ -294,7 +294,7 @@ class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str
     leader: str
     generation_id: int
-    members: dict[str, GroupMember] = {}
+    members: dict[str, GroupMemberRow] = {}
     state_at: str = ""  # when this was written; for an empty group: since when it has been empty
 
 
@@ -372,7 +372,7 @@ def decode_group(raw: bytes) -> GroupRow:
     if not row.packed:
         return row
     try:
-        members = msgspec.json.decode(zlib.decompress(row.packed), type=dict[str, GroupMember])
+        members = msgspec.json.decode(zlib.decompress(row.packed), type=dict[str, GroupMemberRow])
     except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as bad:
         raise CorruptObject(
             f"the members of group {row.group_id!r} are not readable: {bad}"

@@ -248,14 +248,16 @@ class Fleet:
     async def _end_session(self, reason: str | None) -> None:
         if reason is not None:
             logger.warning("fleet_lost", reason=reason)
-        await self._session.aclose()
-        lease, self._session_lease = self._session_lease, None
-        if lease is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_REVOKE_S):
-                    await lease.revoke()
-        self._ended.set()
-        self.feed(SessionEnded())
+        try:
+            await self._session.aclose()
+            lease, self._session_lease = self._session_lease, None
+            if lease is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_REVOKE_S):
+                        await lease.revoke()
+        finally:
+            self._ended.set()
+            self.feed(SessionEnded())
 
     # -- what the engine does ----------------------------------------------------------------
 
