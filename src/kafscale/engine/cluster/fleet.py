@@ -243,6 +243,9 @@ class Fleet:
             event = Conflict(effect, str(problem))
         except MetadataUnavailable as problem:
             event = Unavailable(effect, str(problem))
+        if isinstance(event, Conflict | Unavailable):
+            name = type(effect).__name__
+            logger.debug("fleet_request_failed", request=name, reason=event.reason)
         self.feed(event)
 
     async def _end_session(self, reason: str | None) -> None:
