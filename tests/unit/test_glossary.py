@@ -18,12 +18,10 @@ MESSAGES: Final = "wire/kafka/messages/"
 # Names that are still defined in several modules. This list only shrinks.
 STILL_DOUBLE: Final[frozenset[str]] = frozenset(
     {
-        "Block",
         "Buffer",
         "Decoder",
         "Encoder",
         "Finding",
-        "Fleet",
         "Flush",
         "Lag",
         "Lane",
@@ -31,9 +29,7 @@ STILL_DOUBLE: Final[frozenset[str]] = frozenset(
         "Move",
         "Offsets",
         "Part",
-        "PartitionKey",
         "Place",
-        "Placement",
         "Plan",
         "Progress",
         "Put",
@@ -42,7 +38,6 @@ STILL_DOUBLE: Final[frozenset[str]] = frozenset(
         "Slice",
         "Table",
         "Target",
-        "TopicConfig",
         "Topics",
         "Wanted",
         "Wish",
