@@ -18,24 +18,18 @@ MESSAGES: Final = "wire/kafka/messages/"
 # Names that are still defined in several modules. This list only shrinks.
 STILL_DOUBLE: Final[frozenset[str]] = frozenset(
     {
-        "Block",
         "Buffer",
         "Decoder",
         "Encoder",
         "Finding",
-        "Fleet",
         "Flush",
-        "GroupMember",
         "Lag",
         "Lane",
         "Message",
         "Move",
-        "ObserveRequest",
         "Offsets",
         "Part",
-        "PartitionKey",
         "Place",
-        "Placement",
         "Plan",
         "Progress",
         "Put",
@@ -44,7 +38,6 @@ STILL_DOUBLE: Final[frozenset[str]] = frozenset(
         "Slice",
         "Table",
         "Target",
-        "TopicConfig",
         "Topics",
         "Wanted",
     }

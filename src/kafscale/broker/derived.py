@@ -77,7 +77,7 @@ def group_rules(config: Config) -> GroupRules:
 
 
 def expiry_rules(config: Config) -> ExpiryRules:
-    """When unused offsets expire."""
+    """When committed offsets of unused groups expire."""
     consumer = config.consumer
     return ExpiryRules(
         retention_s=consumer.offsets_retention_minutes * 60,
