@@ -29,10 +29,9 @@ RIDDLES: Final = re.compile(
 STILL_RIDDLES: Final = {
     "broker": 6,
     "cli": 4,
-    "engine": 50,
-    "gateways": 18,
+    "engine": 41,
+    "gateways": 13,
     "local": 10,
-    "log": 28,
     "metadata": 14,
     "objects": 1,
     "records": 1,

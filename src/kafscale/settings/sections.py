@@ -21,7 +21,7 @@ from kafscale.settings.values import (
     LogFormat,
     LogLevel,
     MappedTopics,
-    Placement,
+    PlacementKind,
     Placements,
     PositiveSize,
     Seconds,
@@ -152,7 +152,7 @@ class StorageSection(Section, frozen=True):
     namespace: str = "default"
     segment_bytes: PositiveSize = PositiveSize(100 * _MI)
     index_interval_bytes: PositiveSize = PositiveSize(4096)
-    placement: Placement = "dedicated"  # of topics that do not say
+    placement: PlacementKind = "dedicated"  # of topics that do not say
     placement_by_namespace: Placements = Placements({})  # before the one above
     shared_logs: Count = 0  # 0: one per broker
     flush_bytes: PositiveSize = PositiveSize(4 * _MI)

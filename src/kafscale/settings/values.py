@@ -119,7 +119,7 @@ def _special(kind: type, raw: object) -> object:
     if issubclass(kind, AdvertisedListeners):
         return kind(read_advertised(raw))
     if issubclass(kind, Placements):
-        return kind(msgspec.convert(raw, dict[str, Placement]))
+        return kind(msgspec.convert(raw, dict[str, PlacementKind]))
     if issubclass(kind, FormatVersion):
         if magic_of(str(raw).strip()) is None:
             raise ValueError("not a release")
@@ -223,7 +223,7 @@ def _integer(low: int | None, high: int | None) -> str:
 LogLevel = Literal["debug", "info", "warn", "error"]
 LogFormat = Literal["json", "text"]
 Encryption = Literal["AES256", "aws:kms"]
-Placement = Literal["dedicated", "shared"]
+PlacementKind = Literal["dedicated", "shared"]
 Acks1 = Literal["durable", "buffered"]
 Validation = Literal["records", "batches"]
 SqliteSynchronous = Literal["OFF", "NORMAL", "FULL", "EXTRA"]

@@ -20,7 +20,7 @@ from kafscale.model.errors import MetadataUnavailable
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.settings.config import Config
 from kafscale.settings.sections import BrokerSection, EtcdSection
-from kafscale.testing.faulty_store import FaultyObjectStore, Plan
+from kafscale.testing.faulty_store import FaultPlan, FaultyObjectStore
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from tests.support.virtual_time import clock_of_the_loop
 from tests.unit.gateways.kafka.caller import make_batch
@@ -76,7 +76,7 @@ class Member:
 
     broker: InProcessBroker
     wire: Wire
-    plan: Plan
+    plan: FaultPlan
     fleet_id: int
 
     @property
@@ -133,7 +133,7 @@ class FleetHarness:
         self._folder.cleanup()
 
     async def start(self, broker_id: int, config: Config = FOR_TESTS) -> Member:
-        wire, plan = Wire(self.metadata), Plan()
+        wire, plan = Wire(self.metadata), FaultPlan()
         settings = msgspec.structs.replace(
             config,
             broker=BrokerSection(id=broker_id, port=0),
