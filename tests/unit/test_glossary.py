@@ -18,14 +18,11 @@ MESSAGES: Final = "wire/kafka/messages/"
 # Names that are still defined in several modules. This list only shrinks.
 STILL_DOUBLE: Final[frozenset[str]] = frozenset(
     {
-        "Block",
         "Buffer",
         "Decoder",
         "Encoder",
         "Finding",
-        "Fleet",
         "Flush",
-        "GroupMember",
         "Lag",
         "Lane",
         "Message",
@@ -33,9 +30,7 @@ STILL_DOUBLE: Final[frozenset[str]] = frozenset(
         "ObserveRequest",
         "Offsets",
         "Part",
-        "PartitionKey",
         "Place",
-        "Placement",
         "Plan",
         "Progress",
         "Put",
@@ -44,7 +39,6 @@ STILL_DOUBLE: Final[frozenset[str]] = frozenset(
         "Slice",
         "Table",
         "Target",
-        "TopicConfig",
         "Topics",
         "Wanted",
         "Wish",

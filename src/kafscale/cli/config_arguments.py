@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from kafscale.cli.errors import UsageError
-from kafscale.settings.config import Config, load
+from kafscale.settings.config import Config
+from kafscale.settings.loading import load
 from kafscale.settings.sources import FLAGS
 
 _SWITCHES: Final = {"--allow-insecure-bind", "--memory"}

@@ -10,7 +10,7 @@ from kafscale.local.errors import LocalError
 from kafscale.local.fleet_programs import MAX_BROKERS, MAX_ETCD, FleetPrograms, offsets, volume_mb
 from kafscale.local.folder import Folder, LocalFleet
 from kafscale.local.ports import BLOCK
-from kafscale.settings.config import load
+from kafscale.settings.loading import load
 
 FLEET = LocalFleet(20000, MAX_BROKERS, MAX_ETCD, "an-access-key", "a-secret-key")
 
