@@ -27,7 +27,6 @@ STILL_DOUBLE: Final[frozenset[str]] = frozenset(
         "Lane",
         "Message",
         "Move",
-        "ObserveRequest",
         "Offsets",
         "Part",
         "Place",
