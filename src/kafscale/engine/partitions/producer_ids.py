@@ -1,4 +1,4 @@
-"""Producer ids: unique for ever, handed out from blocks reserved in the metadata store."""
+"""Producer ids: never given twice, from blocks that are reserved in the metadata store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ _LARGEST: Final = (1 << 62) - 1
 
 
 class ProducerIds:
-    """Reserves a block at a time; ids of a block cut short by a crash are never used."""
+    """Reserves a block at a time. After a crash the rest of a block is never used."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class ProducerIds:
         self._before_first = before_first
 
     async def fresh(self) -> int:
-        """Give an id nobody had before."""
+        """An id that no producer had before."""
         async with self._reserving:
             if self._next >= self._end:
                 await self._reserve()
