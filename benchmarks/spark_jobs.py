@@ -26,8 +26,8 @@ from benchmarks.topics import ReadCold, make_topic, read_cold
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs.audit import audit
-from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
+from kafscale.spark.jobs.compaction.by_key import compact_by_key
 from kafscale.spark.session import open_session
 
 MB = 1_000_000

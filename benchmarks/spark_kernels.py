@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     given = parser.parse_args()
     print(f"{given.gb} GB of 200-byte records in batches of 16 KB; best of {given.runs} runs")
-    print(f"{'engine':10}{'codec':8}{'columns':10}{'CRC':6}{'GB/CPU-s':>9}{'Mrows/CPU-s':>13}")
+    print(f"{'finder':10}{'codec':8}{'columns':10}{'CRC':6}{'GB/CPU-s':>9}{'Mrows/CPU-s':>13}")
     for codec in (Codec.NONE, Codec.LZ4, Codec.ZSTD):
         data = b"".join(orders.batches(64_000_000, codec))
         raw = sum(1 for _ in orders.batches(64_000_000)) * len(next(iter(orders.batches(1))))

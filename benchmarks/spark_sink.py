@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from benchmarks import orders
 from kafscale.records.compression import Codec
+from kafscale.spark.kernels.arrays import LongArray
 from kafscale.spark.sink import encode
 from kafscale.spark.sink.encode import Encoder, Rows
 
@@ -26,7 +27,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     given = parser.parse_args()
     print(f"{given.rows} records of 200 bytes, {PARTITIONS} partitions; best of {given.runs} runs")
-    print(f"{'engine':10}{'codec':8}{'GB/CPU-s':>9}{'Mrows/CPU-s':>13}")
+    print(f"{'finder':10}{'codec':8}{'GB/CPU-s':>9}{'Mrows/CPU-s':>13}")
     for fast in (True, False):
         count = given.rows if fast else given.rows // 10
         records = [orders.order(number) for number in range(count)]
@@ -46,7 +47,7 @@ def main() -> None:
             )
 
 
-def run(key: pa.Array, value: pa.Array, times: encode.Longs, codec: Codec, fast: bool) -> int:
+def run(key: pa.Array, value: pa.Array, times: LongArray, codec: Codec, fast: bool) -> int:
     """Encode everything once; gives the bytes."""
     encoder = Encoder(codec, fast=fast)
     rows = Rows(value, key=key, times_ms=times)

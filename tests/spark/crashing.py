@@ -17,16 +17,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafscale.spark import units
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.execution import units
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import convert, export, mirror
-from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
-from kafscale.spark.moving.foreign import Foreign
+from kafscale.spark.jobs.compaction.by_key import compact_by_key
 from kafscale.spark.session import open_session
 from kafscale.spark.sink import bulk, sealing
 from kafscale.spark.sink.staging import stage
+from kafscale.spark.transfer.foreign import Foreign
 
 PARTITIONS = 3
 PAUSE_S = 0.4  # before a marked unit's work, and after it

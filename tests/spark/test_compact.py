@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs.audit import audit
-from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
+from kafscale.spark.jobs.compaction.by_key import compact_by_key
 from kafscale.spark.jobs.retain import retain
 from tests.spark import kafka
 from tests.spark.hurried import GRACE_S, HurriedBroker

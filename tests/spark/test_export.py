@@ -24,7 +24,7 @@ from kafscale.spark.job import Context
 from kafscale.spark.jobs import export as export_job
 from kafscale.spark.jobs.export import Done, Wish, run_export
 from kafscale.spark.kernels import decoder
-from kafscale.spark.kernels.positions_plain import PlainEngine
+from kafscale.spark.kernels.positions_plain import PlainFinder
 from kafscale.spark.lake.parquet import committed_files
 from kafscale.spark.lake.unit import Result, Target, export_unit
 from kafscale.spark.source.splits import Split
@@ -57,7 +57,7 @@ def export(url: str, wish: Wish, session: SparkSession | None = None) -> Done:
 
 def export_at_once(url: str, wish: Wish) -> None:
     """In a new process, without the seconds it takes to compile a decoder."""
-    decoder.engine = lambda fast=None: PlainEngine()  # type: ignore[assignment]
+    decoder.position_finder = lambda fast=None: PlainFinder()  # type: ignore[assignment]
     export(url, wish)
 
 

@@ -17,9 +17,10 @@ from kafscale.records import batch, record
 from kafscale.records.record import Record
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs import removal, rewriting
-from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
+from kafscale.spark.jobs.compaction import commit_waves
+from kafscale.spark.jobs.compaction.by_key import compact_by_key
+from kafscale.spark.jobs.logs import removal
 from tests.spark.killing import is_worker
 from tests.unit.spark.jobs.place import local
 
@@ -112,7 +113,7 @@ def test_a_killed_driver_loses_nothing_and_the_next_run_finishes_the_work(
     expected = newest_of_each_key(written) if words else written
     assert rows(bucket) in (written, expected)
 
-    monkeypatch.setattr(rewriting, "run_units", local)
+    monkeypatch.setattr(commit_waves, "run_units", local)
     report = plainly(compact_by_key if words else compact, url)
     assert report.exit_code == 0
     assert rows(bucket) == expected

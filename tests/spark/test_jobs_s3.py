@@ -3,10 +3,10 @@
 import pytest
 
 from kafscale.spark.job import Context
-from kafscale.spark.jobs import rewriting
 from kafscale.spark.jobs.audit import audit
-from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
+from kafscale.spark.jobs.compaction import commit_waves
+from kafscale.spark.jobs.compaction.by_key import compact_by_key
 from kafscale.spark.jobs.retain import retain
 from tests.contract.conftest import s3_settings
 from tests.support.seaweed import SeaweedServer
@@ -19,7 +19,7 @@ def place(seaweed_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> Pla
     monkeypatch.setenv("KAFSCALE_S3_ENDPOINT", settings.endpoint)
     monkeypatch.setenv("KAFSCALE_S3_ACCESS_KEY", settings.access_key)
     monkeypatch.setenv("KAFSCALE_S3_SECRET_KEY", settings.secret_key)
-    monkeypatch.setattr(rewriting, "run_units", local)
+    monkeypatch.setattr(commit_waves, "run_units", local)
     return Place(f"s3://{settings.bucket}", cleanup_policy="compact,delete")
 
 

@@ -19,8 +19,8 @@ from kafscale.model.errors import TopicExists, UnknownTopic
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import mirror
-from kafscale.spark.moving import offset_map
-from kafscale.spark.moving.foreign import Foreign
+from kafscale.spark.transfer import offset_map
+from kafscale.spark.transfer.foreign import Foreign
 from tests.spark.kafka import TIMEOUT_S, Row, consume, create, produce
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import KafscaleProcess

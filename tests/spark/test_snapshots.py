@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from kafscale.cli.main import main
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
-from kafscale.spark.jobs import removal
 from kafscale.spark.jobs.compact import compact
+from kafscale.spark.jobs.logs import removal
 from kafscale.spark.source.pins import SnapshotError
 from tests.spark import kafka
 from tests.support.broker import KafscaleProcess

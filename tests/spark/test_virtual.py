@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
 from kafscale.spark.jobs.audit import audit
-from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
+from kafscale.spark.jobs.compaction.by_key import compact_by_key
 from kafscale.spark.jobs.export import export_topic
 from kafscale.spark.jobs.retain import retain
 from kafscale.spark.jobs.stats import gather

@@ -76,8 +76,8 @@ def run(args: argparse.Namespace) -> int:
     from kafscale.broker import log_output
     from kafscale.cli.progress import ProgressLine
     from kafscale.spark.bucket import Bucket
+    from kafscale.spark.errors import spark_errors_told
     from kafscale.spark.job import Context
-    from kafscale.spark.plainly import spark_errors_told
 
     log_output.configure("warn", "text")  # the report alone is for standard output
     with ProgressLine() as line:

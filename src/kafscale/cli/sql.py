@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if args.rows is not None and args.rows < 0:
         raise UsageError(f"--rows: expected 0 or more, found {args.rows}")
     try:
-        from kafscale.spark.plainly import spark_errors_told
+        from kafscale.spark.errors import spark_errors_told
         from kafscale.spark.session import open_session, quiet_jvm
         from kafscale.spark.source.sql import register_topics, run_query
     except ImportError as missing:

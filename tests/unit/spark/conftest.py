@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark import cloudpickle
 
-from kafscale.spark import units
+from kafscale.spark.execution import units
 from tests.unit.spark.values.schema_registry import FakeSchemaRegistry
 
 

@@ -18,13 +18,15 @@ from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs import checks, joints, logs, transfer
-from kafscale.spark.jobs.checks import Checked, Target
-from kafscale.spark.jobs.contents import Finding
-from kafscale.spark.jobs.logs import Whose
-from kafscale.spark.jobs.removal import lanes_of
-from kafscale.spark.jobs.rewriting import in_waves
-from kafscale.spark.kernels.positions import Engine, engine
+from kafscale.spark.jobs.checking import checks, log_checks
+from kafscale.spark.jobs.checking.checks import Checked, Target
+from kafscale.spark.jobs.checking.contents import Finding
+from kafscale.spark.jobs.compaction.commit_waves import in_waves
+from kafscale.spark.jobs.logs import object_io, selection
+from kafscale.spark.jobs.logs.removal import lanes_of
+from kafscale.spark.jobs.logs.selection import Whose
+from kafscale.spark.kernels.finders import position_finder
+from kafscale.spark.kernels.positions import PositionFinder
 
 _MOST_ROWS: Final = 10_000
 _UNIT_BYTES: Final = 256 << 20  # a third of a second's work: a task by itself costs 40 ms
@@ -70,7 +72,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
     bucket = context.bucket
     found: list[LogAudited] = []
     findings: list[Finding] = []
-    rows = logs.whose_logs(context)
+    rows = selection.whose_logs(context)
     for number, whose in enumerate(rows):
         context.progress("listing", number, len(rows), "")
         try:
@@ -87,12 +89,12 @@ def audit(context: Context, *, repair: bool = False) -> Report:
         checked.extend(one for some in results for one in some)
 
     if units:
-        progress = logs.in_bytes(context, "checking")
+        progress = selection.in_bytes(context, "checking")
         in_waves(context, units, look_into, settle, progress)
     by_key = {one.key: one for one in checked}
     for row in found:
         findings += row.findings
-        findings += joints.check_chain(row.view, by_key)
+        findings += log_checks.check_chain(row.view, by_key)
     findings += [finding for one in checked for finding in one.findings]
     return _report(found, checked, _still_true(bucket, found, findings))
 
@@ -137,7 +139,7 @@ def _look(bucket: Bucket, whose: Whose) -> LogAudited:
         for piece in view.pieces
         if piece.key in sizes
     ]
-    return LogAudited(whose, view, targets, list(joints.check_log(view, sizes)))
+    return LogAudited(whose, view, targets, list(log_checks.check_log(view, sizes)))
 
 
 def _batches(bucket: Bucket, row: LogAudited, *, repair: bool) -> list[Batch]:
@@ -155,11 +157,11 @@ def _batches(bucket: Bucket, row: LogAudited, *, repair: bool) -> list[Batch]:
 
 def look_into(unit: Batch) -> list[Checked]:
     """Check the objects of one unit."""
-    finder = engine()
+    finder = position_finder()
     small = [target for target in unit.inputs if target.size <= checks.WINDOW_BYTES]
     large = [target for target in unit.inputs if target.size > checks.WINDOW_BYTES]
     results = [_check(unit, target, finder, None) for target in large]
-    found = transfer.present(unit.bucket, [(target.key, target.size) for target in small])
+    found = object_io.present(unit.bucket, [(target.key, target.size) for target in small])
     results += [
         _check(unit, target, finder, body) for target, body in zip(small, found, strict=True)
     ]
@@ -167,7 +169,7 @@ def look_into(unit: Batch) -> list[Checked]:
 
 
 def _check(
-    unit: Batch, target: Target, finder: Engine, body: memoryview | ObjectMissing | None
+    unit: Batch, target: Target, finder: PositionFinder, body: memoryview | ObjectMissing | None
 ) -> Checked:
     bucket = unit.bucket
 
@@ -177,11 +179,11 @@ def _check(
         if body is not None:
             return body[start : start + length]
         return bucket.run(
-            lambda store: transfer.patiently(lambda: store.read(target.key, start, length))
+            lambda store: object_io.patiently(lambda: store.read(target.key, start, length))
         )
 
     def read_index() -> memoryview:
-        [found] = transfer.read_all(bucket, [keys.index_of(target.key)])
+        [found] = object_io.read_all(bucket, [keys.index_of(target.key)])
         return found
 
     try:
@@ -199,7 +201,7 @@ def _repaired(bucket: Bucket, found: Checked) -> Checked:
     assert found.rebuilt is not None
     key = keys.index_of(found.key)
     bucket.run(lambda store: store.delete([key]))
-    transfer.put_own(bucket, key, [index.encode(found.rebuilt)])
+    object_io.put_own(bucket, key, [index.encode(found.rebuilt)])
     findings = [
         finding._replace(severity="repaired", text=f"{finding.text}; written anew")
         if finding.object == key

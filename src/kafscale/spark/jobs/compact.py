@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs import by_key, logs, sorting_out
 from kafscale.spark.jobs.arguments import size_of
-from kafscale.spark.jobs.logs import LogFound
-from kafscale.spark.jobs.merge import Merge, merge, plan, plan_by_lanes
-from kafscale.spark.jobs.rewriting import Tally, rewrite
+from kafscale.spark.jobs.compaction import by_key, lane_sort
+from kafscale.spark.jobs.compaction.commit_waves import Tally, rewrite
+from kafscale.spark.jobs.compaction.merge import Merge, merge, plan, plan_by_lanes, target_of
+from kafscale.spark.jobs.logs import selection
+from kafscale.spark.jobs.logs.selection import LogFound
 
 TAIL_IDLE_S: Final = 900.0
 _ROUNDS: Final = 4  # small objects, then what they became, and once more for late roll-ups
@@ -55,25 +56,25 @@ def compact(
 ) -> Report:
     """Join small neighbouring objects of the chosen topics into objects of about `target` bytes."""
     bucket = context.bucket
-    before = logs.look(context, tail_idle_s)
+    before = selection.look(context, tail_idle_s)
     if context.dry_run:
         return _dry_run(bucket, before, target)
-    notes = logs.roll_up_tails(bucket, before)
+    notes = selection.roll_up_tails(bucket, before)
     tally = Tally()
     after = before
     for number in range(_ROUNDS):
-        after = logs.look(context)
+        after = selection.look(context)
         units = [unit for row in after for unit in merges(bucket, row, target)]
         if not units:
             break
-        progress = logs.in_bytes(context, f"merging, round {number + 1}")
+        progress = selection.in_bytes(context, f"merging, round {number + 1}")
         committed = len(tally.committed)
         rewrite(context, bucket, units, merge, progress, tally)
         if len(tally.committed) == committed:
             break
     else:
-        after = logs.look(context)
-    return logs.finished("compact", _rows(before, after), tally, notes)
+        after = selection.look(context)
+    return tally.report("compact", _rows(before, after), notes)
 
 
 def merges(bucket: Bucket, row: LogFound, target: int | None) -> list[Merge]:
@@ -81,7 +82,7 @@ def merges(bucket: Bucket, row: LogFound, target: int | None) -> list[Merge]:
     past = row.found.manifest
     starts = {lane: mark.start for lane, mark in past.lanes.items()}
     interval = row.whose.settings.index_interval_bytes
-    size = logs.target_of(row.whose, target)
+    size = target_of(row.whose, target)
     by_lanes = row.whose.topic is None
     return [
         Merge(
@@ -106,7 +107,7 @@ def _outputs_of(unit: Merge) -> int:
         for span in entry.spans():
             if span.last >= unit.starts.get(span.lane, 0):
                 sizes[span.lane] += span.length
-    return sorting_out.count(sizes, unit.lane_target)
+    return lane_sort.count(sizes, unit.lane_target)
 
 
 def _rows(before: Sequence[LogFound], after: Sequence[LogFound]) -> list[dict[str, Any]]:
@@ -127,7 +128,7 @@ def _rows(before: Sequence[LogFound], after: Sequence[LogFound]) -> list[dict[st
 def _dry_run(bucket: Bucket, found: Sequence[LogFound], target: int | None) -> Report:
     rows: list[dict[str, Any]] = []
     for row in found:
-        units = merges(bucket, logs.as_if_rolled_up(row), target)
+        units = merges(bucket, selection.as_if_rolled_up(row), target)
         rows.append(
             {
                 "topic": row.whose.name,

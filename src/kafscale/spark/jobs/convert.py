@@ -24,16 +24,16 @@ from kafscale.log.formats import keys
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.execution.job_notes import Progress, fingerprint
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs.conversion import Plan, Wanted, Work
+from kafscale.spark.jobs.conversion.steps import Plan, Wanted, Work
 from kafscale.spark.leftovers import LoadLost
-from kafscale.spark.moving import offset_map
-from kafscale.spark.progress import Progress, fingerprint
 from kafscale.spark.sink import bulk
 from kafscale.spark.sink.bulk import Loaded
 from kafscale.spark.sink.encode import BATCH_BYTES
 from kafscale.spark.source import splits
 from kafscale.spark.source.splits import Slice
+from kafscale.spark.transfer import offset_map
 from kafscale.spark.views import PartitionView, look
 
 JOB: Final = "convert"

@@ -14,14 +14,15 @@ from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.execution.here_or_spark import run_near
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs.stopping import Stop, stoppable
 from kafscale.spark.kernels.decoder import BUFFER_BYTES
 from kafscale.spark.lake import attempts, dead_letters, evolution, schemas
 from kafscale.spark.lake.backlog import Gap, backlog, progress_name
-from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, open_table, still_there
+from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, still_there
+from kafscale.spark.lake.tables import open_table
 from kafscale.spark.lake.unit import Outlet, Result, Target, export_unit
-from kafscale.spark.near import run_near
 from kafscale.spark.source import cuts, splits
 from kafscale.spark.source.splits import Slice, Split
 from kafscale.spark.values import formats

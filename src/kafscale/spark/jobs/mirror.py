@@ -21,13 +21,13 @@ from kafscale.log.writer.job_appender import Appender
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
-from kafscale.spark import units
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.execution import units
 from kafscale.spark.job import Context, Report
-from kafscale.spark.moving import foreign, offset_map
-from kafscale.spark.moving.foreign import Foreign, ForeignTopic
-from kafscale.spark.moving.rewriting import Rewriter
 from kafscale.spark.sink import bulk
+from kafscale.spark.transfer import foreign, offset_map
+from kafscale.spark.transfer.foreign import Foreign, ForeignTopic
+from kafscale.spark.transfer.rewriter import Rewriter
 from kafscale.spark.views import look
 
 JOB: Final = "mirror"

@@ -22,11 +22,11 @@ from pyspark.sql import functions as sql
 
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.execution.job_notes import Progress, fingerprint
 from kafscale.spark.job import Context, Report
-from kafscale.spark.moving import origins
-from kafscale.spark.moving.origins import Step
-from kafscale.spark.progress import Progress, fingerprint
 from kafscale.spark.sink import bulk, producing
+from kafscale.spark.transfer import origins
+from kafscale.spark.transfer.origins import Step
 
 JOB: Final = "replay"
 _MOST_TASKS: Final = 64

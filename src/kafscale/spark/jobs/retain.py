@@ -14,21 +14,19 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 from kafscale.log.formats import manifest
-from kafscale.log.formats.manifest import Entry, Manifest
+from kafscale.log.formats.manifest import Entry
 from kafscale.log.formats.segment import Span
-from kafscale.log.protocol import commits
-from kafscale.log.protocol.commits import LostRace
 from kafscale.log.protocol.survey import Snapshot
 from kafscale.log.upkeep import history
 from kafscale.model.topics import TopicDescriptor
-from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs import logs, removal
 from kafscale.spark.jobs.arguments import share_of
-from kafscale.spark.jobs.logs import LogFound
-from kafscale.spark.jobs.merge import Merge, merge
-from kafscale.spark.jobs.rewriting import Tally, rewrite
+from kafscale.spark.jobs.compaction.commit_waves import Tally, rewrite
+from kafscale.spark.jobs.compaction.merge import Merge, merge
+from kafscale.spark.jobs.logs import removal, selection
+from kafscale.spark.jobs.logs.log_starts import raise_starts
+from kafscale.spark.jobs.logs.selection import LogFound
 
 TAIL_IDLE_S: Final = 900.0
 GRACE_S: Final = 600.0
@@ -98,19 +96,21 @@ def retain(
     bucket = context.bucket
     now_ms = bucket.run(lambda store: store.now_ms())
     rules = Rules(now_ms, default_ms, default_bytes, removal.ended_lanes(context, grace_s))
-    found = logs.look(context, tail_idle_s)
+    found = selection.look(context, tail_idle_s)
     if context.dry_run:
         return _dry_run(context, found, rules, dead_share, grace_s)
     idle = [row for row in found if row.idle]
-    stale = [row for row in idle if new_starts(logs.as_if_rolled_up(row), rules)]
-    notes = logs.roll_up_tails(bucket, stale)
+    stale = [row for row in idle if new_starts(selection.as_if_rolled_up(row), rules)]
+    notes = selection.roll_up_tails(bucket, stale)
     expired = expire_all(context, rules)
     tally = Tally()
     units = [
-        unit for row in logs.look(context) for unit in mostly_dead(bucket, row, rules, dead_share)
+        unit
+        for row in selection.look(context)
+        for unit in mostly_dead(bucket, row, rules, dead_share)
     ]
     if units:
-        progress = logs.in_bytes(context, "rewriting")
+        progress = selection.in_bytes(context, "rewriting")
         rewrite(context, bucket, units, merge, progress, tally)
     swept = removal.sweep_all(context, grace_s)
     removed = removal.remove_deleted(context, grace_s)
@@ -124,7 +124,7 @@ def retain(
         }
         for row in found
     ]
-    report = logs.finished("retain", rows, tally, notes)
+    report = tally.report("retain", rows, notes)
     report.facts |= {
         "logs_expired": len(expired),
         "objects_swept": sum(swept.values()),
@@ -150,7 +150,7 @@ def limits_of(
     topic: TopicDescriptor, default_ms: int | None, default_bytes: int | None
 ) -> tuple[int, int]:
     """Retention in milliseconds and bytes; -1 where there is none, or where we do not know."""
-    settings = logs.settings_of(topic)
+    settings = selection.settings_of(topic)
     if not settings.deletes:
         return -1, -1
     known = topic.configs
@@ -194,41 +194,13 @@ def _spans_by_lane(found: Snapshot) -> dict[int, list[Span]]:
 def expire_all(context: Context, rules: Rules) -> dict[str, int]:
     """Move log starts up, one manifest per log that needs it; gives the lanes moved."""
     moved: dict[str, int] = {}
-    found = logs.look(context)
+    found = selection.look(context)
     for number, row in enumerate(found):
         context.progress("expiring", number, len(found), "")
         starts = new_starts(row, rules)
         if starts and raise_starts(context.bucket, row.found.manifest, row.found.folder, starts):
             moved[row.found.folder] = len(starts)
     return moved
-
-
-def raise_starts(bucket: Bucket, seen: Manifest, folder: str, starts: dict[int, int]) -> bool:
-    """Commit new log starts; whole segments below them go. False: somebody else changed the log."""
-
-    def is_in(newer: Manifest) -> bool:
-        return all(
-            lane in newer.lanes and newer.lanes[lane].start >= start
-            for lane, start in starts.items()
-        )
-
-    async def commit(store: ObjectStore) -> bool:
-        try:
-            await commits.commit(
-                store,
-                folder,
-                seen,
-                lambda old: manifest.raise_starts(old, starts),
-                is_in=is_in,
-                author="pipeline",
-                clock=bucket.clock,
-                dice=bucket.dice,
-            )
-        except LostRace:
-            return False
-        return True
-
-    return bucket.run(commit)
 
 
 def mostly_dead(bucket: Bucket, row: LogFound, rules: Rules, dead_share: float) -> list[Merge]:
@@ -273,7 +245,7 @@ def _dry_run(
 ) -> Report:
     rows: list[dict[str, Any]] = []
     for row in found:
-        rolled = logs.as_if_rolled_up(row)
+        rolled = selection.as_if_rolled_up(row)
         starts = new_starts(rolled, rules)
         past = rolled.found.manifest
         after = manifest.raise_starts(past, starts)

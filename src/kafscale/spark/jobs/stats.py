@@ -2,12 +2,11 @@
 
 Here: the arguments, gathering, the report. Nothing is changed anywhere. Most of it comes from
 manifests; the rest from samples, which the driver takes itself unless they are large.
-Next door: the arithmetic (statistics.py, sampling.py), the page (report_html.py).
+Next door: the arithmetic (report/statistics.py, report/sampling.py), the page (report/html.py).
 """
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,33 +16,16 @@ from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings,
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.execution.here_or_spark import run_near
 from kafscale.spark.job import Context, Report
-from kafscale.spark.near import run_near
 from kafscale.spark.report import group_offsets, sampling, statistics
 from kafscale.spark.report.sampling import Look, Sample
-from kafscale.spark.report.statistics import Flush, Lag, Prices, TopicStats
+from kafscale.spark.report.statistics import Flush, Prices, Statistics, TopicStats
 from kafscale.spark.source.splits import SPLIT_BYTES
 from kafscale.spark.views import PartitionView, Stretch, look_at_all, places_of, views_of
 
 SAMPLE_BYTES: Final = 4 << 20
 WITHOUT_SPARK_BYTES: Final = 256 << 20  # a session takes longer to start than this to read
-
-
-@dataclass
-class Statistics:
-    """Everything that was found."""
-
-    store: str
-    taken_at: str
-    topics: list[TopicStats]
-    prices: Prices
-    gets_per_day: float = 0.0
-    lags: list[Lag] = field(default_factory=list)
-    lags_from: str = ""  # where group offsets come from, or why there are none
-    lags_known: bool = False
-    lags_age_s: int | None = None  # of offsets that are not as of now
-    sampled_bytes: int = 0
-    objects: int = 0  # that hold any of it, each once
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

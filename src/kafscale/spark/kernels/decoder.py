@@ -17,14 +17,12 @@ from kafscale.model.errors import BadBatch, CorruptBatch, CorruptObject
 from kafscale.records import batch
 from kafscale.records.compression import Codec, decompress
 from kafscale.spark.kernels import scan, spans
+from kafscale.spark.kernels.arrays import ByteArray, IntArray, LongArray
+from kafscale.spark.kernels.finders import position_finder
 from kafscale.spark.kernels.positions import (
     BrokenRegion,
-    Bytes,
-    Ints,
-    Longs,
     Positions,
     Regions,
-    engine,
 )
 from kafscale.spark.kernels.scan import Headers
 
@@ -108,13 +106,13 @@ class Decoder:
         findings: list[Finding] | None = None,
     ) -> None:
         self.schema = pa.schema([(name, FIELDS[name]) for name in columns])
-        self._engine = engine(fast)
+        self._finder = position_finder(fast)
         self._verify_crc = verify_crc
         self._target = buffer_bytes
         self._largest = largest_batch
         self._findings = findings
-        self._input: Bytes = np.empty(buffer_bytes, np.uint8)
-        self._unpacked: Bytes = np.empty(0, np.uint8)
+        self._input: ByteArray = np.empty(buffer_bytes, np.uint8)
+        self._unpacked: ByteArray = np.empty(0, np.uint8)
         self._used = 0
         self._origins: list[_Origin] = []
         self._lane = Lane()
@@ -260,11 +258,13 @@ class Decoder:
             some = Headers(headers.positions[rows], headers.table[rows])
             yield from self._arrow(self._unpacked, _regions(some, starts, ends), some)
 
-    def _arrow(self, data: Bytes, regions: Regions, headers: Headers) -> Iterator[pa.RecordBatch]:
+    def _arrow(
+        self, data: ByteArray, regions: Regions, headers: Headers
+    ) -> Iterator[pa.RecordBatch]:
         lane = self._lane
         while True:
             try:
-                found = self._engine.find(data, regions, lane.first, lane.until)
+                found = self._finder.find(data, regions, lane.first, lane.until)
                 break
             except BrokenRegion as problem:
                 reason = "the records contradict their lengths or their count"
@@ -278,7 +278,7 @@ class Decoder:
             columns = [self._column(name, data, regions, found) for name in self.schema.names]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _column(self, name: str, data: Bytes, regions: Regions, found: Positions) -> pa.Array:
+    def _column(self, name: str, data: ByteArray, regions: Regions, found: Positions) -> pa.Array:
         count = len(found.offsets)
         match name:
             case "key":
@@ -319,7 +319,9 @@ class Decoder:
         self._findings.append(finding)
 
 
-def _regions(headers: Headers, starts: Longs | list[int], ends: Longs | list[int]) -> Regions:
+def _regions(
+    headers: Headers, starts: LongArray | list[int], ends: LongArray | list[int]
+) -> Regions:
     return Regions(
         np.asarray(starts, np.int64),
         np.asarray(ends, np.int64),
@@ -331,7 +333,7 @@ def _regions(headers: Headers, starts: Longs | list[int], ends: Longs | list[int
     )
 
 
-def _time_types(regions: Regions, found: Positions) -> Ints:
+def _time_types(regions: Regions, found: Positions) -> IntArray:
     """0: the producer's time, 1: the broker's."""
     count = len(found.offsets)
     if not regions.appended.any():
@@ -343,7 +345,7 @@ def _time_types(regions: Regions, found: Positions) -> Ints:
     return regions.appended[region].astype(np.int32)
 
 
-def _with_room(buffer: Bytes, used: int, more: int, target: int) -> Bytes:
+def _with_room(buffer: ByteArray, used: int, more: int, target: int) -> ByteArray:
     if used + more <= len(buffer):
         return buffer
     larger = np.empty(max(target, used + more), np.uint8)

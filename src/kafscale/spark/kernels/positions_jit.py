@@ -1,4 +1,4 @@
-"""The compiled engine: one pass over the bytes, positions only.
+"""The compiled finder: one pass over the bytes, positions only.
 
 Here: a loop that numba compiles once per machine (its cache lies beside this file or in the
 user's cache folder) and the memory it writes to.
@@ -15,12 +15,9 @@ import numba
 import numpy as np
 
 from kafscale.records.framing import MIN_RECORD_SIZE
+from kafscale.spark.kernels.arrays import BoolArray, ByteArray, IntArray, LongArray
 from kafscale.spark.kernels.positions import (
     BrokenRegion,
-    Bytes,
-    Flags,
-    Ints,
-    Longs,
     Positions,
     Regions,
     check_bounds,
@@ -47,7 +44,7 @@ def _compiled(signature: str) -> Callable[[Function], Function]:
 
 
 @_compiled("UniTuple(int64, 2)(uint8[::1], int64, int64)")
-def _number(data: Bytes, at: Any, end: Any) -> tuple[Any, Any]:
+def _number(data: ByteArray, at: Any, end: Any) -> tuple[Any, Any]:
     """A zigzag number of at most five bytes and the place after it; place -1: none."""
     if at < end and data[at] < 0x80:
         low = np.int64(data[at])
@@ -66,7 +63,7 @@ def _number(data: Bytes, at: Any, end: Any) -> tuple[Any, Any]:
 
 
 @_compiled("UniTuple(int64, 2)(uint8[::1], int64, int64)")
-def _long(data: Bytes, at: Any, end: Any) -> tuple[Any, Any]:
+def _long(data: ByteArray, at: Any, end: Any) -> tuple[Any, Any]:
     """A zigzag number of at most ten bytes, wrapped to 64 bits; place -1: none."""
     if at < end and data[at] < 0x80:
         low = np.int64(data[at])
@@ -97,26 +94,26 @@ _FIND: Final = (
 
 @_compiled(_FIND)
 def _find(
-    data: Bytes,
-    starts: Longs,
-    ends: Longs,
-    counts: Longs,
-    base_offsets: Longs,
-    base_times: Longs,
-    append_times: Longs,
-    appended: Flags,
+    data: ByteArray,
+    starts: LongArray,
+    ends: LongArray,
+    counts: LongArray,
+    base_offsets: LongArray,
+    base_times: LongArray,
+    append_times: LongArray,
+    appended: BoolArray,
     first: int,
     until: int,
-    offsets: Longs,
-    times: Longs,
-    keys: Ints,
-    key_nulls: Flags,
-    values: Ints,
-    value_nulls: Flags,
-    header_ends: Ints,
-    names: Ints,
-    header_values: Ints,
-    header_nulls: Flags,
+    offsets: LongArray,
+    times: LongArray,
+    keys: IntArray,
+    key_nulls: BoolArray,
+    values: IntArray,
+    value_nulls: BoolArray,
+    header_ends: IntArray,
+    names: IntArray,
+    header_values: IntArray,
+    header_nulls: BoolArray,
 ) -> tuple[int, int, int]:
     """Rows found, headers found (more than there was room for: too few cells), broken region."""
     row = 0
@@ -188,7 +185,7 @@ def _find(
     return row, heads, -1
 
 
-class JitEngine:
+class JitFinder:
     """Finds positions by compiled code, in memory that it uses again."""
 
     def __init__(self) -> None:
@@ -196,7 +193,7 @@ class JitEngine:
         self._heads = 0
         self._make_room(1 << 12, 1 << 8)
 
-    def find(self, data: Bytes, regions: Regions, first: int, until: int) -> Positions:
+    def find(self, data: ByteArray, regions: Regions, first: int, until: int) -> Positions:
         """Positions of the records with first <= offset < until."""
         check_bounds(data, regions)
         room = (regions.ends - regions.starts) // MIN_RECORD_SIZE

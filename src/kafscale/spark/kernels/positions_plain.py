@@ -1,4 +1,4 @@
-"""The plain engine: numpy alone.
+"""The plain finder: numpy alone.
 
 Here: a Python loop that hops from record to record by their lengths, then each field of all
 records at once. Numbers are read byte by byte, each step for those records that need it.
@@ -10,12 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kafscale.records.framing import MIN_RECORD_SIZE
+from kafscale.spark.kernels.arrays import BoolArray, ByteArray, IntArray, LongArray
 from kafscale.spark.kernels.positions import (
     BrokenRegion,
-    Bytes,
-    Flags,
-    Ints,
-    Longs,
     Positions,
     Regions,
     check_bounds,
@@ -35,18 +32,18 @@ _HOP_HIGH: Final = [byte << 6 for byte in range(128)]
 class _Fields(NamedTuple):
     """All numbers and places of all records."""
 
-    offsets: Longs
-    times_ms: Longs
-    keys: tuple[Longs, Longs, Flags]
-    values: tuple[Longs, Longs, Flags]
-    header_counts: Longs
-    headers_at: Longs
+    offsets: LongArray
+    times_ms: LongArray
+    keys: tuple[LongArray, LongArray, BoolArray]
+    values: tuple[LongArray, LongArray, BoolArray]
+    header_counts: LongArray
+    headers_at: LongArray
 
 
-class PlainEngine:
+class PlainFinder:
     """Finds positions without numba."""
 
-    def find(self, data: Bytes, regions: Regions, first: int, until: int) -> Positions:
+    def find(self, data: ByteArray, regions: Regions, first: int, until: int) -> Positions:
         """Positions of the records with first <= offset < until."""
         check_bounds(data, regions)
         overfull = first_overfull(regions, MIN_RECORD_SIZE)
@@ -56,7 +53,7 @@ class PlainEngine:
             raise BrokenRegion(overfull)
         return self._find(data, regions, first, until)
 
-    def _find(self, data: Bytes, regions: Regions, first: int, until: int) -> Positions:
+    def _find(self, data: ByteArray, regions: Regions, first: int, until: int) -> Positions:
         reader = _Reader(data, regions)
         fields = reader.fields()
         names, contents, of_record = reader.headers(fields)
@@ -77,7 +74,7 @@ class PlainEngine:
         )
 
 
-def _spans(starts: Longs, ends: Longs, wanted: Flags) -> Ints:
+def _spans(starts: LongArray, ends: LongArray, wanted: BoolArray) -> IntArray:
     spans = np.empty(2 * int(wanted.sum()), np.int32)
     spans[0::2] = starts[wanted]
     spans[1::2] = ends[wanted]
@@ -87,7 +84,7 @@ def _spans(starts: Longs, ends: Longs, wanted: Flags) -> Ints:
 class _Reader:
     """Reads all records of all regions; remembers which of them are not sound."""
 
-    def __init__(self, data: Bytes, regions: Regions) -> None:
+    def __init__(self, data: ByteArray, regions: Regions) -> None:
         self._data = data
         self._regions = regions
         self._broken = regions.total  # the first broken region
@@ -101,7 +98,7 @@ class _Reader:
         self._ends[lasts] = regions.ends[counts > 0]
         self._bad = np.zeros(len(starts), np.bool_)
 
-    def _hop(self) -> tuple[Longs, Longs]:
+    def _hop(self) -> tuple[LongArray, LongArray]:
         """Where each record starts, and which record is the first of each region."""
         regions = self._regions
         places: list[int] = []
@@ -155,11 +152,13 @@ class _Reader:
 
     def headers(
         self, fields: _Fields
-    ) -> tuple[tuple[Longs, Longs, Flags], tuple[Longs, Longs, Flags], Longs]:
+    ) -> tuple[
+        tuple[LongArray, LongArray, BoolArray], tuple[LongArray, LongArray, BoolArray], LongArray
+    ]:
         """Names, values, and whose they are: the n-th header of every record at once."""
         rows = np.flatnonzero((fields.header_counts > 0) & ~self._bad)
         at = fields.headers_at[rows]
-        found: list[tuple[Longs, ...]] = []
+        found: list[tuple[LongArray, ...]] = []
         step = 0
         while len(rows):
             name_length, name_at = self._number(at, _INT_BYTES, rows)
@@ -189,21 +188,21 @@ class _Reader:
         if broken < self._regions.total:
             raise BrokenRegion(broken)
 
-    def _bytes(self, at: Longs) -> tuple[tuple[Longs, Longs, Flags], Longs]:
+    def _bytes(self, at: LongArray) -> tuple[tuple[LongArray, LongArray, BoolArray], LongArray]:
         length, start = self._number(at, _INT_BYTES)
         end = start + np.maximum(length, 0)
         self._bad |= (length < -1) | (end > self._ends)
         return (start, end, length < 0), end
 
-    def _byte(self, at: Longs) -> Longs:
+    def _byte(self, at: LongArray) -> LongArray:
         """The byte at each place; any byte for a place that is outside, found by its end."""
         if not len(at):
             return np.empty(0, np.int64)
         return self._data[np.minimum(at, len(self._data) - 1)].astype(np.int64)
 
     def _number(
-        self, at: Longs, most: int, rows: Longs | slice = slice(None)
-    ) -> tuple[Longs, Longs]:
+        self, at: LongArray, most: int, rows: LongArray | slice = slice(None)
+    ) -> tuple[LongArray, LongArray]:
         """The zigzag numbers at these places of these records, and the places after them."""
         ends = self._ends[rows]
         byte = self._byte(at)

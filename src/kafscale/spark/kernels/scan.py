@@ -13,8 +13,8 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from kafscale.records import batch
+from kafscale.spark.kernels.arrays import BoolArray, ByteArray, LongArray
 
-Bytes = npt.NDArray[np.uint8]
 Table = npt.NDArray[np.void]
 
 # The header as it lies in the bytes, field by field the struct of records/batch.py.
@@ -52,31 +52,31 @@ class Walk(NamedTuple):
 class Headers(NamedTuple):
     """The headers of a run of batches, one row each."""
 
-    positions: npt.NDArray[np.int64]
+    positions: LongArray
     table: Table
 
-    def column(self, name: str) -> npt.NDArray[np.int64]:
+    def column(self, name: str) -> LongArray:
         """One field of all headers, by its name in records.batch.BatchHeader."""
         return self.table[name].astype(np.int64)
 
     @property
-    def sizes(self) -> npt.NDArray[np.int64]:
+    def sizes(self) -> LongArray:
         """Bytes of each batch, header included."""
         return self.column("batch_length") + batch.LENGTH_PREFIX
 
     @property
-    def last_offsets(self) -> npt.NDArray[np.int64]:
+    def last_offsets(self) -> LongArray:
         """The last offset of each batch, whether or not a record with it is left."""
         return self.column("base_offset") + self.column("last_offset_delta")
 
     @property
-    def codecs(self) -> npt.NDArray[np.int64]:
+    def codecs(self) -> LongArray:
         """The numbers of the codecs; some may be unknown."""
         return self.column("attributes") & batch.CODEC_MASK
 
-    def flagged(self, mask: int) -> npt.NDArray[np.bool_]:
+    def flagged(self, mask: int) -> BoolArray:
         """Which batches have this attribute (CONTROL, LOG_APPEND_TIME, ...)."""
-        flags: npt.NDArray[np.bool_] = (self.column("attributes") & mask) != 0
+        flags: BoolArray = (self.column("attributes") & mask) != 0
         return flags
 
 
@@ -96,7 +96,7 @@ def walk(data: memoryview, start: int, end: int) -> Walk:
     return Walk(positions, at)
 
 
-def read_headers(data: Bytes, positions: list[int]) -> Headers:
+def read_headers(data: ByteArray, positions: list[int]) -> Headers:
     """Read the headers at these positions, which `walk` found."""
     at = np.array(positions, np.int64)
     rows = data[at[:, None] + _ROW]

@@ -8,11 +8,11 @@ Next door: where the fields are (positions.py).
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafscale.spark.kernels.positions import Bytes, Flags, Ints, Positions
+from kafscale.spark.kernels.arrays import BoolArray, ByteArray, IntArray, LongArray
+from kafscale.spark.kernels.positions import Positions
 
 HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 HEADERS: Final = pa.list_(HEADER)
@@ -23,7 +23,7 @@ _LAST_MS: Final = (2**63 - 1) // 1000
 _even = np.arange(0, 1 << 16, 2, dtype=np.int32)
 
 
-def copy(data: Bytes, spans: Ints, nulls: Flags) -> pa.BinaryArray:
+def copy(data: ByteArray, spans: IntArray, nulls: BoolArray) -> pa.BinaryArray:
     """The bytes of each span, or null."""
     count = len(nulls)
     null_count = int(np.count_nonzero(nulls))
@@ -37,7 +37,7 @@ def copy(data: Bytes, spans: Ints, nulls: Flags) -> pa.BinaryArray:
     return pc.take(over, indices, boundscheck=False)
 
 
-def headers(data: Bytes, found: Positions) -> pa.ListArray:
+def headers(data: ByteArray, found: Positions) -> pa.ListArray:
     """The headers of each record; null where it has none, as Spark's Kafka source says it."""
     count = len(found.offsets)
     if not len(found.header_nulls):
@@ -53,7 +53,7 @@ def headers(data: Bytes, found: Positions) -> pa.ListArray:
     )
 
 
-def timestamps(times_ms: npt.NDArray[np.int64]) -> pa.TimestampArray:
+def timestamps(times_ms: LongArray) -> pa.TimestampArray:
     """Milliseconds as Arrow keeps times; null for those that microseconds cannot say."""
     beyond = None
     if len(times_ms) and not -_LAST_MS <= times_ms.min() <= times_ms.max() <= _LAST_MS:
@@ -70,7 +70,7 @@ def _text(names: pa.BinaryArray) -> pa.StringArray:
         return pa.array([name.as_py().decode(errors="replace") for name in names], pa.string())
 
 
-def _even_numbers(count: int) -> Ints:
+def _even_numbers(count: int) -> IntArray:
     global _even
     if len(_even) < count:
         _even = np.arange(0, 4 * count, 2, dtype=np.int32)

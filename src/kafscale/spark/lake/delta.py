@@ -16,11 +16,12 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties
 
+from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import StoreUnavailable
 from kafscale.settings import locations
 from kafscale.spark.lake import schemas, table
 from kafscale.spark.lake.place import Place
-from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
+from kafscale.spark.lake.table import DEAD_LETTERS
 from kafscale.spark.lake.writer import DataFile
 from kafscale.system import SystemClock
 

@@ -26,11 +26,12 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table as Found
 
+from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import InvalidRequest
 from kafscale.settings import locations
 from kafscale.spark.lake import schemas, table
 from kafscale.spark.lake.place import Place
-from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
+from kafscale.spark.lake.table import DEAD_LETTERS
 from kafscale.spark.lake.writer import DataFile
 
 try:

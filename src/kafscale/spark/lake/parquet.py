@@ -12,11 +12,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import CorruptObject, InvalidRequest, ObjectExists
 from kafscale.settings import locations
 from kafscale.spark.lake import schemas, table
 from kafscale.spark.lake.place import Place
-from kafscale.spark.lake.table import DEAD_LETTERS, LostRace
+from kafscale.spark.lake.table import DEAD_LETTERS
 from kafscale.spark.lake.writer import DataFile
 from kafscale.spark.values import ddl
 from kafscale.system import SystemClock, SystemDice

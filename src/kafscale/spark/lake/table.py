@@ -2,7 +2,8 @@
 
 Here: the port. A table is asked how far it is, and takes files together with how far it is then,
 in one commit of its own; whoever comes second with the same records is told so.
-Next door: the kinds (parquet.py, delta.py, iceberg.py), making files (writer.py).
+Next door: the kinds (parquet.py, delta.py, iceberg.py), the choice of one (tables.py), making files
+(writer.py).
 
 Progress is kept under names such as `{topic id}/{partition}`: a topic that was deleted and
 created again has another id and begins anew.
@@ -20,8 +21,6 @@ from kafscale.spark.lake.writer import DataFile
 
 KINDS: Final = ("parquet", "delta", "iceberg")
 DEAD_LETTERS: Final = "_dead_letters"
-
-__all__ = ["DEAD_LETTERS", "KINDS", "DataFile", "LostRace", "Table", "open_table"]
 
 
 class Table(Protocol):
@@ -63,26 +62,6 @@ class Table(Protocol):
     def dead_letters(self) -> "Table":
         """The table beside this one for what could not be read."""
         ...
-
-
-def open_table(url: str, kind: str, catalog: str = "") -> Table:
-    """A table by its place and kind; it need not exist."""
-    if catalog and kind != "iceberg":
-        raise InvalidRequest("only Iceberg tables have a catalog")
-    match kind:
-        case "parquet":
-            from kafscale.spark.lake.parquet import ParquetTable
-
-            return ParquetTable(Place(url))
-        case "delta":
-            from kafscale.spark.lake.delta import DeltaTable
-
-            return DeltaTable(Place(url))
-        case "iceberg":
-            from kafscale.spark.lake.iceberg import IcebergTable
-
-            return IcebergTable.open(url, catalog)
-    raise InvalidRequest(f"a table is one of {', '.join(KINDS)}, not {kind!r}")
 
 
 def still_there(found: Mapping[str, int], before: Mapping[str, int]) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kafscale.spark.kernels.arrays import LongArray
 from kafscale.spark.lake.schemas import PARTITION_COLUMNS
 
 ROW_GROUP_BYTES: Final = 32 << 20
@@ -28,7 +28,6 @@ _YEAR_1_US: Final = -62_135_596_800_000_000
 _YEAR_10000_US: Final = 253_402_300_800_000_000
 NO_TIME: Final = np.iinfo(np.int64).min  # the partition of rows whose time no calendar has
 
-Longs = npt.NDArray[np.int64]
 Put = Callable[[str, pa.Buffer], None]
 
 
@@ -199,7 +198,7 @@ def label_of(unit: int, by: str) -> str | None:
     return str(stamp).replace("T", "-")
 
 
-def _time_units(times: pa.Array, by: str) -> Longs:
+def _time_units(times: pa.Array, by: str) -> LongArray:
     """Days or hours since 1970; NO_TIME where no calendar has such a time."""
     known = times.cast(pa.int64()).fill_null(NO_TIME).to_numpy()
     units = np.floor_divide(known, _UNIT_US[by])

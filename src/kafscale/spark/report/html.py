@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -19,11 +19,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from kafscale.model.topics import iso_time
 from kafscale.spark.report import statistics
-from kafscale.spark.report.statistics import TopicStats
+from kafscale.spark.report.statistics import Statistics, TopicStats
 from kafscale.spark.report.style import STYLE
-
-if TYPE_CHECKING:
-    from kafscale.spark.jobs.stats import Statistics
 
 SERIES: Final = 6
 SHOWN_DAYS: Final = 60
@@ -39,7 +36,7 @@ _STAND_INS: Final = {
 }
 
 
-def page(found: "Statistics") -> str:
+def page(found: Statistics) -> str:
     """The whole document."""
     parts = [_head(found), _growth(found.topics), _partitions(found.topics), _objects(found.topics)]
     parts += [_keys(found), _lags(found), _money(found), _table(found.topics)]
@@ -51,7 +48,7 @@ def page(found: "Statistics") -> str:
     )
 
 
-def _head(found: "Statistics") -> str:
+def _head(found: Statistics) -> str:
     topics = found.topics
     days = sum(topic.growth_per_day() or 0 for topic in topics)
     cost = sum(sum(topic.monthly_cost(found.prices).values()) for topic in topics)
@@ -157,7 +154,7 @@ def _objects(topics: Sequence[TopicStats]) -> str:
     )
 
 
-def _keys(found: "Statistics") -> str:
+def _keys(found: Statistics) -> str:
     rows = []
     keyed = 0
     for topic in _by_size(found.topics)[:SERIES]:
@@ -186,7 +183,7 @@ def _keys(found: "Statistics") -> str:
     )
 
 
-def _lags(found: "Statistics") -> str:
+def _lags(found: Statistics) -> str:
     by_group: Counter[tuple[str, str]] = Counter()
     for lag in found.lags:
         by_group[lag.group, lag.topic] += lag.records
@@ -209,7 +206,7 @@ def _lags(found: "Statistics") -> str:
     )
 
 
-def _money(found: "Statistics") -> str:
+def _money(found: Statistics) -> str:
     prices = found.prices
     rows = []
     for topic in _by_size(found.topics):

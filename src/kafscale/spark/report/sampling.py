@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +20,7 @@ from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.kernels import scan
+from kafscale.spark.kernels.arrays import ByteArray
 from kafscale.spark.kernels.decoder import Decoder, Lane, Piece
 from kafscale.spark.views import PartitionView, Stretch
 
@@ -175,7 +175,7 @@ def _trimmed(keys: Counter[bytes]) -> tuple[Counter[bytes], int]:
     return Counter(dict(ranked[:KEPT])), ranked[KEPT][1]
 
 
-def _registers(keys: pa.ChunkedArray) -> npt.NDArray[np.uint8]:
+def _registers(keys: pa.ChunkedArray) -> ByteArray:
     """HyperLogLog: of each hash, the first bits choose a register, the rest count zeros."""
     registers = np.zeros(_REGISTERS, np.uint8)
     hashes = [
@@ -192,7 +192,7 @@ def _registers(keys: pa.ChunkedArray) -> npt.NDArray[np.uint8]:
     return registers
 
 
-def _estimate(registers: npt.NDArray[np.uint8]) -> int:
+def _estimate(registers: ByteArray) -> int:
     weight = 0.7213 / (1 + 1.079 / _REGISTERS)
     guess = weight * _REGISTERS**2 / np.sum(np.exp2(-registers.astype(np.float64)))
     empty = int(np.count_nonzero(registers == 0))

@@ -218,3 +218,20 @@ def lags(
             continue
         found.append(Lag(group, name, partition, offset, topic.partitions[partition].end))
     return found
+
+
+@dataclass
+class Statistics:
+    """Everything that was found."""
+
+    store: str
+    taken_at: str
+    topics: list[TopicStats]
+    prices: Prices
+    gets_per_day: float = 0.0
+    lags: list[Lag] = field(default_factory=list)
+    lags_from: str = ""  # where group offsets come from, or why there are none
+    lags_known: bool = False
+    lags_age_s: int | None = None  # of offsets that are not as of now
+    sampled_bytes: int = 0
+    objects: int = 0  # that hold any of it, each once

@@ -39,8 +39,9 @@ from kafscale.model.topics import (
 )
 from kafscale.objects.store import ObjectStore
 from kafscale.records.compression import Codec
-from kafscale.spark import leftovers, units
+from kafscale.spark import leftovers
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.execution import units
 from kafscale.spark.leftovers import LoadLost
 from kafscale.spark.sink import sealing
 from kafscale.spark.sink.sealing import LEADER_EPOCH, Seal, Sealed

@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from kafscale.model.errors import InvalidRecord
@@ -20,11 +19,8 @@ from kafscale.records import batch
 from kafscale.records.batch import BatchHeader
 from kafscale.records.compression import Codec, compress
 from kafscale.records.record import Record, build_batch
+from kafscale.spark.kernels.arrays import BoolArray, ByteArray, IntArray, LongArray
 from kafscale.spark.sink import encode_numpy
-
-Longs = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Bytes = npt.NDArray[np.uint8]
 
 BATCH_BYTES: Final = 1_000_000  # below Kafka's default limit of 1,048,588
 PER_RECORD: Final = 41  # the most a record takes besides its bytes: 6 lengths, a time, attributes
@@ -46,12 +42,12 @@ def _loops() -> ModuleType | None:
 class Blobs(NamedTuple):
     """A binary column as plain arrays: where each value begins, whether it is there, the bytes."""
 
-    starts: Longs  # one more than there are rows
-    present: Bools
-    data: Bytes
+    starts: LongArray  # one more than there are rows
+    present: BoolArray
+    data: ByteArray
 
     @property
-    def sizes(self) -> Longs:
+    def sizes(self) -> LongArray:
         """Bytes of every row, 0 for null."""
         return np.where(self.present, np.diff(self.starts), 0)
 
@@ -75,10 +71,10 @@ def blobs(column: pa.Array) -> Blobs:
     return Blobs(found.astype(np.int64), _present(column), bytes_)
 
 
-def _present(column: pa.Array) -> Bools:
+def _present(column: pa.Array) -> BoolArray:
     if column.null_count == 0:
         return np.ones(len(column), np.bool_)
-    found: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    found: BoolArray = column.is_valid().to_numpy(zero_copy_only=False)
     return found
 
 
@@ -91,7 +87,7 @@ class Rows:
         *,
         key: pa.Array | None = None,
         headers: pa.Array | None = None,
-        times_ms: Longs,
+        times_ms: LongArray,
     ) -> None:
         """Take columns of equal length; headers are lists of structs of name and value."""
         count = len(value)
@@ -148,9 +144,9 @@ class Encoder:
         self._jit = None if fast is False else _loops()
         if fast and self._jit is None:
             raise ImportError("numba is not installed: pip install 'kafscale[fast]'")
-        self._scratch: Bytes = np.empty(1 << 20, np.uint8)
+        self._scratch: ByteArray = np.empty(1 << 20, np.uint8)
 
-    def cut(self, rows: Rows, chosen: Longs, batch_bytes: int = BATCH_BYTES) -> list[Longs]:
+    def cut(self, rows: Rows, chosen: LongArray, batch_bytes: int = BATCH_BYTES) -> list[LongArray]:
         """Divide the chosen rows into batches of about equal size, none much above the limit."""
         if not len(chosen):
             return []
@@ -166,10 +162,10 @@ class Encoder:
     def encode(
         self,
         rows: Rows,
-        chosen: Longs,
+        chosen: LongArray,
         *,
         base_offset: int = 0,
-        deltas: Longs | None = None,
+        deltas: LongArray | None = None,
         last_delta: int | None = None,
         leader_epoch: int = 0,
     ) -> bytearray:
@@ -199,7 +195,7 @@ class Encoder:
             count=len(chosen),
         )
 
-    def _lay(self, rows: Rows, chosen: Longs, deltas: Longs) -> memoryview:
+    def _lay(self, rows: Rows, chosen: LongArray, deltas: LongArray) -> memoryview:
         """The records, not packed yet; what is given holds until the next call."""
         if self._jit is None:
             key, value = (column.take(pa.array(chosen)) for column in rows.columns)
@@ -226,9 +222,9 @@ class Encoder:
     def _plain(
         self,
         rows: Rows,
-        chosen: Longs,
+        chosen: LongArray,
         base_offset: int,
-        deltas: Longs,
+        deltas: LongArray,
         last_delta: int,
         leader_epoch: int,
     ) -> bytearray:
@@ -281,9 +277,7 @@ def assembled(
 # -- choosing partitions ---------------------------------------------------------------------
 
 
-def partitions_of(
-    key: Blobs, count: int, *, first: int = 0, fast: bool | None = None
-) -> npt.NDArray[np.int32]:
+def partitions_of(key: Blobs, count: int, *, first: int = 0, fast: bool | None = None) -> IntArray:
     """The partition of every row: by key as Kafka's clients choose it; null keys in turn.
 
     `first` is where the turn begins, so that tasks do not all begin with partition 0.

@@ -12,14 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Longs = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
-Bools = npt.NDArray[np.bool_]
+from kafscale.spark.kernels.arrays import BoolArray, ByteArray, LongArray
 
 _MIX = np.uint32(0x5BD1E995)
 
 
-def _varints(numbers: Longs) -> tuple[Bytes, Bools]:
+def _varints(numbers: LongArray) -> tuple[ByteArray, BoolArray]:
     """Zigzag varints of many numbers: a row of bytes each, and which of them are in use."""
     raw = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     most = max(1, -(-int(raw.max(initial=0)).bit_length() // 7))
@@ -31,7 +29,7 @@ def _varints(numbers: Longs) -> tuple[Bytes, Bools]:
     return out, used
 
 
-def _texts(*parts: tuple[Bytes, Bools]) -> pa.Array:
+def _texts(*parts: tuple[ByteArray, BoolArray]) -> pa.Array:
     """The bytes in use of each row, put together, as one binary column."""
     table = np.concatenate([part for part, _ in parts], axis=1)
     used = np.concatenate([mask for _, mask in parts], axis=1)
@@ -43,7 +41,7 @@ def _texts(*parts: tuple[Bytes, Bools]) -> pa.Array:
     )
 
 
-def lay(key: pa.Array, value: pa.Array, deltas: Longs, times: Longs) -> memoryview:
+def lay(key: pa.Array, value: pa.Array, deltas: LongArray, times: LongArray) -> memoryview:
     """The records of these columns, one after the other; times are relative to the first."""
     count = len(value)
     zero = (np.zeros((count, 1), np.uint8), np.ones((count, 1), np.bool_))
@@ -65,14 +63,14 @@ def _end(joined: pa.Array) -> int:
     return int(np.frombuffer(joined.buffers()[1], np.int32)[len(joined)])
 
 
-def _sized(column: pa.Array) -> tuple[Longs, pa.Array]:
+def _sized(column: pa.Array) -> tuple[LongArray, pa.Array]:
     """Lengths, -1 for null, and the bytes, none for null."""
     column = column.cast(pa.binary())
     sizes = pc.fill_null(pc.binary_length(column), -1).to_numpy(zero_copy_only=False)
     return sizes.astype(np.int64), pc.fill_null(column, b"")
 
 
-def murmur2(starts: Longs, data: Bytes) -> npt.NDArray[np.uint32]:
+def murmur2(starts: LongArray, data: ByteArray) -> npt.NDArray[np.uint32]:
     """Kafka's 32-bit hash of every key; keys of one length are hashed together."""
     sizes = np.diff(starts)
     found = np.empty(len(sizes), np.uint32)

@@ -8,7 +8,7 @@ Two ways, by the options given:
 
 Columns as in Spark's Kafka sink: value (needed), key, headers, topic, partition; strings or bytes.
 Ours besides: timestamp, a time or milliseconds.
-Next door: the producer in a task (producing.py), streams (stream_sink.py), reading (source.py).
+Next door: the producer in a task (producing.py), reading (source/source.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,12 +33,21 @@ from pyspark.sql.types import (
 
 from kafscale.model.errors import InvalidRecord, InvalidRequest
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.plainly import plainly
+from kafscale.spark.errors import plainly
 from kafscale.spark.sink import bulk, producing, sealing
 from kafscale.spark.sink.staging import Section, stage
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    except ImportError:  # Spark 4.0
+        from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
+
+        class DataSourceStreamArrowWriter(DataSourceArrowWriter, DataSourceStreamWriter):
+            """A stream's writer; being the other as well, it is given Arrow batches, not rows."""
+
 
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 _CONFIG: Final = "topic."  # topic.retention.ms and the like
@@ -72,7 +81,7 @@ def batch_writer(
 
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
-) -> "DataSourceStreamArrowWriter":
+) -> DataSourceStreamArrowWriter:
     """The writer of a streaming query: through brokers, at least once."""
     given = read_options(options)
     check_schema(schema, has_topic="topic" in given)
@@ -83,8 +92,6 @@ def stream_writer(
             f"a stream is written through brokers: option {BOOTSTRAP}; "
             "store makes a new topic of a batch"
         )
-    from kafscale.spark.sink.stream_sink import BrokerStreamWriter
-
     return BrokerStreamWriter(producing.settings_of(given), given.get("topic"))
 
 
@@ -156,8 +163,8 @@ def this_task() -> int:
 # -- through brokers -------------------------------------------------------------------------
 
 
-class BrokerWriter(DataSourceArrowWriter):
-    """Every task produces its rows; a task that cannot fails, and with it the query."""
+class _Produces:
+    """What the writers of batches and of streams do in every task."""
 
     def __init__(self, settings: dict[str, Any], topic: str | None) -> None:
         """Take what travels to the executors."""
@@ -169,11 +176,25 @@ class BrokerWriter(DataSourceArrowWriter):
         """Produce everything and wait until it is acknowledged."""
         return Written(this_task(), producing.produce(self._settings, self._topic, iterator))
 
+
+class BrokerWriter(_Produces, DataSourceArrowWriter):
+    """Every task produces its rows; a task that cannot fails, and with it the query."""
+
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing is left to do: what was acknowledged is there."""
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """What was acknowledged cannot be taken back: at least once."""
+
+
+class BrokerStreamWriter(_Produces, DataSourceStreamArrowWriter):
+    """Every task of a micro-batch produces its rows; one that cannot fails the query."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing is left to do: what was acknowledged is there."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """The micro-batch runs again: at least once."""
 
 
 # -- a new topic -----------------------------------------------------------------------------

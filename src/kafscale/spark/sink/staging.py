@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +17,8 @@ from kafscale.model.buffers import Buffer
 from kafscale.model.errors import InvalidRecord
 from kafscale.records.compression import Codec
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.sink.encode import BATCH_BYTES, Encoder, Longs, Rows, partitions_of
+from kafscale.spark.kernels.arrays import IntArray, LongArray
+from kafscale.spark.sink.encode import BATCH_BYTES, Encoder, Rows, partitions_of
 
 MOST_BUFFERED: Final = 64 << 20
 _LEAST_BUFFERED: Final = 4 << 20
@@ -76,18 +76,18 @@ def read_columns(batch: pa.RecordBatch, now_ms: int) -> Columns:
     return Columns(rows, named("partition"))
 
 
-def _times(column: pa.Array | None, count: int, now_ms: int) -> Longs:
+def _times(column: pa.Array | None, count: int, now_ms: int) -> LongArray:
     if column is None:
         return np.full(count, now_ms, np.int64)
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     if not pa.types.is_integer(column.type):
         raise InvalidRecord(f"timestamp is {column.type}, neither a time nor milliseconds")
-    found: Longs = pc.fill_null(column.cast(pa.int64()), now_ms).to_numpy(zero_copy_only=False)
+    found: LongArray = pc.fill_null(column.cast(pa.int64()), now_ms).to_numpy(zero_copy_only=False)
     return found
 
 
-def choose_partitions(columns: Columns, count: int, first: int) -> npt.NDArray[np.int32]:
+def choose_partitions(columns: Columns, count: int, first: int) -> IntArray:
     """Where every row goes: where it asks to go, else by its key."""
     chosen = partitions_of(columns.rows.key, count, first=first)
     if columns.partition is None:

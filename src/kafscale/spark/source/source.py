@@ -2,7 +2,7 @@
 
 Here: what Spark asks of a source and of a batch reader. Columns and options are those of Spark's
 Kafka source. Next door: the stream reader (stream.py), where the work is done (planning.py on the
-driver, reading.py in workers).
+driver, tasks.py in workers).
 
 Spark has no column pruning for Python sources: a narrower `.schema(...)` decodes less. It does
 have filter pushdown, off by default, and then refuses readers that offer it; so that a reader
@@ -17,17 +17,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.plainly import plainly, rows_plainly
+from kafscale.spark.errors import plainly, rows_plainly
 from kafscale.spark.source.columns import Wanted, schema_of, wanted
 from kafscale.spark.source.options import Options, read_options, read_shape
+from kafscale.spark.source.tasks import SplitPartition, ViewsPartition, read_rows, split_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 
-    from kafscale.spark.source.splits import Split
     from kafscale.spark.source.stream import StreamReader
-    from kafscale.spark.views import PartitionView
 
 _PUSHDOWN_PLANNER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -77,52 +75,6 @@ class KafscaleSource(DataSource):
         from kafscale.spark.sink import sink
 
         return sink.stream_writer(self.options, schema, overwrite)
-
-
-class SplitPartition(InputPartition):
-    """What one task reads."""
-
-    def __init__(self, split: "Split") -> None:
-        super().__init__(None)
-        self.split = split
-
-
-class ViewsPartition(InputPartition):
-    """Partitions of which nothing needs to be read any more."""
-
-    def __init__(self, views: "list[PartitionView]") -> None:
-        super().__init__(None)
-        self.views = views
-
-
-def split_of(partition: InputPartition) -> "Split":
-    """What a task is to read; Spark makes up a partition of its own where we planned none."""
-    return partition.split if isinstance(partition, SplitPartition) else ()
-
-
-def read_rows(
-    options: Options, asked: Wanted, split: "Split", since_ms: int | None
-) -> "Iterator[pa.RecordBatch]":
-    """Read one split, in a worker. Heavy libraries are loaded here and not before."""
-    from kafscale.spark.kernels.decoder import Decoder
-    from kafscale.spark.source.reading import read_split, replaced
-
-    bucket = Bucket(options.store)
-    if options.shape.table == "batches":
-        from kafscale.spark.source.tables import batch_rows
-
-        return batch_rows(bucket, split, asked.columns)
-    refresh = replaced(bucket, options.fail_on_data_loss, options.as_of)
-    if asked.value_format is None:
-        decoder = Decoder(asked.columns, verify_crc=options.verify_crc)
-        return read_split(bucket, split, decoder, since_ms, refresh)
-    from kafscale.spark.source.values import BAD_VALUE, ValueDecoder
-
-    raw = tuple(dict.fromkeys([*asked.columns, "offset"]))
-    decoder = Decoder([name for name in raw if name != BAD_VALUE], verify_crc=options.verify_crc)
-    values = ValueDecoder(asked.value_format, asked.value_type, options.shape.bad_records)
-    rows = read_split(bucket, split, decoder, since_ms, refresh)
-    return (values.apply(batch, asked.columns) for batch in rows)
 
 
 class BatchReader(DataSourceReader):

@@ -2,7 +2,7 @@
 
 Here: what Spark asks of a stream. This object lives in one process beside the driver from the
 query's start to its end; workers get a copy that only reads.
-Next door: the arithmetic (offsets.py), batch queries (source.py).
+Next door: the arithmetic (offsets.py), batch queries (source.py), tasks (tasks.py).
 
 Spark 4.0 has neither read limits nor Trigger.AvailableNow for Python sources: there the limits of
 the options are kept here, and AvailableNow ends after one batch.
@@ -17,12 +17,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafscale.model.errors import UnknownTopic
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.plainly import plainly, rows_plainly
+from kafscale.spark.errors import plainly, rows_plainly
 from kafscale.spark.source import offsets, planning, splits, times
 from kafscale.spark.source.columns import Wanted
 from kafscale.spark.source.offsets import DataLost, Offsets
 from kafscale.spark.source.options import Options
-from kafscale.spark.source.source import SplitPartition, read_rows, split_of
+from kafscale.spark.source.tasks import SplitPartition, read_rows, split_of
 from kafscale.spark.views import PartitionView
 
 if TYPE_CHECKING:

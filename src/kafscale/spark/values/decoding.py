@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from kafscale.spark.kernels.arrays import BoolArray, LongArray
 from kafscale.spark.values.types import fit
 
 _REASON: Final = 500  # characters of a library's complaint
@@ -65,7 +65,7 @@ def apart(
     return Decoded(columns, first.bad | {half + at: why for at, why in second.bad.items()})
 
 
-def with_nulls(found: Decoded, present: npt.NDArray[np.bool_]) -> Decoded:
+def with_nulls(found: Decoded, present: BoolArray) -> Decoded:
     """Put the rows without a value back between those with one."""
     places = np.flatnonzero(present)
     bad = {int(places[at]): why for at, why in found.bad.items()}
@@ -87,7 +87,7 @@ def cast(found: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
 class Part(NamedTuple):
     """Some of the values, by their places, and what became of them."""
 
-    places: npt.NDArray[np.int64]
+    places: LongArray
     found: Decoded
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from kafscale.model.errors import InvalidRequest, KafscaleError
 from kafscale.spark.kernels import spans
+from kafscale.spark.kernels.arrays import ByteArray, IntArray, LongArray
 from kafscale.spark.values.avro import AvroValues
 from kafscale.spark.values.decoding import (
     Decoded,
@@ -78,9 +78,9 @@ class FramedValues:
 class _Raw(NamedTuple):
     """A binary column as its bytes and where each value lies in them."""
 
-    data: npt.NDArray[np.uint8]
-    starts: npt.NDArray[np.int32]
-    ends: npt.NDArray[np.int32]
+    data: ByteArray
+    starts: IntArray
+    ends: IntArray
 
     @staticmethod
     def of(values: pa.Array) -> "_Raw":
@@ -89,7 +89,7 @@ class _Raw(NamedTuple):
         raw = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
         return _Raw(raw, places[:-1], places[1:])
 
-    def cut(self, rows: npt.NDArray[np.int64], width: int) -> pa.Array:
+    def cut(self, rows: LongArray, width: int) -> pa.Array:
         """Some of the values without their first bytes."""
         bare = np.column_stack([self.starts[rows] + width, self.ends[rows]])
         bare = bare.astype(np.int32).ravel()

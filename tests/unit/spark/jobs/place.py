@@ -19,7 +19,7 @@ from kafscale.records import batch, record
 from kafscale.records.compression import Codec
 from kafscale.records.record import Record
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.jobs.logs import LogFound, Whose
+from kafscale.spark.jobs.logs.selection import LogFound, Whose
 from kafscale.system import SystemClock, SystemDice
 
 FOLDER = "default/orders/0"

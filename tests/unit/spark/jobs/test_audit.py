@@ -12,15 +12,18 @@ from kafscale.log.formats.manifest import Dropped, Entry, LaneMark, Manifest
 from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs import audit, checks, retain, rewriting
-from kafscale.spark.jobs.merge import Merge, merge
-from kafscale.spark.jobs.rewriting import commit_replacements
+from kafscale.spark.jobs import audit
+from kafscale.spark.jobs.checking import checks
+from kafscale.spark.jobs.compaction import commit_waves
+from kafscale.spark.jobs.compaction.commit_waves import commit_replacements
+from kafscale.spark.jobs.compaction.merge import Merge, merge
+from kafscale.spark.jobs.logs.log_starts import raise_starts
 from tests.unit.spark.jobs.place import FOLDER, Pair, Place, local
 
 
 @pytest.fixture(autouse=True)
 def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "run_units", local)
+    monkeypatch.setattr(commit_waves, "run_units", local)
 
 
 def some(count: int, size: int = 30) -> list[list[Pair]]:
@@ -462,12 +465,12 @@ def test_what_was_replaced_while_we_looked_is_no_fault(
         path_of(place, entry).unlink()
         return [work(unit) for unit in units]
 
-    monkeypatch.setattr(rewriting, "run_units", meanwhile)
+    monkeypatch.setattr(commit_waves, "run_units", meanwhile)
     assert found(audited(place)) == set()
 
 
 def test_a_dry_run_reads_no_segment(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "run_units", None)
+    monkeypatch.setattr(commit_waves, "run_units", None)
     report = audit.audit(Context(place.bucket, dry_run=True))
     assert report.dry_run
     assert report.facts["objects_to_read"] == 6
@@ -477,6 +480,6 @@ def test_a_dry_run_reads_no_segment(place: Place, monkeypatch: pytest.MonkeyPatc
 def test_a_log_that_goes_on_after_all_of_it_expired_is_sound(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.write([[(b"k", b"1")], [(b"k", b"2")]])
-    assert retain.raise_starts(place.bucket, place.manifest(), FOLDER, {0: 2})
+    assert raise_starts(place.bucket, place.manifest(), FOLDER, {0: 2})
     place.write([[(b"k", b"3")]], roll_up=False)
     assert audited(place).exit_code == 0

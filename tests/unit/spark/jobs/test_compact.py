@@ -8,8 +8,10 @@ import pytest
 from kafscale.log.protocol.commits import LostRace
 from kafscale.spark import job
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs import compact, logs, merge, rewriting, tails
+from kafscale.spark.jobs import compact
 from kafscale.spark.jobs.arguments import share_of, size_of
+from kafscale.spark.jobs.compaction import commit_waves, merge
+from kafscale.spark.jobs.logs import idle_tails, selection
 from tests.unit.spark.jobs.place import FOLDER, Pair, Place, local
 
 EACH: list[list[Pair]] = [[(b"k%d" % (n % 5), b"x" * 100)] for n in range(20)]
@@ -17,7 +19,7 @@ EACH: list[list[Pair]] = [[(b"k%d" % (n % 5), b"x" * 100)] for n in range(20)]
 
 @pytest.fixture(autouse=True)
 def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "run_units", local)
+    monkeypatch.setattr(commit_waves, "run_units", local)
 
 
 def run(place: Place, *words: str, dry_run: bool = False) -> Report:
@@ -46,7 +48,7 @@ def test_little_work_is_done_without_a_session(
 ) -> None:
     place = Place(tmp_path)
     place.write(EACH)
-    monkeypatch.setattr(rewriting, "run_units", None)
+    monkeypatch.setattr(commit_waves, "run_units", None)
     context = Context(place.bucket)
     assert compact.compact(context, tail_idle_s=0).facts["objects_written"] > 0
     assert "spark" not in context.__dict__
@@ -56,7 +58,7 @@ def test_little_work_is_done_without_a_session(
 def test_more_work_is_sparks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     place = Place(tmp_path)
     place.write(EACH)
-    monkeypatch.setattr(rewriting, limit, 1)
+    monkeypatch.setattr(commit_waves, limit, 1)
     asked: list[str] = []
 
     def open_session(name: str, *_: object) -> object:
@@ -118,13 +120,13 @@ def test_an_owner_that_is_faster_is_no_trouble(
     place.write(EACH, roll_up=False)
     place.write([], roll_up=True)  # the owner rolls up
     generation = place.manifest().generation
-    assert tails.roll_up(place.bucket, FOLDER)
+    assert idle_tails.roll_up(place.bucket, FOLDER)
     assert place.manifest().generation == generation
 
     def lose(*_: object, **__: object) -> None:
         raise LostRace("always")
 
-    monkeypatch.setattr(rewriting.commits, "commit", lose)
+    monkeypatch.setattr(commit_waves.commits, "commit", lose)
     report = run(place)
     assert report.facts["groups_lost_to_others"] == 1
     assert report.exit_code == 0
@@ -174,13 +176,13 @@ def test_small_units_share_a_task_and_waves_are_bounded() -> None:
             self.inputs = [0] * count
 
     mib = 1 << 20
-    packs = rewriting.packed([Unit(30 * mib), Unit(30 * mib), Unit(30 * mib), Unit(900 * mib)])
+    packs = commit_waves.packed([Unit(30 * mib), Unit(30 * mib), Unit(30 * mib), Unit(900 * mib)])
     assert [len(pack) for pack in packs] == [2, 1, 1]
-    packs = rewriting.packed([Unit(1, 1500), Unit(1, 500), Unit(1, 500)])
+    packs = commit_waves.packed([Unit(1, 1500), Unit(1, 500), Unit(1, 500)])
     assert [len(pack) for pack in packs] == [2, 1]
-    waves = list(rewriting.waves([(Unit(5),), (Unit(5),), (Unit(11),), (Unit(1),)], 10))
+    waves = list(commit_waves.waves([(Unit(5),), (Unit(5),), (Unit(11),), (Unit(1),)], 10))
     assert [[unit.size for (unit,) in wave] for wave in waves] == [[5, 5], [11], [1]]
-    assert list(rewriting.waves([], 10)) == []
+    assert list(commit_waves.waves([], 10)) == []
 
 
 @pytest.mark.parametrize("word", ["", "0", "-1", "1T", "x", "1.5M"])
@@ -199,4 +201,4 @@ def test_words_of_the_command_line() -> None:
 
 def test_settings_only_the_pipeline_heeds_have_defaults(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    assert logs.config_of(place.topic, "delete.retention.ms") == "86400000"
+    assert selection.config_of(place.topic, "delete.retention.ms") == "86400000"

@@ -8,13 +8,13 @@ import pytest
 
 from kafscale.model.errors import InvalidRequest, TopicExists
 from kafscale.records.record import Record
-from kafscale.spark import units
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.execution import units
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import convert
 from kafscale.spark.jobs.convert import Wanted
-from kafscale.spark.moving import offset_map
 from kafscale.spark.source import splits
+from kafscale.spark.transfer import offset_map
 from tests.unit.spark.conftest import Units
 from tests.unit.spark.loaded import (
     load,

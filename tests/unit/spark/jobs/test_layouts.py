@@ -11,12 +11,15 @@ from kafscale.model.errors import InvalidPartitionCount, InvalidRequest, TopicEx
 from kafscale.model.topics import Layout
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
-from kafscale.spark import units
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.execution import units
 from kafscale.spark.job import Context
-from kafscale.spark.jobs import convert, filling, retain, rewriting
+from kafscale.spark.jobs import convert, retain
 from kafscale.spark.jobs.audit import audit
+from kafscale.spark.jobs.compaction import commit_waves
+from kafscale.spark.jobs.conversion import shared_append
 from kafscale.spark.jobs.convert import Wanted
+from kafscale.spark.jobs.logs.log_starts import raise_starts
 from kafscale.spark.source import splits
 from kafscale.spark.views import look
 from tests.unit.spark.conftest import Units
@@ -40,10 +43,10 @@ def bucket(tmp_path: Path) -> Bucket:
 
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "run_units", local)
+    monkeypatch.setattr(commit_waves, "run_units", local)
     monkeypatch.setattr(splits.plan, "__defaults__", (4000,))
-    monkeypatch.setattr(filling, "STEP_BYTES", 3000)
-    monkeypatch.setattr(filling, "LEAST_STEP", 500)
+    monkeypatch.setattr(shared_append, "STEP_BYTES", 3000)
+    monkeypatch.setattr(shared_append, "LEAST_STEP", 500)
 
 
 @pytest.fixture
@@ -89,7 +92,7 @@ def test_log_starts_and_empty_partitions_go_along(context: Context, bucket: Buck
     for folder, start in zip(folders, [17, ends[1], 0, 300, ends[4]], strict=True):
         [seen] = bucket.look_at_logs([folder]).values()
         if start:
-            assert retain.raise_starts(bucket, seen.manifest, folder, {0: start})
+            assert raise_starts(bucket, seen.manifest, folder, {0: start})
     expected = bounds(bucket, "old")
     assert expected[1] == (ends[1], ends[1])
     before = records_of(bucket, bucket.topic("old"))
@@ -151,16 +154,16 @@ def test_a_run_after_a_crash_goes_on_in_the_shared_logs(
     monkeypatch: pytest.MonkeyPatch,
     partitions: int,
 ) -> None:
-    honest = filling.Appender.append
+    honest = shared_append.Appender.append
     left = [0]
 
-    async def mortal(log: filling.Appender, lanes: Any) -> None:
+    async def mortal(log: shared_append.Appender, lanes: Any) -> None:
         if not left[0]:
             raise KeyboardInterrupt
         left[0] -= 1
         await honest(log, lanes)
 
-    monkeypatch.setattr(filling.Appender, "append", mortal)
+    monkeypatch.setattr(shared_append.Appender, "append", mortal)
     monkeypatch.setattr(Bucket, "run", _on_a_loop_of_its_own(Bucket.run))
     for steps in (0, 1, 3, 2):
         left[0] = steps
@@ -182,15 +185,15 @@ def test_what_nobody_goes_on_with_can_be_given_up(
     made_of(context, *wish("old", "neighbour", "shared", 2))
     before = records_of(bucket, bucket.topic("neighbour"))
     wanted = Wanted(*wish("old", "new", "shared", 2))
-    honest = filling.finish
+    honest = shared_append.finish
 
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(filling, "finish", stopped)
+    monkeypatch.setattr(shared_append, "finish", stopped)
     with pytest.raises(KeyboardInterrupt):
         convert.convert(context, wanted)
-    monkeypatch.setattr(filling, "finish", honest)
+    monkeypatch.setattr(shared_append, "finish", honest)
     everything = context_of_all(context)
     assert retain.retain(everything, grace_s=0).facts["logs_expired"] == 0, "it may go on"
     context.dry_run = True

@@ -12,9 +12,12 @@ from kafscale.log.protocol import commits
 from kafscale.log.upkeep import history
 from kafscale.model.topics import Move
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs import removal, retain, rewriting
-from kafscale.spark.jobs.merge import Merge, merge
-from kafscale.spark.jobs.rewriting import commit_replacements
+from kafscale.spark.jobs import retain
+from kafscale.spark.jobs.compaction import commit_waves
+from kafscale.spark.jobs.compaction.commit_waves import commit_replacements
+from kafscale.spark.jobs.compaction.merge import Merge, merge
+from kafscale.spark.jobs.logs import removal
+from kafscale.spark.jobs.logs.log_starts import raise_starts
 from kafscale.spark.source import pins
 from tests.unit.spark.jobs.place import FOLDER, Pair, Place, local
 
@@ -23,7 +26,7 @@ EACH: list[list[Pair]] = [[(b"k%d" % n, b"x" * 100)] for n in range(10)]
 
 @pytest.fixture(autouse=True)
 def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "run_units", local)
+    monkeypatch.setattr(commit_waves, "run_units", local)
 
 
 def run(
@@ -109,7 +112,7 @@ def test_an_object_that_is_mostly_dead_is_rewritten(tmp_path: Path) -> None:
         place.write(EACH, lane=lane)
     merged(place)
     [before] = place.manifest().segments
-    assert retain.raise_starts(place.bucket, place.manifest(), FOLDER, {0: 10, 1: 7})
+    assert raise_starts(place.bucket, place.manifest(), FOLDER, {0: 10, 1: 7})
     assert run(place, dead_share=0.9).facts["objects_written"] == 0
     report = run(place, dead_share=0.5)
     assert report.facts["objects_written"] == 1
@@ -124,7 +127,7 @@ def test_an_object_that_is_mostly_dead_is_rewritten(tmp_path: Path) -> None:
 def test_a_start_within_one_batch_does_not_cause_rewriting_for_ever(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.write([[(b"k", b"x" * 100)] * 10])
-    assert retain.raise_starts(place.bucket, place.manifest(), FOLDER, {0: 9})
+    assert raise_starts(place.bucket, place.manifest(), FOLDER, {0: 9})
     generation = place.manifest().generation
     assert run(place, dead_share=0.5).facts["objects_written"] == 0
     assert place.manifest().generation == generation
@@ -231,7 +234,7 @@ def test_a_start_is_raised_on_whatever_has_become_newest(tmp_path: Path) -> None
     place.write(EACH)
     seen = place.manifest()
     merged(place)
-    assert retain.raise_starts(place.bucket, seen, FOLDER, {0: 4})
+    assert raise_starts(place.bucket, seen, FOLDER, {0: 4})
     assert starts(place) == {0: 4}
     assert len(place.manifest().segments) == 1
 
@@ -245,4 +248,4 @@ def test_losing_the_race_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     seen = place.manifest()
     monkeypatch.setattr(commits, "commit", lose)
-    assert not retain.raise_starts(place.bucket, seen, FOLDER, {0: 4})
+    assert not raise_starts(place.bucket, seen, FOLDER, {0: 4})

@@ -12,10 +12,12 @@ from kafscale.log.protocol import commits
 from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs import removal, retain, rewriting
+from kafscale.spark.jobs import retain
 from kafscale.spark.jobs.audit import audit, claimed_twice
-from kafscale.spark.jobs.by_key import compact_by_key
 from kafscale.spark.jobs.compact import compact
+from kafscale.spark.jobs.compaction import commit_waves
+from kafscale.spark.jobs.compaction.by_key import compact_by_key
+from kafscale.spark.jobs.logs import removal
 from kafscale.spark.jobs.stats import gather
 from tests.unit.spark.jobs.place import local
 from tests.unit.spark.shared import Owner, SharedNamespace
@@ -26,7 +28,7 @@ BIG = b"x" * 500
 
 @pytest.fixture(autouse=True)
 def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "run_units", local)
+    monkeypatch.setattr(commit_waves, "run_units", local)
 
 
 @pytest.fixture

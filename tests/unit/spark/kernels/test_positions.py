@@ -12,8 +12,9 @@ from kafscale.records import varint
 from kafscale.records.batch import HEADER_SIZE, read_header, stamp_append_time
 from kafscale.records.record import Record, build_batch, open_batch
 from kafscale.spark.kernels.decoder import Lane
-from kafscale.spark.kernels.positions import BrokenRegion, Regions, engine
-from kafscale.spark.kernels.positions_plain import PlainEngine
+from kafscale.spark.kernels.finders import position_finder
+from kafscale.spark.kernels.positions import BrokenRegion, Regions
+from kafscale.spark.kernels.positions_plain import PlainFinder
 from tests.support.examples import examples
 from tests.unit.records.samples import (
     NOW_MS,
@@ -125,7 +126,7 @@ def test_the_first_of_several_broken_regions_is_named(fast: bool) -> None:
     counts = np.array([2, 2, 2, 900])
     regions = Regions(starts, starts + size, counts, starts, starts, starts, np.zeros(4, np.bool_))
     with pytest.raises(BrokenRegion) as caught:
-        engine(fast).find(data, regions, 0, 2**60)
+        position_finder(fast).find(data, regions, 0, 2**60)
     assert caught.value.index == 2
 
 
@@ -134,18 +135,18 @@ def test_regions_outside_the_buffer_are_refused(fast: bool) -> None:
     one = np.array([0])
     regions = Regions(one, one + 9, one + 1, one, one, one, np.zeros(1, np.bool_))
     with pytest.raises(ValueError, match="2 GiB"):
-        engine(fast).find(np.zeros(8, np.uint8), regions, 0, 9)
+        position_finder(fast).find(np.zeros(8, np.uint8), regions, 0, 9)
 
 
 def test_without_numba_the_plain_engine_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(sys.modules, "kafscale.spark.kernels.positions_jit", raising=False)
-    assert isinstance(engine(), PlainEngine)
+    assert isinstance(position_finder(), PlainFinder)
     with pytest.raises(ImportError):
-        engine(True)
+        position_finder(True)
 
 
 def test_with_numba_the_compiled_engine_serves() -> None:
-    from kafscale.spark.kernels.positions_jit import JitEngine
+    from kafscale.spark.kernels.positions_jit import JitFinder
 
-    assert isinstance(engine(), JitEngine)
+    assert isinstance(position_finder(), JitFinder)

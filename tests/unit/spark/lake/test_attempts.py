@@ -9,7 +9,7 @@ import pytest
 from kafscale.log.protocol.commits import LostRace
 from kafscale.spark.jobs import export
 from kafscale.spark.lake import attempts
-from kafscale.spark.lake.table import open_table
+from kafscale.spark.lake.tables import open_table
 from tests.unit.spark.jobs.test_export import (
     JSON,
     KINDS,

@@ -1,8 +1,7 @@
 """The page with pictures: colours, and what is said where there is nothing to show."""
 
-from kafscale.spark.jobs.stats import Statistics
 from kafscale.spark.report import html
-from kafscale.spark.report.statistics import PartitionStats, Prices, TopicStats
+from kafscale.spark.report.statistics import PartitionStats, Prices, Statistics, TopicStats
 
 
 def topic(name: str, size: int) -> TopicStats:

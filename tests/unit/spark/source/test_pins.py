@@ -12,7 +12,7 @@ from kafscale.spark.bucket import Bucket
 from kafscale.spark.source import pins
 from kafscale.spark.source.columns import Wanted
 from kafscale.spark.source.pins import SnapshotError, SnapshotExpired
-from kafscale.spark.source.source import read_rows
+from kafscale.spark.source.tasks import read_rows
 from tests.support.topics import Log, build_segment, put_segment
 from tests.unit.spark.source.test_reading import (
     batches,

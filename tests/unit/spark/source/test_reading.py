@@ -17,8 +17,8 @@ from kafscale.spark.source.columns import Wanted
 from kafscale.spark.source.filters import EVERYTHING, Bounds
 from kafscale.spark.source.offsets import DataLost
 from kafscale.spark.source.options import BadOption, Options, read_options
-from kafscale.spark.source.source import read_rows
 from kafscale.spark.source.splits import Split
+from kafscale.spark.source.tasks import read_rows
 from kafscale.spark.views import look
 from tests.support.topics import Lanes, Log, lay, lay_log
 

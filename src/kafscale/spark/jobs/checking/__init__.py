@@ -1,0 +1,1 @@
+"""Judging stored objects: one object (checks.py, contents.py) and one log (log_checks.py)."""

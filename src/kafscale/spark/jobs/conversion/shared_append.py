@@ -1,0 +1,197 @@
+"""History on its way into lanes of a log that brokers write at the same time.
+
+Here: adding to the end of the log beside its owner (log/writer/job_appender.py), many lanes in
+one segment, in steps small enough to come between two flushes; and the last look before a topic
+is made of it. Whoever is faster only makes us look again: what is there of a lane is not added
+twice, by us, by a run after a crash or by another run at the same time. Next door: what the lanes
+get (convert.py), logs that are a topic's own (sink/bulk.py).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kafscale.log.formats.manifest import Manifest
+from kafscale.log.formats.places import Place
+from kafscale.log.formats.segment import LaneBatches
+from kafscale.log.protocol import commits, survey
+from kafscale.log.protocol.commits import LostRace
+from kafscale.log.writer.job_appender import Appender
+from kafscale.model.buffers import Buffer
+from kafscale.objects.store import ObjectStore
+from kafscale.records import batch
+from kafscale.records.compression import Codec
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.jobs.logs import idle_tails
+from kafscale.spark.jobs.logs.log_starts import raise_starts
+from kafscale.spark.leftovers import LoadLost
+from kafscale.spark.sink.encode import assembled
+from kafscale.spark.sink.sealing import LEADER_EPOCH
+
+STEP_BYTES: Final = 8 << 20
+LEAST_STEP: Final = 64 << 10  # of a log whose owner is always faster
+_INTERVAL: Final = 4096
+_AUTHOR: Final = "convert"
+
+
+class Part(NamedTuple):
+    """Offsets that a lane is to get."""
+
+    lane: int
+    first: int
+    until: int
+
+
+Make = Callable[[int, int], LaneBatches]  # which part, from which offset on
+
+
+def fill(bucket: Bucket, folder: str, parts: Sequence[Part], make: Make) -> int:
+    """Add what is missing of the parts, each lane's in order; gives the bytes added."""
+
+    async def opened(store: ObjectStore) -> Appender:
+        found = Appender(
+            store,
+            folder,
+            bucket.clock,
+            bucket.dice,
+            author=_AUTHOR,
+            index_interval_bytes=_INTERVAL,
+        )
+        await found.open()
+        return found
+
+    log = bucket.run(opened)
+    step, written = STEP_BYTES, 0
+    ready: dict[int, LaneBatches] = {}  # what was made of a part and has not been added
+    while True:
+        chosen = _choose(log, parts, make, ready, step)
+        if not chosen:
+            return written
+        lanes = _lanes([taken for taken, _ in chosen.values()])
+        try:
+            bucket.run(lambda _, lanes=lanes, log=log: log.append(lanes))  # type: ignore[misc]
+        except LostRace:
+            step = max(step // 2, LEAST_STEP)
+            bucket.run(lambda _, log=log: log.follow())  # type: ignore[misc]
+            continue
+        step = min(step * 2, STEP_BYTES)
+        written += sum(len(one) for lane in lanes for one in lane.batches)
+        for at, (_, rest) in chosen.items():
+            del ready[at]
+            if rest is not None:
+                ready[at] = rest
+
+
+def _choose(
+    log: Appender, parts: Sequence[Part], make: Make, ready: dict[int, LaneBatches], step: int
+) -> dict[int, tuple[LaneBatches, LaneBatches | None]]:
+    """What the next segment gets: of which parts what, and what is left of them."""
+    chosen: dict[int, tuple[LaneBatches, LaneBatches | None]] = {}
+    reached: dict[int, int] = {}
+    room = step
+    for at, part in enumerate(parts):
+        known = 0 if log.is_new(part.lane) else log.next(part.lane)
+        first = max(part.first, reached.get(part.lane, known))
+        if first >= part.until:
+            continue
+        if room <= 0:
+            break
+        if at not in ready or ready[at].first != first:
+            ready[at] = make(at, first)
+        taken, rest = _cut(ready[at], room)
+        chosen[at] = (taken, rest)
+        room -= sum(map(len, taken.batches))
+        reached[part.lane] = taken.last + 1
+        if rest is not None:
+            break
+    return chosen
+
+
+def _cut(one: LaneBatches, room: int) -> tuple[LaneBatches, LaneBatches | None]:
+    """Whole batches, at least one, that fit; and the others."""
+    batches = [piece for run in one.batches for piece in _single(run)]
+    size = count = 0
+    for piece in batches:
+        if count and size + len(piece) > room:
+            break
+        size += len(piece)
+        count += 1
+    rest = _laid(one.lane, batches[count:]) if count < len(batches) else None
+    return _laid(one.lane, batches[:count]), rest
+
+
+def _single(run: Buffer) -> list[memoryview]:
+    view = memoryview(run)
+    return [view[at : at + header.size] for at, header in batch.walk(view)]
+
+
+def _laid(lane: int, batches: Sequence[Buffer]) -> LaneBatches:
+    headers = [batch.read_header(one) for one in batches]
+    return LaneBatches(
+        lane,
+        headers[0].base_offset,
+        headers[-1].last_offset,
+        sum(header.record_count for header in headers),
+        min(header.base_timestamp_ms for header in headers),
+        max(header.max_timestamp_ms for header in headers),
+        batches,
+    )
+
+
+def _lanes(taken: Sequence[LaneBatches]) -> list[LaneBatches]:
+    """One row per lane, in their order."""
+    found: dict[int, list[Buffer]] = {}
+    for one in taken:
+        found.setdefault(one.lane, []).extend(one.batches)
+    return [_laid(lane, found[lane]) for lane in sorted(found)]
+
+
+def from_offset(one: LaneBatches, first: int) -> LaneBatches:
+    """What is left of it from an offset on, which begins a batch."""
+    batches = [piece for run in one.batches for piece in _single(run)]
+    left = [piece for piece in batches if batch.read_header(piece).base_offset >= first]
+    return _laid(one.lane, left)
+
+
+def nothing_before(lane: int, offset: int) -> LaneBatches:
+    """Makes an empty lane go on at `offset`: a batch without a record in the place before it."""
+    made = assembled(
+        Codec.NONE, b"", base_offset=offset - 1, last_delta=0, leader_epoch=LEADER_EPOCH,
+        base_ms=-1, max_ms=-1, count=0,
+    )  # fmt: skip
+    return _laid(lane, [made])
+
+
+# -- before the topic is visible -------------------------------------------------------------
+
+
+def finish(bucket: Bucket, wanted: Mapping[Place, tuple[int, int]]) -> None:
+    """See to it that every lane begins where it should; LoadLost if one does not reach its end."""
+    for folder in sorted({place.folder for place in wanted}):
+        bounds = {place.lane: at for place, at in wanted.items() if place.folder == folder}
+        _raise(bucket, folder, {lane: start for lane, (start, _) in bounds.items() if start})
+        seen = bucket.run(lambda store, folder=folder: survey.snapshot(store, folder))  # type: ignore[misc]
+        found = seen.lanes()
+        for lane, (start, end) in bounds.items():
+            begins, ends = found.get(lane, (0, 0))
+            # There may be more: another run was faster, and the topic is in use already.
+            if ends < end or (ends == end and begins > start):
+                raise LoadLost(f"lane {lane} of {folder} has lost what was added: convert again")
+
+
+def _raise(bucket: Bucket, folder: str, starts: dict[int, int]) -> None:
+    """Tell log starts where a crash came between a lane's first segment and its manifest."""
+    while True:
+        seen = _newest(bucket, folder)
+        marks = [seen.lanes.get(lane) for lane in starts]
+        if all(mark and mark.start >= at for mark, at in zip(marks, starts.values(), strict=True)):
+            return
+        if None in marks:
+            idle_tails.roll_up(bucket, folder)
+            if any(lane not in _newest(bucket, folder).lanes for lane in starts):
+                raise LoadLost(f"{folder}: what was added is not there: convert again")
+        else:
+            raise_starts(bucket, seen, folder, starts)
+
+
+def _newest(bucket: Bucket, folder: str) -> Manifest:
+    return bucket.run(lambda store: commits.read_newest(store, folder))

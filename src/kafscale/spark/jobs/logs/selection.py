@@ -1,0 +1,149 @@
+"""What the jobs that change logs begin with: the logs of the chosen topics, and their settings.
+
+Next door: looking at one log (log/protocol/survey.py), abandoned tails (tails.py).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kafscale.log.formats import keys, manifest, places
+from kafscale.log.formats.manifest import LaneMark
+from kafscale.log.protocol import survey
+from kafscale.log.protocol.survey import Snapshot
+from kafscale.model.errors import LogStopped
+from kafscale.model.topic_configs import TOPIC_CONFIGS
+from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings
+from kafscale.objects.store import ObjectStore
+from kafscale.spark.bucket import Bucket
+from kafscale.spark.job import Context
+from kafscale.spark.jobs.logs import idle_tails
+
+SHARED: Final = "@shared"  # what reports call the logs that are no single topic's
+
+
+class Whose(NamedTuple):
+    """A log, and the chosen topics that have partitions in it."""
+
+    folder: str
+    topic: TopicDescriptor | None  # to whom all of it belongs; None: lanes are many topics'
+    lanes: Mapping[int, TopicDescriptor]  # of a shared log: those of the chosen topics alone
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return SHARED if self.topic is None else self.topic.name
+
+    @property
+    def number(self) -> int:
+        """Among its kind."""
+        return places.number_of(self.folder)
+
+    def of(self, lane: int) -> TopicDescriptor | None:
+        """The chosen topic that has a lane; None: hands off."""
+        return self.lanes.get(lane) if self.topic is None else self.topic
+
+    @property
+    def settings(self) -> TopicSettings:
+        """What holds for the log as a whole: no single topic's settings where it is shared."""
+        return TopicSettings.of({} if self.topic is None else self.topic.configs, TopicDefaults())
+
+
+class LogFound(NamedTuple):
+    """One log as it was when we looked."""
+
+    whose: Whose
+    found: Snapshot
+    idle: bool  # its tail has been left alone for long enough
+
+
+def look(context: Context, tail_idle_s: float = -1) -> list[LogFound]:
+    """All logs of the chosen topics, each once."""
+    found = whose_logs(context)
+
+    async def work(store: ObjectStore) -> tuple[int, list[Snapshot]]:
+        now_ms = await store.now_ms()
+        looks = survey.gathered(survey.snapshot(store, row.folder) for row in found)
+        return now_ms, await looks
+
+    now_ms, snapshots = context.bucket.run(work)
+    return [
+        LogFound(row, seen, idle_tails.is_idle(seen, now_ms, tail_idle_s))
+        for row, seen in zip(found, snapshots, strict=True)
+    ]
+
+
+def whose_logs(context: Context) -> list[Whose]:
+    """The logs of the chosen topics; if none is named, also shared logs nobody is in any more."""
+    chosen = context.chosen()
+    rows = [
+        Whose(folder, topic, {})
+        for topic in chosen
+        if topic.layout != "shared"
+        for folder in places.own_folders(topic)
+    ]
+    shared: dict[str, dict[int, TopicDescriptor]] = {}
+    if not context.topics:
+        shared = {folder: {} for folder in shared_folders(context.bucket)}
+    for topic in chosen:
+        if topic.layout == "shared":
+            for _, place in places.each_place(topic):
+                shared.setdefault(place.folder, {})[place.lane] = topic
+    return rows + [Whose(folder, None, shared[folder]) for folder in sorted(shared)]
+
+
+def shared_folders(bucket: Bucket) -> list[str]:
+    """The shared logs that have objects."""
+    folder = keys.shared_folder(bucket.namespace)
+    names = bucket.run(lambda store: store.folders(folder))
+    return [keys.log_folder(folder, int(name)) for name in names if name.isdecimal()]
+
+
+def roll_up_tails(bucket: Bucket, logs: Sequence[LogFound]) -> list[str]:
+    """Make abandoned tails past; gives what could not be done, in words."""
+    notes = []
+    for row in logs:
+        notes += row.found.problems
+        if row.idle:
+            try:
+                idle_tails.roll_up(bucket, row.found.folder)
+            except LogStopped as stopped:
+                notes.append(f"the tail was left alone: {stopped}")
+    return notes
+
+
+def as_if_rolled_up(row: LogFound) -> LogFound:
+    """What the log will be once its idle tail is past: for plans that change nothing."""
+    if not row.idle:
+        return row
+    found = row.found
+    entries = [
+        manifest.entry_of(
+            piece.key.rpartition("/")[2],
+            piece.base,
+            piece.end,
+            piece.content_id,
+            piece.spans,
+            has_index=False,
+        )
+        for piece in found.tail
+    ]
+    marks = {lane: LaneMark(start, end) for lane, (start, end) in found.lanes().items()}
+    past = manifest.append_history(
+        found.manifest, entries, found.end, found.tail[-1].content_id, marks
+    )
+    return row._replace(found=found._replace(manifest=past, tail=[]))
+
+
+def settings_of(topic: TopicDescriptor) -> TopicSettings:
+    """What the topic says of itself, with Kafscale's defaults for the rest."""
+    return TopicSettings.of(topic.configs, TopicDefaults())
+
+
+def config_of(topic: TopicDescriptor, name: str) -> str:
+    """One setting as text, for those that only the pipeline heeds."""
+    return topic.configs.get(name, TOPIC_CONFIGS[name].default).strip()
+
+
+def in_bytes(context: Context, what: str) -> Callable[[int, int], None]:
+    """Progress of a part of the job, in bytes."""
+    return lambda done, total: context.progress(what, done, total, "B")

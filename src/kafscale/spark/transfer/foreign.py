@@ -1,0 +1,239 @@
+"""Another Kafka, as a client sees it: its topics, its records, its groups.
+
+Here: everything that is asked of the source of a mirror. Settings travel to the executors and
+stand in no plan of Spark's: tasks are closures, not options.
+Next door: what is done with it (jobs/mirror.py).
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from kafscale.model.errors import KafscaleError, UnknownTopic
+from kafscale.model.topic_configs import TOPIC_CONFIGS
+from kafscale.spark.kernels.spans import HEADERS
+from kafscale.spark.transfer.rewriter import Rewriter
+
+TIMEOUT_S: Final = 30.0
+_AT_ONCE: Final = 10_000
+_MOMENT_S: Final = 0.2  # the client waits so long for a full list of messages
+# The library would write every failed attempt to stderr, besides raising what came of them.
+_SILENT: Final = {"log_level": 0}
+# What is the source's own business, or would do here what it must not.
+_NOT_COPIED: Final = frozenset({"message.format.version", "compression.type"})
+
+
+class SourceFailed(KafscaleError):
+    """The other Kafka did not give what it has."""
+
+
+class ForeignTopic(NamedTuple):
+    """A topic of the source."""
+
+    name: str
+    bounds: list[tuple[int, int]]  # log start and end of every partition
+    configs: dict[str, str]
+
+
+def admin(bootstrap: str, settings: dict[str, str] | None = None) -> Any:
+    """An administrator's connection."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({**_SILENT, "bootstrap.servers": bootstrap, **(settings or {})})
+
+
+def add_partitions(bootstrap: str, topic: str, count: int) -> None:
+    """Let a broker give a topic more partitions."""
+    from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+
+    client = admin(bootstrap)
+    client.list_topics(topic, timeout=TIMEOUT_S)  # so that the broker looks for it
+    client.create_partitions([NewPartitions(topic, count)])[topic].result(TIMEOUT_S)
+
+
+class Foreign:
+    """How to reach the source; travels as these two fields."""
+
+    def __init__(self, bootstrap: str, settings: dict[str, str] | None = None) -> None:
+        """Connect when something is asked."""
+        self.bootstrap = bootstrap
+        self.settings = settings or {}
+
+    def _consumer(self, **more: Any) -> Any:
+        from confluent_kafka import Consumer
+
+        return Consumer(
+            {
+                **_SILENT,
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "kafscale-mirror",  # needed by the library, never committed to
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "check.crcs": True,
+                **self.settings,
+                **more,
+            }
+        )
+
+    def topics(self, names: Collection[str]) -> tuple[str, list[ForeignTopic]]:
+        """The cluster's id and the topics asked for; all but internal ones if none is."""
+        from confluent_kafka import KafkaException
+
+        client = admin(self.bootstrap, self.settings)
+        try:
+            listed = client.list_topics(timeout=TIMEOUT_S)
+        except KafkaException as silent:
+            raise SourceFailed(f"{self.bootstrap}: {silent.args[0].str()}") from silent
+        missing = [name for name in names if name not in listed.topics]
+        if missing:
+            raise UnknownTopic(f"the source has no topic {missing[0]!r}")
+        chosen = sorted(names or (name for name in listed.topics if not name.startswith("__")))
+        configs = self._configs(client, chosen)
+        consumer = self._consumer()
+        try:
+            found = [
+                ForeignTopic(
+                    name,
+                    self._bounds(consumer, name, sorted(listed.topics[name].partitions)),
+                    configs[name],
+                )
+                for name in chosen
+            ]
+        finally:
+            consumer.close()
+        return str(listed.cluster_id), found
+
+    def _bounds(self, consumer: Any, topic: str, numbers: Sequence[int]) -> list[tuple[int, int]]:
+        from confluent_kafka import TopicPartition
+
+        return [
+            consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=TIMEOUT_S)
+            for number in numbers
+        ]
+
+    def _configs(self, client: Any, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The settings somebody gave each topic, those we know of them."""
+        from confluent_kafka.admin import (  # type: ignore[attr-defined]
+            ConfigResource,
+            ResourceType,
+        )
+
+        if not topics:
+            return {}
+        asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        answers = client.describe_configs(asked, request_timeout=TIMEOUT_S)
+        return {
+            resource.name: {
+                name: entry.value
+                for name, entry in answer.result(TIMEOUT_S).items()
+                if not entry.is_default
+                and _is_topics_own(entry)
+                and name in TOPIC_CONFIGS
+                and name not in _NOT_COPIED
+                and entry.value is not None
+                and TOPIC_CONFIGS[name].is_legal(entry.value)
+            }
+            for resource, answer in answers.items()
+        }
+
+    def groups(self, topics: Collection[str]) -> dict[str, dict[str, dict[int, int]]]:
+        """Committed offsets of every group in these topics: group, topic, partition."""
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        client = admin(self.bootstrap, self.settings)
+        listed = client.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S)
+        found: dict[str, dict[str, dict[int, int]]] = {}
+        for name in sorted(group.group_id for group in listed.valid):
+            asked = [ConsumerGroupTopicPartitions(name)]
+            answer = client.list_consumer_group_offsets(asked)[name].result(TIMEOUT_S)
+            for one in answer.topic_partitions:
+                if one.topic in topics and one.offset >= 0:
+                    mine = found.setdefault(name, {}).setdefault(one.topic, {})
+                    mine[one.partition] = one.offset
+        return found
+
+    @contextmanager
+    def partition(self, topic: str, number: int) -> "Iterator[PartitionReader]":
+        """Read one partition."""
+        consumer = self._consumer()
+        try:
+            yield PartitionReader(consumer, topic, number)
+        finally:
+            consumer.close()
+
+
+def _is_topics_own(entry: Any) -> bool:
+    from confluent_kafka.admin import ConfigSource  # type: ignore[attr-defined]
+
+    return bool(entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
+
+
+class PartitionReader:
+    """Records of one partition, in order, as Arrow."""
+
+    def __init__(self, consumer: Any, topic: str, number: int) -> None:
+        """Read with a consumer of our own."""
+        self._consumer = consumer
+        self._topic = topic
+        self._number = number
+        self._at = -1  # where the consumer stands
+
+    def read_into(self, writer: Rewriter, until: int, most_bytes: int) -> int:
+        """Give the writer what follows its last record; the offset up to which it is complete."""
+        from confluent_kafka import KafkaError, TopicPartition
+
+        if self._at != writer.next:
+            place = TopicPartition(self._topic, self._number)
+            low, _ = self._consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
+            place.offset = self._at = max(writer.next, low)
+            self._consumer.assign([place])
+        size = 0
+        while self._at < until and size < most_bytes:
+            messages = self._next()
+            end = False
+            records = []
+            for one in messages:
+                error = one.error()
+                if error is None:
+                    records.append(one)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    self._at, end = one.offset(), True
+                else:
+                    raise SourceFailed(f"{self._topic}-{self._number}: {error.str()}")
+            if records:
+                rows = as_rows(records)
+                size += rows.nbytes
+                writer.add(rows)
+                self._at = max(self._at, records[-1].offset() + 1)
+            if end:
+                break  # also before `until`: a transaction is still open there
+        return self._at
+
+    def _next(self) -> list[Any]:
+        """What comes within a moment; SourceFailed when nothing comes for long."""
+        for _ in range(int(TIMEOUT_S / _MOMENT_S)):
+            if messages := self._consumer.consume(_AT_ONCE, _MOMENT_S):
+                return list(messages)
+        raise SourceFailed(f"{self._topic}-{self._number}: no answer for {TIMEOUT_S:.0f} s")
+
+
+def as_rows(messages: Sequence[Any]) -> pa.RecordBatch:
+    """A consumer's messages with the columns of our source."""
+    headers = [
+        [{"key": name, "value": held} for name, held in one.headers() or ()] or None
+        for one in messages
+    ]
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([one.key() for one in messages], pa.binary()),
+            "value": pa.array([one.value() for one in messages], pa.binary()),
+            "headers": pa.array(headers, HEADERS),
+            "offset": pa.array([one.offset() for one in messages], pa.int64()),
+            "timestamp": pa.array([one.timestamp()[1] for one in messages], pa.int64()),
+        }
+    )
