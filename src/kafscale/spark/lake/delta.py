@@ -20,8 +20,8 @@ from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import StoreUnavailable
 from kafscale.settings import locations
 from kafscale.spark.lake import schemas, table
-from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import DEAD_LETTERS
+from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile
 from kafscale.system import SystemClock
 
@@ -35,7 +35,7 @@ class DeltaTable:
 
     folder = ""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: TableFolder) -> None:
         """Look at nothing yet."""
         self.place = place
         self.partition_by = ""

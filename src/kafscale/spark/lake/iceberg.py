@@ -30,8 +30,8 @@ from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import InvalidRequest
 from kafscale.settings import locations
 from kafscale.spark.lake import schemas, table
-from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import DEAD_LETTERS
+from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile
 
 try:
@@ -77,7 +77,7 @@ class IcebergTable:
         """A table by its path, or by its name in a catalog."""
         if catalog and "://" not in url and not url.startswith((".", "/")):
             return IcebergTable(partial(_catalog, catalog, ""), tuple(url.split(".")), "")
-        place = Place(url)
+        place = TableFolder(url)
         name = (NAMESPACE, place.name.replace(".", "_"))
         location = place.url if place.where.kind == "s3" else f"file://{place.url}"
         if not catalog:
@@ -91,14 +91,14 @@ class IcebergTable:
         return self._open(False)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TableFolder:
         """Where its files go."""
         if not self._location:
             found = self._load()
             if found is None:
                 raise InvalidRequest(f"there is no table {'.'.join(self._name)}")
             self._location = found.location()
-        return Place(self._location)
+        return TableFolder(self._location)
 
     def dead_letters(self) -> "IcebergTable":
         """The table beside this one."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import InvalidRequest
-from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile
 
 KINDS: Final = ("parquet", "delta", "iceberg")
@@ -30,7 +30,7 @@ class Table(Protocol):
     partition_by: str  # day, hour or none; known once prepared
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TableFolder:
         """The folder it lies in."""
         ...
 
