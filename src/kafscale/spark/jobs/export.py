@@ -16,6 +16,7 @@ from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.execution.here_or_spark import run_near
 from kafscale.spark.job import Context, Report
+from kafscale.spark.jobs.arguments import add_value_arguments
 from kafscale.spark.jobs.stopping import Stop, stoppable
 from kafscale.spark.kernels.decoder import BUFFER_BYTES
 from kafscale.spark.lake import attempts, dead_letters, evolution, schemas
@@ -93,26 +94,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", action="store_true", help="again and again, until stopped")
     parser.add_argument(
         "--interval", type=float, default=60.0, metavar="SECONDS", help="between two exports"
-    )
-
-
-def add_value_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare how values are read."""
-    parser.add_argument("--value-format", choices=formats.FORMATS, default="binary")
-    parser.add_argument(
-        "--value-schema", default="", metavar="TEXT|FILE",
-        help="json: 'id bigint, name string'; avro: the schema; protobuf: a file of protoc -o",
-    )  # fmt: skip
-    parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
-    parser.add_argument(
-        "--value-framing", choices=formats.FRAMINGS, default="none",
-        help="confluent: pass over the number of a schema before each value",
-    )  # fmt: skip
-    parser.add_argument(
-        "--schema-registry", default="", metavar="URL", help="avro, protobuf: values name schemas"
-    )
-    parser.add_argument(
-        "--value-subject", default="", metavar="NAME", help="of the registry; default: TOPIC-value"
     )
 
 

@@ -18,10 +18,9 @@ from kafscale.spark.values.avro import AvroValues
 from kafscale.spark.values.decoding import Decoded, Projected, ValueReader, apart
 from kafscale.spark.values.framed import FramedValues, Lookup
 from kafscale.spark.values.json_values import JsonValues
+from kafscale.spark.values.names import VALUE_FORMATS, VALUE_FRAMINGS
 from kafscale.spark.values.protobuf import ProtobufValues
 
-FORMATS: Final = ("binary", "string", "json", "avro", "protobuf")
-FRAMINGS: Final = ("none", "confluent")
 REGISTERED: Final = ("avro", "protobuf")
 
 
@@ -67,8 +66,9 @@ def spec_of(
 def checked(spec: Spec) -> Spec:
     """The spec, or InvalidRequest: what makes no sense is refused here, not on a worker."""
     kind = spec.format
-    if kind not in FORMATS or spec.framing not in FRAMINGS:
-        raise InvalidRequest(f"a value is {', '.join(FORMATS)}; its frame {', '.join(FRAMINGS)}")
+    if kind not in VALUE_FORMATS or spec.framing not in VALUE_FRAMINGS:
+        kinds, frames = ", ".join(VALUE_FORMATS), ", ".join(VALUE_FRAMINGS)
+        raise InvalidRequest(f"a value is {kinds}; its frame {frames}")
     if spec.registry and kind not in REGISTERED:
         raise InvalidRequest(f"a schema registry is for {' and '.join(REGISTERED)}, not for {kind}")
     if kind == "json" and not spec.schema:
