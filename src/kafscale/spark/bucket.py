@@ -131,9 +131,9 @@ class Bucket:
 
     def snapshots(self, topic: TopicDescriptor) -> list[Snapshot]:
         """Every log that has a partition of a topic as it is now, in order of log number."""
-        return list(self.look_at_logs(places.log_folders(topic)).values())
+        return list(self.read_logs(places.log_folders(topic)).values())
 
-    def look_at_logs(self, folders: Iterable[str]) -> dict[str, Snapshot]:
+    def read_logs(self, folders: Iterable[str]) -> dict[str, Snapshot]:
         """These logs as they are now, each looked at once."""
         wanted = list(dict.fromkeys(folders))
 

@@ -28,7 +28,7 @@ class SparkFailed(KafscaleError):
 _SWITCH: Final = "SPARK_HIDE_TRACEBACK"
 
 
-def plainly(work: Callable[P, R]) -> Callable[P, R]:
+def without_traceback(work: Callable[P, R]) -> Callable[P, R]:
     """Let Spark tell errors of ours that this raises, and nothing but them."""
 
     @functools.wraps(work)
@@ -36,13 +36,13 @@ def plainly(work: Callable[P, R]) -> Callable[P, R]:
         try:
             return work(*args, **kwargs)
         except KafscaleError:
-            hide_the_way()
+            hide_traceback()
             raise
 
     return told
 
 
-def rows_plainly(read: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
+def rows_without_traceback(read: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
     """The same for errors that come while rows are read."""
 
     @functools.wraps(read)
@@ -50,13 +50,13 @@ def rows_plainly(read: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
         try:
             yield from read(*args, **kwargs)
         except KafscaleError:
-            hide_the_way()
+            hide_traceback()
             raise
 
     return told
 
 
-def hide_the_way() -> None:
+def hide_traceback() -> None:
     """Leave the traceback out of what Spark reports; nowhere but in a process of Spark's own."""
     if _is_sparks_own():
         os.environ[_SWITCH] = "1"
@@ -68,7 +68,7 @@ def _is_sparks_own() -> bool:
 
 
 @contextmanager
-def spark_errors_told() -> Iterator[None]:
+def spark_errors_shortened() -> Iterator[None]:
     """Tell what Spark found wrong without the two stack traces it comes with."""
     from pyspark.errors import PySparkException
 

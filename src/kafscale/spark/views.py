@@ -48,19 +48,19 @@ class PartitionView(NamedTuple):
 ChosenPartitions = Mapping[str, Collection[int]]  # topic -> which partitions of it, where not all
 
 
-def look(
+def read_views(
     bucket: Bucket, topic: TopicDescriptor, wanted: Collection[int] | None = None
 ) -> list[PartitionView]:
     """The partitions of a topic, or those wanted of them."""
-    return look_at_all(bucket, [topic], {} if wanted is None else {topic.name: wanted})
+    return read_all_views(bucket, [topic], {} if wanted is None else {topic.name: wanted})
 
 
-def look_at_all(
+def read_all_views(
     bucket: Bucket, topics: Sequence[TopicDescriptor], wanted: ChosenPartitions | None = None
 ) -> list[PartitionView]:
     """The partitions of several topics; a log that they share is looked at once."""
     found = places_of(topics, wanted)
-    return views_of(found, bucket.look_at_logs(place.folder for _, _, place in found))
+    return views_of(found, bucket.read_logs(place.folder for _, _, place in found))
 
 
 def places_of(

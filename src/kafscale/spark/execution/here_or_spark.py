@@ -15,7 +15,7 @@ U = TypeVar("U")
 R = TypeVar("R")
 
 
-def run_near(
+def run_here_or_on_spark(
     context: Context,
     units: Sequence[U],
     work: Callable[[U], R],
@@ -24,17 +24,17 @@ def run_near(
     progress: ShowUnits,
 ) -> list[R]:
     """Do `work` on every unit, in this process where that is quicker."""
-    if small and may_stay(context):
-        return do_here(units, work, progress)
+    if small and may_run_here(context):
+        return run_here(units, work, progress)
     return run_units(context.spark, units, work, progress=progress)
 
 
-def may_stay(context: Context) -> bool:
+def may_run_here(context: Context) -> bool:
     """Whether nobody asked for Spark."""
     return context.session is None and context.master is None
 
 
-def do_here(units: Sequence[U], work: Callable[[U], R], progress: ShowUnits) -> list[R]:
+def run_here(units: Sequence[U], work: Callable[[U], R], progress: ShowUnits) -> list[R]:
     """Do `work` on every unit, in this process, one after the other."""
     results = []
     for number, unit in enumerate(units):

@@ -24,7 +24,7 @@ from kafscale.spark.jobs.checking.contents import AuditFinding
 from kafscale.spark.jobs.compaction.commit_waves import in_waves
 from kafscale.spark.jobs.logs import object_io, selection
 from kafscale.spark.jobs.logs.removal import lanes_of
-from kafscale.spark.jobs.logs.selection import Whose
+from kafscale.spark.jobs.logs.selection import ChosenLog
 from kafscale.spark.kernels.finders import position_finder
 from kafscale.spark.kernels.positions import PositionFinder
 
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
 class LogAudited(NamedTuple):
     """A log and what is known of it before any segment is opened."""
 
-    whose: Whose
+    whose: ChosenLog
     view: LogView
     targets: list[AuditedObject]
     findings: list[AuditFinding]
@@ -72,7 +72,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
     bucket = context.bucket
     found: list[LogAudited] = []
     findings: list[AuditFinding] = []
-    rows = selection.whose_logs(context)
+    rows = selection.chosen_logs(context)
     for number, whose in enumerate(rows):
         context.progress("listing", number, len(rows), "")
         try:
@@ -90,7 +90,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
 
     if units:
         progress = selection.in_bytes(context, "checking")
-        in_waves(context, units, look_into, settle, progress)
+        in_waves(context, units, check_unit, settle, progress)
     by_key = {one.key: one for one in checked}
     for row in found:
         findings += row.findings
@@ -110,7 +110,7 @@ def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[AuditFinding]:
                 yield AuditFinding(place.folder, "lanes", "error", text)
 
 
-def _look(bucket: Bucket, whose: Whose) -> LogAudited:
+def _look(bucket: Bucket, whose: ChosenLog) -> LogAudited:
     folder = whose.folder
 
     async def look(store: ObjectStore) -> tuple[LogView, dict[str, int]]:
@@ -155,7 +155,7 @@ def _batches(bucket: Bucket, row: LogAudited, *, repair: bool) -> list[Batch]:
     return [Batch(bucket, row.view.folder, tuple(pack), repair) for pack in packs]
 
 
-def look_into(unit: Batch) -> list[Checked]:
+def check_unit(unit: Batch) -> list[Checked]:
     """Check the objects of one unit."""
     finder = position_finder()
     small = [target for target in unit.inputs if target.size <= checks.WINDOW_BYTES]
@@ -182,7 +182,7 @@ def _check(
         if body is not None:
             return body[start : start + length]
         return bucket.run(
-            lambda store: object_io.patiently(lambda: store.read(target.key, start, length))
+            lambda store: object_io.with_retries(lambda: store.read(target.key, start, length))
         )
 
     def read_index() -> memoryview:
@@ -204,7 +204,7 @@ def _repaired(bucket: Bucket, found: Checked) -> Checked:
     assert found.rebuilt is not None
     key = keys.index_of(found.key)
     bucket.run(lambda store: store.delete([key]))
-    object_io.put_own(bucket, key, [index.encode(found.rebuilt)])
+    object_io.put_unique(bucket, key, [index.encode(found.rebuilt)])
     findings = [
         finding._replace(severity="repaired", text=f"{finding.text}; written anew")
         if finding.object == key

@@ -34,7 +34,7 @@ from kafscale.spark.sink.encode import BATCH_BYTES
 from kafscale.spark.source import splits
 from kafscale.spark.source.splits import Slice
 from kafscale.spark.transfer import offset_map
-from kafscale.spark.views import PartitionView, look
+from kafscale.spark.views import PartitionView, read_views
 
 JOB: Final = "convert"
 _PUTS_PER_SEGMENT: Final = 2
@@ -96,7 +96,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         return give_up(context, wanted)
     report = convert(context, wanted)
     if args.group and not context.dry_run:
-        report.rows += offset_map.take_along(
+        report.rows += offset_map.translate_groups(
             context.bucket, args.bootstrap, wanted.topic, wanted.to, args.group
         )
     return report
@@ -185,7 +185,7 @@ def _made_before(bucket: Bucket, to: str, origin: str) -> TopicDescriptor | None
 def _decide(
     bucket: Bucket, source: TopicDescriptor, wanted: NewTopicSpec, origin: str
 ) -> ConversionPlan:
-    views = look(bucket, source)
+    views = read_views(bucket, source)
     begun = bulk.begin(
         bucket,
         wanted.to,
@@ -270,7 +270,7 @@ def _report(wanted: NewTopicSpec, made: TopicDescriptor, size: int, notes: list[
 def _estimate(bucket: Bucket, source: TopicDescriptor, wanted: NewTopicSpec) -> Report:
     """What it would read and write, at most as much as there is."""
     _made_before(bucket, wanted.to, "")
-    views = look(bucket, source)
+    views = read_views(bucket, source)
     size = sum(s.length for view in views for s in view.stored_ranges)
     records = sum(s.records for view in views for s in view.stored_ranges)
     objects = sum(len(view.stored_ranges) for view in views)

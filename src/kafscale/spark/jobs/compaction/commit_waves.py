@@ -26,7 +26,7 @@ from kafscale.spark.execution import here_or_spark
 from kafscale.spark.execution.units import run_units
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs.compaction.merge import Rewritten
-from kafscale.spark.jobs.logs.object_io import patiently
+from kafscale.spark.jobs.logs.object_io import with_retries
 
 logger = structlog.get_logger()
 
@@ -144,7 +144,7 @@ def in_waves(
     """Do the units, and settle each wave's results before the next begins."""
     total = sum(unit.size for unit in units)
     done = 0
-    stays = here_or_spark.may_stay(context) and _is_small(units)
+    stays = here_or_spark.may_run_here(context) and _is_small(units)
     at_once = 1 if stays else parallelism(context.spark)
     for wave in waves(packed(units), WAVE_BYTES * at_once):
         size = sum(unit.size for pack in wave for unit in pack)
@@ -156,7 +156,7 @@ def in_waves(
             return [work(unit) for unit in pack]
 
         if stays:
-            answers = here_or_spark.do_here(wave, do, step)
+            answers = here_or_spark.run_here(wave, do, step)
         else:
             answers = run_units(context.spark, wave, do, progress=step)
         settle([row for pack in answers for row in pack])
@@ -273,7 +273,7 @@ async def _fits(store: ObjectStore, folder: str, newest: Manifest, row: Replacem
             return False
         key = f"{folder}/{entry.name}"
         try:
-            await patiently(store.read, key, 0, 1)
+            await with_retries(store.read, key, 0, 1)
         except ObjectMissing:
             return False
     return True

@@ -18,7 +18,7 @@ from kafscale.spark.bucket import Bucket
 from kafscale.spark.jobs.compaction import assembly, lane_sort
 from kafscale.spark.jobs.compaction.assembly import Output, Run
 from kafscale.spark.jobs.logs import object_io
-from kafscale.spark.jobs.logs.selection import Whose
+from kafscale.spark.jobs.logs.selection import ChosenLog
 
 MOST_INPUTS: Final = 2048  # more would keep one worker busy while the others wait
 LARGEST_TARGET: Final = 1 << 30  # positions in an index are 31 bits, and an object is built whole
@@ -109,7 +109,7 @@ def _is_worth(group: Sequence[EntryBlock], target: int) -> bool:
     return len(group) > 1 and (sum(sizes) * 2 >= target or max(sizes) * 2 <= sum(sizes))
 
 
-def target_of(whose: Whose, target: int | None) -> int:
+def target_of(whose: ChosenLog, target: int | None) -> int:
     """How large an object should become."""
     return min(target or whose.settings.segment_bytes, LARGEST_TARGET)
 
@@ -137,8 +137,8 @@ def merge(unit: Merge) -> Rewritten:
 def store(bucket: Bucket, folder: str, output: Output) -> int:
     """Write a segment and its index; gives their bytes."""
     key = f"{folder}/{output.entry.name}"
-    object_io.put_own(bucket, key, output.body)
-    object_io.put_own(bucket, keys.index_of(key), [output.hint])
+    object_io.put_unique(bucket, key, output.body)
+    object_io.put_unique(bucket, keys.index_of(key), [output.hint])
     return output.entry.size + len(output.hint)
 
 
