@@ -1,8 +1,8 @@
-"""Work too small to start a cluster for.
+"""Work that is too small to start Spark for runs in this process.
 
-A session takes ten seconds to start; a few megabytes are done by then. Who brings a session or
-names a master gets Spark in any case.
-Next door: the same through Spark (units.py).
+A session takes ten seconds to start; a few megabytes are done by then. A caller that brings a
+session or names a master always gets Spark.
+Next door: the same work on Spark (units.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ def run_here_or_on_spark(
 
 
 def may_run_here(context: Context) -> bool:
-    """Whether nobody asked for Spark."""
+    """Whether the caller left it open where work runs."""
     return context.session is None and context.master is None
 
 

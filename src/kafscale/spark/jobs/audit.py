@@ -1,8 +1,8 @@
 """`audit`: every object against its format, its checksums, its index, its manifest, its neighbours.
 
-Here: the command, the plan, the findings as a table. Next door: one object (checks.py), one log
-(joints.py). Reads only; with --repair it writes indexes anew, which can be derived. Data is never
-touched.
+Here: the command, the plan, the findings as a table. Next door: one object
+(checking/checks.py), one log (checking/log_checks.py). The job reads only; with --repair it writes
+indexes again, which follow from the data. It never changes data.
 """
 
 import argparse
@@ -35,7 +35,9 @@ _UNIT_BYTES: Final = 256 << 20  # a third of a second's work: a task by itself c
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the job takes."""
     parser.add_argument(
-        "--repair", action="store_true", help="write missing and wrong indexes anew; never data"
+        "--repair",
+        action="store_true",
+        help="write missing and wrong indexes again; data is never changed",
     )
 
 
@@ -100,7 +102,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
 
 
 def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[AuditFinding]:
-    """A lane has one topic for ever: two that claim it would read each other's records."""
+    """A lane belongs to one topic and to no later one: two would read each other's records."""
     owners: dict[Place, str] = {}
     for topic in topics:
         for place in sorted({*lanes_of(topic), *lanes_of(topic.after_move())}):
@@ -143,7 +145,7 @@ def _look(bucket: Bucket, whose: ChosenLog) -> LogAudited:
 
 
 def _batches(bucket: Bucket, row: LogAudited, *, repair: bool) -> list[Batch]:
-    """One per large object; small ones share."""
+    """A unit for each large object; small objects share units."""
     packs: list[list[AuditedObject]] = []
     size = 0
     for target in row.targets:
@@ -200,7 +202,7 @@ def _check(
 
 
 def _repaired(bucket: Bucket, found: Checked) -> Checked:
-    """Write the index anew. It is a hint: between the two steps readers do without."""
+    """Write the index again. It is a hint: readers do without it between the two steps."""
     assert found.rebuilt is not None
     key = keys.index_of(found.key)
     bucket.run(lambda store: store.delete([key]))
@@ -217,7 +219,7 @@ def _repaired(bucket: Bucket, found: Checked) -> Checked:
 def _still_true(
     bucket: Bucket, found: Sequence[LogAudited], findings: list[AuditFinding]
 ) -> list[AuditFinding]:
-    """Leave out what was replaced and deleted while we looked: no newer manifest names it."""
+    """Leave out objects that were replaced and deleted meanwhile: no newer manifest names them."""
     doubtful = {one.object for one in findings if one.kind == "missing"}
     if not doubtful:
         return findings
@@ -253,7 +255,7 @@ def _report(
 
 
 def _topics(found: Sequence[LogAudited]) -> set[str]:
-    """Those that were chosen and have a log."""
+    """The chosen topics that have a log."""
     own = {row.whose.topic.name for row in found if row.whose.topic is not None}
     return own | {topic.name for row in found for topic in row.whose.lanes.values()}
 

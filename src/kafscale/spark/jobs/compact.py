@@ -1,8 +1,8 @@
-"""`compact`: small objects of the past become large ones; with --by-key, superseded records go.
+"""`compact`: joins small objects of the history; with --by-key it removes superseded records.
 
-Here: the command, and joining objects in rounds until nothing is left to join. Next door: one
-group (merge.py), how it becomes the log's past (rewriting.py), the newest record of each key
-(by_key.py).
+Here: the command, and joining objects in rounds until nothing is left to join. Next door, in
+compaction/: one group (merge.py), how it becomes part of the log's history (commit_waves.py), the
+newest record of each key (by_key.py).
 """
 
 import argparse
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=TAIL_IDLE_S,
         metavar="S",
-        help="take in flushes that nobody has added to for S seconds (900; negative: never)",
+        help="include tails that no broker wrote to for S seconds (900; negative: none)",
     )
     by_key.add_arguments(parser)
 
@@ -78,7 +78,7 @@ def compact(
 
 
 def merges(bucket: Bucket, row: FoundLog, target: int | None) -> list[Merge]:
-    """The groups of one log that are worth joining; of a shared one, that each lane gains by."""
+    """The groups of one log that are worth joining; in a shared log, each lane must gain."""
     past = row.found.manifest
     starts = {lane: mark.start for lane, mark in past.lanes.items()}
     interval = row.whose.settings.index_interval_bytes

@@ -5,7 +5,7 @@ a finished compaction leaves in the manifest. Next door: the work (key_compactio
 
 Never touched: the un-rolled tail, and segments with records younger than min.compaction.lag.ms. A
 tombstone goes delete.retention.ms after the first complete compaction that covered it: by then
-every older record of its key has gone, and whoever reads the log had that long to see it.
+every older record of its key has gone, and readers of the log had that long to see it.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def _round(
     tally: Tally,
     rows: list[dict[str, Any]],
 ) -> set[str]:
-    """Compact each log as far as its keys fit; gives the logs of which there is more."""
+    """Compact each log as far as its keys fit into memory; return the logs that need more."""
     bucket = context.bucket
     units = [unit for work in chosen for unit in cleanings(bucket, work, now_ms, target, most_keys)]
     works = {work.row.found.folder: work for work in chosen}
@@ -148,7 +148,7 @@ def compacted(row: FoundLog) -> list[tuple[TopicDescriptor, list[int]]]:
 
 
 def due(row: FoundLog, now_ms: int, dirty_ratio: float | None) -> Due | None:
-    """What of a log may be compacted, if it is worth it; in a shared log, topic by topic."""
+    """Which part of a log may be compacted, if that is worth it; in a shared log, by topic."""
     past = row.found.manifest
     spans: dict[int, list[Span]] = {}
     for entry in past.segments:
@@ -320,7 +320,7 @@ def marks_with(
 ) -> list[tuple[int, int]]:
     """Add a mark: keep the highest that is old enough, and of the younger ones some.
 
-    To leave one out is always safe, it only makes tombstones wait for a later one.
+    It is always safe to leave a mark out: tombstones then wait for a later one.
     """
     if marks and to <= marks[-1][0]:
         return list(marks)
