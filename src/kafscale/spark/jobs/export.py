@@ -1,7 +1,7 @@
 """Topic to table: Parquet, Delta or Iceberg, every record once.
 
 Here: the arguments, the rounds of plan, work and commit, the report. Progress lives in the table:
-files and how far it is then are one commit, and whoever loses the race for it plans anew.
+one commit adds files and moves the progress. An export that loses the race for it plans again.
 Next door: the work on a unit (lake/unit.py), the tables (lake/), what is new (lake/backlog.py).
 """
 
@@ -52,7 +52,7 @@ class ExportRequest:
 
 @dataclass
 class ExportResult:
-    """What came of it, for one topic."""
+    """What an export did, for one topic."""
 
     table: str
     topic: str
@@ -89,9 +89,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--partition-by", choices=PARTITIONINGS, help="event time; default: day, or as the table is"
     )
     parser.add_argument(
-        "--allow-gaps", action="store_true", help="go on where retention was faster than the export"
+        "--allow-gaps",
+        action="store_true",
+        help="go on where retention deleted records before they were exported",
     )
-    parser.add_argument("--follow", action="store_true", help="again and again, until stopped")
+    parser.add_argument(
+        "--follow", action="store_true", help="export again and again, until stopped"
+    )
     parser.add_argument(
         "--interval", type=float, default=60.0, metavar="SECONDS", help="between two exports"
     )
@@ -120,7 +124,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
 
 
 def follow(context: Context, wish: ExportRequest, interval_s: float) -> list[ExportResult]:
-    """Export again and again until somebody says stop; progress is in the tables all along."""
+    """Export again and again until the user stops it; progress is in the tables all along."""
     total: dict[str, ExportResult] = {}
     with stoppable() as stop:
         while not stop.asked:

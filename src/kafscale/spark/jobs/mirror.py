@@ -3,10 +3,10 @@
 Every partition is copied by one task, from where the copy ends to where the source ended when the
 run began. Whole segments are added to the end of the log like a broker's flushes
 (log/writer/job_appender.py): what a run has copied stays, the next one goes on behind it, and two
-at once do not double anything. Where the source has holes, the copy has them too. Kept: offsets,
+at once copy nothing twice. Where the source has holes, the copy has them too. Kept: offsets,
 keys, values, headers, times, log starts. Not kept: producers' ids, transactions (what was aborted
 is left out), and whether a time was set by the broker. Next door: reading the other Kafka
-(foreign.py), groups (offset_map.py).
+(transfer/foreign.py), groups (transfer/offset_map.py).
 """
 
 import argparse
@@ -197,7 +197,7 @@ def _grow(
 
 
 def copy_partition(work: Copy) -> CopiedRange:
-    """Copy from where the log ends; whoever else writes to it only makes us look again."""
+    """Copy from where the log ends; if another writer appends to it, read its end again."""
 
     async def opened(store: ObjectStore) -> Appender:
         found = Appender(

@@ -6,7 +6,8 @@
                           steps are noted in the bucket and a run after a crash goes on behind
                           them. The step in which it died is written again: at least once
 
-Next door: where rows come from (origins.py), the load (bulk.py), producers (producing.py).
+Next door: where rows come from (transfer/origins.py), the load (sink/bulk.py), producers
+(sink/producing.py).
 """
 
 import argparse
@@ -53,19 +54,29 @@ class ReplayRequest:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What, which part of it, where to, how fast."""
-    parser.add_argument("--lake", default="", metavar="PATH", help="Parquet or Delta, no --topic")
+    parser.add_argument(
+        "--lake", default="", metavar="PATH", help="a Parquet or Delta table, instead of --topic"
+    )
     parser.add_argument("--into", required=True, metavar="T", help="the topic that is written")
-    parser.add_argument("--from", dest="since", metavar="TIME", help="ISO 8601, or Unix ms")
+    parser.add_argument(
+        "--from", dest="since", metavar="TIME", help="from this time on: ISO 8601, or Unix ms"
+    )
     parser.add_argument("--to", dest="until", metavar="TIME", help="up to before this time")
     parser.add_argument("--where", default="", metavar="SQL", help="only rows for which this holds")
     for name in ("key", "value", "timestamp", "headers"):
         parser.add_argument(f"--{name}", default="", metavar="SQL", help=f"what becomes the {name}")
-    parser.add_argument("--order-by", default="", metavar="COLUMNS", help="of a lake")
-    parser.add_argument("--partitions", type=int, default=0, metavar="N", help="of a new topic")
+    parser.add_argument(
+        "--order-by", default="", metavar="COLUMNS", help="order of the rows of a lake table"
+    )
+    parser.add_argument(
+        "--partitions", type=int, default=0, metavar="N", help="make a new topic with N partitions"
+    )
     parser.add_argument(
         "--compression", default="lz4", choices=["none", "gzip", "snappy", "lz4", "zstd"]
     )
-    parser.add_argument("--bootstrap", default="", metavar="HOST:PORT", help="through brokers")
+    parser.add_argument(
+        "--bootstrap", default="", metavar="HOST:PORT", help="write through brokers"
+    )
     parser.add_argument("--rate", type=float, default=0.0, metavar="N", help="records per second")
 
 
@@ -92,7 +103,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
 
 
 def read_time(text: str | None) -> int | None:
-    """Milliseconds of a time people write; without a zone it is UTC."""
+    """Milliseconds of a time as users write it; without a zone it is UTC."""
     if text is None:
         return None
     if text.isdecimal():

@@ -1,12 +1,12 @@
-"""`retain`: what is too old or too much goes, the mostly dead is rewritten, leftovers are swept.
+"""`retain`: expires records by retention, rewrites objects that are mostly dead, sweeps leftovers.
 
 Here: the command, retention by the bucket's own descriptors, the report. Next door: rewriting
-(merge.py, rewriting.py), what may be deleted (log/upkeep/sweep_plan.py), deleted topics
-(removal.py).
+(compaction/merge.py, compaction/commit_waves.py), what may be deleted (log/upkeep/sweep_plan.py),
+deleted topics (logs/removal.py).
 
-Beside live brokers it repeats what they do and finds little to do; it is for buckets whose brokers
-are few, busy or gone. Settings that a topic does not have itself are the brokers' to know: without
---default-retention such a topic is not expired.
+Live brokers do the same, so that the job finds little to do beside them. It is for buckets whose
+brokers are few, busy or gone. Only brokers know the defaults of settings that a topic does not have
+itself: without --default-retention-ms the job does not expire such a topic.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=GRACE_S,
         metavar="S",
-        help="how long what is replaced stays (600); never less than the brokers' gracePeriod",
+        help="keep replaced objects for S seconds (600); at least the brokers' gracePeriod",
     )
     parser.add_argument(
         "--dead-share",
@@ -61,13 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=TAIL_IDLE_S,
         metavar="S",
-        help="expire flushes, too, that nobody has added to for S seconds (900; negative: never)",
+        help="expire tails, too, that no broker wrote to for S seconds (900; negative: none)",
     )
     parser.add_argument(
-        "--default-retention-ms", type=int, metavar="MS", help="for topics without retention.ms"
+        "--default-retention-ms",
+        type=int,
+        metavar="MS",
+        help="retention of topics without retention.ms",
     )
     parser.add_argument(
-        "--default-retention-bytes", type=int, metavar="N", help="likewise for retention.bytes"
+        "--default-retention-bytes",
+        type=int,
+        metavar="N",
+        help="retention of topics without retention.bytes",
     )
 
 
@@ -134,7 +140,7 @@ def retain(
 
 
 class Rules(NamedTuple):
-    """What goes, besides what each topic says of its own."""
+    """What expires, besides what the topics' own settings say."""
 
     now_ms: int
     default_ms: int | None = None
@@ -149,7 +155,7 @@ class Rules(NamedTuple):
 def limits_of(
     topic: TopicDescriptor, default_ms: int | None, default_bytes: int | None
 ) -> tuple[int, int]:
-    """Retention in milliseconds and bytes; -1 where there is none, or where we do not know."""
+    """Retention in milliseconds and bytes; -1 where there is none, or where it is unknown."""
     settings = selection.settings_of(topic)
     if not settings.deletes:
         return -1, -1

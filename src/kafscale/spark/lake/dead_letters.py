@@ -33,7 +33,7 @@ def commit(
     results: Sequence[ExportedFiles],
     round_name: str,
 ) -> list[DataFile]:
-    """Write down those nobody has written down; gives the files that did it.
+    """Commit the dead letters that are not committed yet; return their files.
 
     `names` are the partitions' names in the table's progress, `after` where it will be.
     """

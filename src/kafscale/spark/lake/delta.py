@@ -35,7 +35,6 @@ class DeltaTable:
     folder = ""
 
     def __init__(self, place: TableFolder) -> None:
-        """Look at nothing yet."""
         self.place = place
         self.partition_by = ""
         self._clock = SystemClock()
@@ -175,7 +174,7 @@ def _is_race(failed: Exception) -> bool:
 
 
 def storage_options(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What `deltalake` is told about a bucket: the same as our own store."""
+    """What `deltalake` is told about a bucket: the same as the pipeline's own store."""
     settings = locations.s3_settings("", environment)
     options = {
         "AWS_REGION": settings.region,

@@ -1,8 +1,8 @@
 """How a table's columns follow the schemas of a registry.
 
 Here: which schemas are known, which columns they make together, and which of them do not go with
-the table. The driver learns, workers are told: one that meets a number it was not told of says so,
-the driver looks it up and the round is done again. So columns are there before any file that
+the table. Only the driver asks the registry. A worker that meets the number of an unknown schema
+reports it; the driver looks it up and repeats the round. Columns thus exist before any file that
 has them, and all workers come to the same verdict.
 Next door: reading values by many schemas (values/framed.py), adding columns (schemas.py).
 """
@@ -22,7 +22,7 @@ from kafscale.spark.values.registry import Schema
 
 
 class ValueReading(NamedTuple):
-    """How values become columns; travels to workers, which ask nobody."""
+    """How values become columns; pickled to workers, which ask no registry."""
 
     spec: Spec
     columns: pa.Schema
@@ -30,7 +30,7 @@ class ValueReading(NamedTuple):
     refused: Mapping[int, str] = {}
 
     def decoder(self) -> ValueReader:
-        """The reader of such values; raises UnknownSchemas for numbers nobody told it of."""
+        """The reader of such values; raises UnknownSchemas for numbers it does not know."""
         if not self.spec.registry:
             return formats.decoder_of(self.spec)
         readers: dict[int, ValueReader | str] = dict(self.refused)

@@ -48,7 +48,7 @@ _AGAIN: Final[tuple[type[Exception], ...]] = (
     *_RACES,
 )
 OFFSETS: Final = "kafscale.offsets"
-_SEQUENCE: Final = "kafscale.sequence-number"  # of the last snapshot of ours
+_SEQUENCE: Final = "kafscale.sequence-number"  # of the last snapshot of an export
 NAMESPACE: Final = "kafscale"
 CATALOG_FILE: Final = "iceberg-catalog.sqlite"
 _RETRIES: Final = "commit.retry.num-retries"
@@ -65,7 +65,7 @@ class IcebergTable:
     def __init__(
         self, catalog: Callable[[bool], Catalog], name: tuple[str, ...], location: str
     ) -> None:
-        """Look at nothing yet. Without a location the catalog chooses one."""
+        """Read nothing yet. Without a location the catalog chooses one."""
         self._open = catalog
         self._name = name
         self._location = location
@@ -196,7 +196,7 @@ class IcebergTable:
 
 
 def _offsets(found: Found) -> dict[str, int]:
-    """By the newest snapshot of ours among the current one's ancestors.
+    """By the newest snapshot of an export among the current one's ancestors.
 
     A table rolled back to an older snapshot is as far as that one says. Where none is left because
     snapshots were expired, the table's properties have the last word; unless the current snapshot

@@ -54,7 +54,6 @@ class ParquetTable:
     folder = "data/"
 
     def __init__(self, place: TableFolder) -> None:
-        """Look at nothing yet."""
         self.place = place
         self.partition_by = ""
         self._clock = SystemClock()
@@ -151,7 +150,7 @@ class ParquetTable:
         after: dict[str, int],
         files: Sequence[DataFile],
     ) -> bool:
-        """Create the version after `old`; False if somebody else has."""
+        """Create the version after `old`; False if another writer has."""
         version = old.version + 1 if old else 1
         ours = TableCommit(
             version=version,

@@ -1,12 +1,12 @@
 """What the kinds of tables have in common.
 
-Here: the port. A table is asked how far it is, and takes files together with how far it is then,
-in one commit of its own; whoever comes second with the same records is told so.
+Here: the port. A table says how far it is. One commit of its own adds files and moves its progress;
+a second export that comes with the same records is refused.
 Next door: the kinds (parquet.py, delta.py, iceberg.py), the choice of one (tables.py), making files
 (writer.py).
 
 Progress is kept under names such as `{topic id}/{partition}`: a topic that was deleted and
-created again has another id and begins anew.
+created again has another id and begins at the start.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

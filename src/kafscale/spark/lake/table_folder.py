@@ -1,7 +1,7 @@
 """The folder a table lies in, in a bucket or on a disk.
 
-Here: the object store's verbs below one prefix, for drivers and workers; a Place travels as its
-URL. Next door: which store a URL names (settings/locations.py).
+Here: the object store's verbs below one prefix, for drivers and workers; a TableFolder is pickled
+as its URL. Next door: which store a URL names (settings/locations.py).
 """
 
 import os
@@ -20,7 +20,7 @@ class TableFolder:
     """One table's folder. Names are relative to it."""
 
     def __init__(self, url: str) -> None:
-        """Refuse what is no place for a table; nothing is read yet."""
+        """Refuse a URL where no table can be; nothing is read yet."""
         self.where = locations.locate_folder(url)
         self.url = (
             f"s3://{self.where.root}/{self.where.namespace}"
@@ -37,7 +37,7 @@ class TableFolder:
         return self.url.rstrip("/").rpartition("/")[2]
 
     def beside(self, suffix: str) -> "TableFolder":
-        """A place next to this one."""
+        """A folder next to this one."""
         return TableFolder(self.url + suffix)
 
     def put_new(self, name: str, body: Buffer) -> None:
@@ -51,7 +51,7 @@ class TableFolder:
         return bytes(on_store(self.where, lambda store: store.read(self._key(name))))
 
     def find(self, folder: str) -> list[StoredObject]:
-        """List a folder of the place; keys are relative to the place."""
+        """List a folder in it; keys are relative to this one."""
         if self.where.kind == "file" and not os.path.isdir(self.where.root):
             return []  # opening the store would create it
         found = on_store(self.where, lambda store: store.find(self._key(folder).rstrip("/")))
@@ -70,7 +70,7 @@ class TableFolder:
         return on_store(self.where, lambda store: store.now_ms())
 
     def path(self, name: str) -> str:
-        """How others find an object of this place."""
+        """The address of an object in it."""
         return f"{self.url}/{name}"
 
     def _key(self, name: str) -> str:

@@ -138,7 +138,7 @@ def told(stored: StoredRange) -> bool:
 
 
 class FlushObject(NamedTuple):
-    """An object that a broker wrote and nobody has rewritten yet."""
+    """An object that a broker wrote and no job has rewritten yet."""
 
     written_ms: int
     bytes: int  # of the batches of all lanes in it
@@ -167,7 +167,7 @@ def partition_stats(
         if (flush := flushes.get(stored.key)) is not None
     ]
     for stored in view.stored_ranges:
-        # What is below the log start lies in an object still, and nobody reads it.
+        # What is below the log start lies in an object still, and is not read.
         found.records += min(stored.records, stored.last + 1 - max(stored.first, view.start))
         found.bytes += stored.length
         found.objects += 1

@@ -2,10 +2,10 @@
 
 Tasks put encoded batches aside (staging.py); when all have counted their rows, the batches get
 their offsets and become segments (sealing.py); then the driver writes one manifest per log and,
-last, the topic's descriptor, created only if absent. Before that nobody can see anything; after
+last, the topic's descriptor, created only if absent. Before that no reader sees anything; after
 it everything is there. All of it lies in a folder that carries the topic's fresh id, so
 two loads of one name never meet: one of them is told that the topic exists.
-Next door: the DataFrame's sink (sink.py), folders nobody came back for (leftovers.py).
+Next door: the DataFrame's sink (sink.py), abandoned folders (leftovers.py).
 """
 
 import gc
@@ -54,7 +54,7 @@ ShowStep = Callable[[str, int, int], None]  # what, how many are done, of how ma
 
 
 class LoadPlan(NamedTuple):
-    """A load that has begun: its topic exists for nobody yet."""
+    """A load that has begun: its topic is not visible yet."""
 
     target: LoadTarget
     wish: Wish
@@ -127,7 +127,7 @@ def begin(
 
 
 async def _allotted(store: ObjectStore, namespace: str, count: int, logs: int) -> LaneRange:
-    """Lanes that nobody has ever had."""
+    """Lanes that no topic has ever had."""
     return await SharedLogs(store, namespace).allot(count, max(logs, 1))
 
 
@@ -265,7 +265,7 @@ def describe(plan: LoadPlan) -> TopicDescriptor:
 
     made = bucket.run(create)
     if made.topic_id != plan.wish.topic_id:
-        raise TopicExists(f"topic {plan.topic!r} was created by somebody else meanwhile")
+        raise TopicExists(f"topic {plan.topic!r} was created by another client meanwhile")
     return made
 
 

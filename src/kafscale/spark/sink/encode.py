@@ -3,7 +3,7 @@
 Here: rows of an Arrow batch, chosen and ordered by the caller, laid into a batch, packed and
 signed; Kafka's choice of a partition by key. With numba the records are written by compiled
 loops (encode_jit.py), without it by whole columns (encode_numpy.py); records with headers then
-go through the plain builder that everybody else uses.
+go through the plain builder (records/record.py).
 Next door: where batches go (bulk.py), the way out (kernels/).
 Never here: Spark, the bucket, clocks.
 """

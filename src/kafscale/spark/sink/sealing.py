@@ -151,7 +151,7 @@ def put_segment(bucket: Bucket, place: Place, base: int, lane: LaneBatches, inte
     hints = index.encode(index.of_pieces(built.spans, [lane.batches], interval))
 
     async def put(store: ObjectStore) -> None:
-        # Names nobody else has: a name that is taken is taken by ourselves.
+        # Unique names: if one is taken, an earlier try of this attempt took it.
         await commits.put_same(store, keys.index_of(key), [hints], "index")
         await commits.put_same(store, key, built.body, "segment")
 

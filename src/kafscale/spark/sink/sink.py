@@ -7,7 +7,7 @@ Two ways, by the options given:
     store, topic, partitions  a new topic, straight into the bucket (bulk.py): all of it or nothing
 
 Columns as in Spark's Kafka sink: value (needed), key, headers, topic, partition; strings or bytes.
-Ours besides: timestamp, a time or milliseconds.
+In addition: timestamp, a time or milliseconds.
 Next door: the producer in a task (producing.py), reading (source/source.py).
 """
 
@@ -98,7 +98,7 @@ def stream_writer(
 def read_options(options: Mapping[str, str]) -> dict[str, str]:
     """Options by their names in small letters.
 
-    What nobody knows is refused: rows would go somewhere else than was meant.
+    Unknown options are refused: rows would go somewhere else than was meant.
     """
     given = {name.lower(): str(value).strip() for name, value in options.items()}
     if BOOTSTRAP in given and "store" in given:
@@ -167,7 +167,7 @@ class _Produces:
     """What the writers of batches and of streams do in every task."""
 
     def __init__(self, settings: dict[str, Any], topic: str | None) -> None:
-        """Take what travels to the executors."""
+        """Keep what is pickled to the executors."""
         self._settings = settings
         self._topic = topic
 

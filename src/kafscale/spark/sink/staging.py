@@ -2,7 +2,7 @@
 
 A task cannot know its offsets before all tasks before it have counted their rows. So it writes
 finished batches without their offsets, which lie outside a batch's checksum, grouped by
-partition, under names nobody else uses; sealing.py lays them into segments afterwards.
+partition, under unique names; sealing.py lays them into segments afterwards.
 Next door: the encoder (encode.py), the load as a whole (bulk.py).
 """
 
@@ -25,7 +25,7 @@ _LEAST_BUFFERED: Final = 4 << 20
 
 
 class LoadTarget(NamedTuple):
-    """Where a load goes and what its tasks must know; travels to the executors."""
+    """Where a load goes and what its tasks must know; pickled to the executors."""
 
     bucket: Bucket
     folder: str

@@ -1,6 +1,6 @@
 """Which columns a query has, and which types.
 
-Here: Spark's schema of each table, and what a narrower one asks us to decode.
+Here: Spark's schema of each table, and what a narrower one decodes.
 Next door: the options that decide it (options.py), decoding values (values.py, ../values/).
 """
 
@@ -68,7 +68,7 @@ def _value_type(shape: Shape) -> str:
 
 
 def wanted(shape: Shape, schema: StructType) -> WantedColumns:
-    """What a schema asks for; its columns must be ours: nothing is cast on the way."""
+    """What a schema asks for; its types must be those of the source: nothing is cast."""
     known = dict(_types(shape)) if shape.value_format == "binary" else dict(RECORDS)
     if shape.table == "records":
         known |= {"headers": RECORDS["headers"]}

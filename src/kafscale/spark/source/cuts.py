@@ -1,6 +1,6 @@
 """Places to cut inside an object, from the index beside it.
 
-Here: dividing large stored_ranges, and leaving out what a window does not need. An index is a hint:
+Here: dividing large ranges, and leaving out what a window does not need. An index is a hint:
 a place counts only if the batch that begins there has the offset the index says.
 Next door: packing the parts into tasks (splits.py).
 """

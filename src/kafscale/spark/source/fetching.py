@@ -56,7 +56,7 @@ class Fetch:
 
     def _chunks_of(self, number: int) -> Iterator[memoryview]:
         start = self._ends[number - 1] if number else 0
-        while self._at < start:  # what somebody before us did not need
+        while self._at < start:  # what an earlier reader did not need
             next(self._chunks)
             self._at += 1
         while self._at < self._ends[number]:

@@ -1,7 +1,7 @@
 """How far a streaming query is behind its topics, from what Spark reports of its progress.
 
-Here: the difference between where a trigger ended and where the logs end (reading stream.py's
-reportLatestOffset). Never here: asking the bucket; that is done once per trigger anyway.
+Here: the difference between where a trigger ended and where the logs end, which
+`reportLatestOffset` (stream.py) tells. Never here: reading the bucket; each trigger does that once.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Offsets of many partitions at once: where to begin, where to end, how far to go.
 
-Here: pure arithmetic on `{topic: {partition: next offset}}`, the shape people know from the
+Here: pure arithmetic on `{topic: {partition: next offset}}`, the form of the
 checkpoints of Spark's Kafka source. Next door: offsets by time (times.py).
 Never here: the bucket, Spark.
 """
@@ -69,7 +69,7 @@ def resolve(
 
 
 def refuse_unknown_partitions(rule: OffsetRule, views: Iterable[PartitionView], side: str) -> None:
-    """Refuse a rule that names partitions the query is not about: a slip of the pen, mostly."""
+    """Refuse a rule that names partitions which the query does not read: mostly a typing error."""
     known = {(view.topic, view.partition) for view in views}
     for topic, row in rule.numbers.items():
         for partition in row:

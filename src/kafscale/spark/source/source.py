@@ -5,8 +5,8 @@ Kafka source. Next door: the stream reader (stream.py), where the work is done (
 driver, tasks.py in workers).
 
 Spark has no column pruning for Python sources: a narrower `.schema(...)` decodes less. It does
-have filter pushdown, off by default, and then refuses readers that offer it; so that a reader
-offers it only where Spark's pushdown planner is what runs us.
+have filter pushdown, off by default, and refuses readers that offer it when it is off. A reader
+therefore offers it only in a process that Spark's pushdown planner runs.
 """
 
 import sys

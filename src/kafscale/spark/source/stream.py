@@ -33,7 +33,7 @@ else:
     except ImportError:  # Spark before 4.2
 
         class AvailableNow:
-            """Stands in for what is not there."""
+            """Stands in for the class that this Spark lacks."""
 
 
 class StreamReader(DataSourceStreamReader, AvailableNow):
@@ -115,7 +115,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
 
     @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there now is all this run will read."""
+        """Let this run read what is there now, and no more."""
         self._target = {place: view.end for place, view in self._look().items()}
 
     @without_traceback

@@ -29,7 +29,7 @@ class SplitPartition(InputPartition):
 
 
 class ViewsPartition(InputPartition):
-    """Partitions of which nothing needs to be read any more."""
+    """Partitions whose rows are known from the plan."""
 
     def __init__(self, views: "list[PartitionView]") -> None:
         super().__init__(None)
@@ -37,7 +37,7 @@ class ViewsPartition(InputPartition):
 
 
 def split_of(partition: InputPartition) -> "Split":
-    """What a task is to read; Spark makes up a partition of its own where we planned none."""
+    """What a task reads; if none was planned, Spark makes up a partition of its own."""
     return partition.split if isinstance(partition, SplitPartition) else ()
 
 

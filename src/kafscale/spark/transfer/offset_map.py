@@ -4,7 +4,7 @@ Here: reading the map a conversion left beside its topic, translating a group's 
 offsets, and committing the result through a broker. Where records of several partitions were
 mixed, no offset of the new topic means exactly the same: translation goes to the first record
 the group has not read, so that it may read some again and misses none.
-Next door: writing the map (sealing.py).
+Next door: writing the map (sink/sealing.py).
 """
 
 import io
@@ -72,7 +72,7 @@ def _ends(bucket: Bucket, topic: TopicDescriptor) -> dict[int, int]:
 def translate_groups(
     bucket: Bucket, bootstrap: str, topic: str, to: str, groups: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Give groups of one topic their places in the one it was converted into."""
+    """Commit, for groups of one topic, the offsets in the topic it was converted into."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
     from confluent_kafka.admin import AdminClient
 

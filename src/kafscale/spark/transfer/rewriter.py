@@ -1,8 +1,8 @@
-"""One slice of a topic written anew at its own offsets: packed otherwise, batches joined.
+"""One slice of a topic written again at its own offsets: batches joined and packed anew.
 
 Here: rows with the offsets they have, holes included, laid into one segment that covers exactly
 the slice. Every offset of it lies within some batch, so that readers step over the holes.
-Next door: rows that get new offsets (staging.py), putting segments down (sealing.py).
+Next door: rows that get new offsets (sink/staging.py), writing segments (sink/sealing.py).
 """
 
 from collections.abc import Iterable

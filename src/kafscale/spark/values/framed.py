@@ -35,7 +35,7 @@ Lookup = Callable[[Sequence[int]], dict[int, ValueReader | str]]
 
 
 class UnknownSchemas(KafscaleError):
-    """Values were written with schemas that nobody has looked up yet."""
+    """Values were written with schemas that were not looked up yet."""
 
     def __init__(self, numbers: Iterable[int]) -> None:
         self.numbers = frozenset(numbers)

@@ -1,8 +1,8 @@
 """Batches opened a few megabytes at a time: where their records lie, their keys and their places.
 
 Here: unpacking and finding positions, for jobs that look into records without making rows of them.
-Next door: the kernels that do the finding (spark/kernels), who decides about records
-(key_compaction.py), who judges them (checks.py).
+Next door: the kernels that find positions (spark/kernels), choosing records
+(compaction/key_compaction.py), judging them (checking/checks.py).
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def slices(
 ) -> Iterator[OpenedBatches]:
     """Open all batches; raises CorruptBatch or BrokenRegion for what cannot be opened.
 
-    Control batches have no records of anybody's: they are given as if they were empty.
+    Control batches hold no records of producers: they are given as if they were empty.
     """
     view = np.frombuffer(data, np.uint8)
     total = len(headers.positions)
@@ -62,7 +62,7 @@ def slices(
         else:
             begin, end = int(headers.positions[at]), int(ends[until - 1])
             starts = some.positions - (begin - batch.HEADER_SIZE)
-            # The compiled finder wants memory of its own; the copy stays in the cache.
+            # The compiled finder needs memory of its own; the copy stays in the cache.
             buffer = view[begin:end].copy()
             yield _slice(range(at, until), some, buffer, starts, ends[at:until] - begin, finder)
         at = until

@@ -1,7 +1,7 @@
-"""Moving objects to and from a worker: many small reads at once, writes under names of our own.
+"""Reading and writing objects in a worker: many small reads at once, writes under unique names.
 
-Here: patience with a store that stumbles, and no more than that: a task that fails is repeated by
-Spark. Next door: what the bytes are (assembly.py), the store itself (spark/bucket.py).
+Here: a few retries where the store does not answer, and no more: Spark repeats a task that fails.
+Next door: what the bytes are (compaction/assembly.py), the store itself (spark/bucket.py).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _P = ParamSpec("_P")
 
 
 async def with_retries(work: Callable[_P, Awaitable[_T]], *args: _P.args, **named: _P.kwargs) -> _T:
-    """Ask again a few times where the store did not answer."""
+    """Repeat a request a few times if the store does not answer."""
     for attempt in range(_ATTEMPTS - 1):
         try:
             return await work(*args, **named)
@@ -92,7 +92,7 @@ def _reads(wanted: Sequence[tuple[str, int]]) -> list[list[str]]:
 
 
 def put_unique(bucket: Bucket, key: str, body: Sequence[Buffer]) -> None:
-    """Create an object under a name that nobody else can have: if it is taken, it is ours."""
+    """Create an object under a unique name: if the name is taken, an earlier attempt wrote it."""
 
     async def write(store: ObjectStore) -> None:
         try:

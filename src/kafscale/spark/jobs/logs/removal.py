@@ -1,8 +1,8 @@
 """Deleting objects: what a log's rules allow, and what deleted topics have left behind.
 
-Here: the pipeline as a deleter. Everything follows from one look at the bucket by the rules of
+Here: the pipeline as a deleter. Everything follows from one listing of the bucket by the rules of
 log/upkeep/sweep_plan.py; nothing is deleted from memory.
-Next door: when (retain.py).
+Next door: when (jobs/retain.py).
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ async def _put_down(
             dice=bucket.dice,
         )
     except LostRace:
-        return  # somebody else wrote a later one: the next sweep looks again
+        return  # another writer committed a later one: the next sweep tries again
 
 
 def count_sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
@@ -108,7 +108,7 @@ def ended_lanes(context: Context, grace_s: float) -> dict[str, frozenset[int]]:
     """Lanes of shared logs, by folder, whose topics were deleted or moved a grace period ago.
 
     The evidence is a descriptor in the bucket that names the lane and no longer holds, and nothing
-    else: a lane that nobody claims may be a topic's that is just being made. What a topic claims
+    else: a lane without a claim may belong to a topic that is being created. What a topic claims
     that there is now has not ended, whatever else is written anywhere.
     """
     ended: dict[str, set[int]] = {}

@@ -1,6 +1,6 @@
 """What the jobs that change logs begin with: the logs of the chosen topics, and their settings.
 
-Next door: looking at one log (log/protocol/survey.py), abandoned tails (tails.py).
+Next door: reading one log (log/protocol/survey.py), abandoned tails (idle_tails.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,21 +25,21 @@ class ChosenLog(NamedTuple):
     """A log, and the chosen topics that have partitions in it."""
 
     folder: str
-    topic: TopicDescriptor | None  # to whom all of it belongs; None: lanes are many topics'
-    lanes: Mapping[int, TopicDescriptor]  # of a shared log: those of the chosen topics alone
+    topic: TopicDescriptor | None  # the owner of all lanes; None: topics share the log
+    lanes: Mapping[int, TopicDescriptor]  # of a shared log: the lanes of the chosen topics
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """What reports call it."""
         return SHARED if self.topic is None else self.topic.name
 
     @property
     def number(self) -> int:
-        """Among its kind."""
+        """Its number in its folder."""
         return places.number_of(self.folder)
 
     def of(self, lane: int) -> TopicDescriptor | None:
-        """The chosen topic that has a lane; None: hands off."""
+        """The chosen topic that has a lane; None: the job must not touch the lane."""
         return self.lanes.get(lane) if self.topic is None else self.topic
 
     @property
@@ -49,7 +49,7 @@ class ChosenLog(NamedTuple):
 
 
 class FoundLog(NamedTuple):
-    """One log as it was when we looked."""
+    """One log as it was when the job read it."""
 
     whose: ChosenLog
     found: Snapshot
@@ -73,7 +73,7 @@ def find_logs(context: Context, tail_idle_s: float = -1) -> list[FoundLog]:
 
 
 def chosen_logs(context: Context) -> list[ChosenLog]:
-    """The logs of the chosen topics; if none is named, also shared logs nobody is in any more."""
+    """The logs of the chosen topics; if none is named, also shared logs without a topic."""
     chosen = context.chosen()
     rows = [
         ChosenLog(folder, topic, {})
@@ -99,7 +99,7 @@ def shared_folders(bucket: Bucket) -> list[str]:
 
 
 def roll_up_tails(bucket: Bucket, logs: Sequence[FoundLog]) -> list[str]:
-    """Make abandoned tails past; gives what could not be done, in words."""
+    """Roll up abandoned tails; return notes on what could not be done."""
     notes = []
     for row in logs:
         notes += row.found.problems
@@ -112,7 +112,7 @@ def roll_up_tails(bucket: Bucket, logs: Sequence[FoundLog]) -> list[str]:
 
 
 def as_if_rolled_up(row: FoundLog) -> FoundLog:
-    """What the log will be once its idle tail is past: for plans that change nothing."""
+    """The log as it will be when its idle tail is rolled up: for dry runs."""
     if not row.idle:
         return row
     found = row.found
@@ -135,12 +135,12 @@ def as_if_rolled_up(row: FoundLog) -> FoundLog:
 
 
 def settings_of(topic: TopicDescriptor) -> TopicSettings:
-    """What the topic says of itself, with Kafscale's defaults for the rest."""
+    """The topic's own settings, with Kafscale's defaults for the rest."""
     return TopicSettings.of(topic.configs, TopicDefaults())
 
 
 def config_of(topic: TopicDescriptor, name: str) -> str:
-    """One setting as text, for those that only the pipeline heeds."""
+    """One setting as text, for settings that only the pipeline uses."""
     return topic.configs.get(name, TOPIC_CONFIGS[name].default).strip()
 
 
