@@ -98,7 +98,7 @@ def do(spark: Any, bucket: Bucket, job: str, arguments: dict[str, Any]) -> None:
         return
     context = Context(bucket, (arguments["topic"],), session=spark)
     if job == "convert":
-        convert.convert(context, convert.Wanted(**arguments))
+        convert.convert(context, convert.NewTopicSpec(**arguments))
     elif job == "mirror":
         mirror.Copy.__new__.__defaults__ = (100_000,)  # many small segments
         mirror.mirror(context, Foreign(arguments["source"]))
