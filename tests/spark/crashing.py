@@ -104,7 +104,9 @@ def do(spark: Any, bucket: Bucket, job: str, arguments: dict[str, Any]) -> None:
         mirror.mirror(context, Foreign(arguments["source"]))
     elif job == "export":
         small = {"unit_bytes": 1 << 16, "round_bytes": 1 << 18}
-        export.run_export(context, export.Wish(arguments["table"], arguments["format"], **small))
+        export.run_export(
+            context, export.ExportRequest(arguments["table"], arguments["format"], **small)
+        )
     elif job == "compact":
         compact(context, target=100_000)
     elif job == "by-key":

@@ -19,6 +19,7 @@ from typing import Any, Final
 from kafscale.cli.errors import UsageError
 from kafscale.cli.output import print_columns, print_json
 from kafscale.cli.pipeline import not_installed, pairs
+from kafscale.spark.jobs.arguments import add_value_arguments
 
 FORMATS: Final = ("columns", "json", "csv")
 SHOWN: Final = 1000  # rows a person is shown unless asked for more
@@ -32,24 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows", type=int, metavar="N", help=f"at most; columns {SHOWN}, else all of them"
     )
-    parser.add_argument(
-        "--value-format", choices=("string", "binary", "json", "avro", "protobuf"), default="string"
-    )
-    parser.add_argument(
-        "--value-schema", default="", metavar="TEXT|FILE",
-        help="json: 'id bigint, name string'; avro: the schema; protobuf: a file of protoc -o",
-    )  # fmt: skip
-    parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
-    parser.add_argument(
-        "--value-framing", choices=("none", "confluent"), default="",
-        help="confluent: pass over the number of a schema before each value",
-    )  # fmt: skip
-    parser.add_argument(
-        "--schema-registry", default="", metavar="URL", help="avro, protobuf: values name schemas"
-    )
-    parser.add_argument(
-        "--value-subject", default="", metavar="NAME", help="of the registry; default: TOPIC-value"
-    )
+    add_value_arguments(parser, "string")
     parser.add_argument(
         "--as-of", default="", metavar="NAME", help="a snapshot: kafscale snapshots"
     )
@@ -93,7 +77,7 @@ def _value_options(args: argparse.Namespace) -> dict[str, str]:
         "valueFormat": args.value_format,
         "valueSchemaFile" if is_file else "valueSchema": schema,
         "valueMessage": args.value_message,
-        "valueFraming": args.value_framing,
+        "valueFraming": "" if args.value_framing == "none" else args.value_framing,
         "valueSubject": args.value_subject,
         "schemaRegistry": args.schema_registry,
         "asOf": args.as_of,

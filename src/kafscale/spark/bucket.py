@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats import places
@@ -25,6 +25,7 @@ from kafscale.settings import locations
 from kafscale.system import SystemClock, SystemDice
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 class _Process:
@@ -57,7 +58,12 @@ def _this_process() -> _Process:
         return _process
 
 
-def on_store(where: locations.Location, work: Callable[[ObjectStore], Awaitable[_T]]) -> _T:
+def on_store(
+    where: locations.Location,
+    work: Callable[Concatenate[ObjectStore, _P], Awaitable[_T]],
+    *args: _P.args,
+    **named: _P.kwargs,
+) -> _T:
     """Do something with a store, opened once per process, and wait for it."""
     process = _this_process()
 
@@ -65,7 +71,7 @@ def on_store(where: locations.Location, work: Callable[[ObjectStore], Awaitable[
         store = process.stores.get(where)
         if store is None:
             store = process.stores[where] = locations.open_location(where)
-        return await work(store)
+        return await work(store, *args, **named)
 
     return process.run(on_loop())
 
@@ -86,9 +92,18 @@ class Bucket:
         """Travel light: the other side opens the store for itself."""
         return Bucket, (self.url, self.namespace)
 
-    def run(self, work: Callable[[ObjectStore], Awaitable[_T]]) -> _T:
-        """Do something with the store and wait for it."""
-        return on_store(self.where, work)
+    def run(
+        self,
+        work: Callable[Concatenate[ObjectStore, _P], Awaitable[_T]],
+        *args: _P.args,
+        **named: _P.kwargs,
+    ) -> _T:
+        """Call `work` with the store and these arguments, and wait for its result."""
+        return on_store(self.where, work, *args, **named)
+
+    def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Wait for work on objects that `run` made: they belong to the bucket's event loop."""
+        return _this_process().run(work)
 
     # -- topics ------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ class LoadLost(KafscaleError):
 
 def sweep(bucket: Bucket, grace_ms: int = GRACE_MS) -> list[str]:
     """Condemn and delete what nobody came back for; gives the folders that are gone."""
-    return bucket.run(lambda store: _sweep(store, bucket.namespace, grace_ms))
+    return bucket.run(_sweep, bucket.namespace, grace_ms)
 
 
 async def _sweep(store: ObjectStore, namespace: str, grace_ms: int) -> list[str]:

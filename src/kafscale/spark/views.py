@@ -19,7 +19,7 @@ from kafscale.spark.bucket import Bucket
 _INDEXED_FLUSH: Final = 1 << 20
 
 
-class Stretch(NamedTuple):
+class StoredRange(NamedTuple):
     """One lane's batches in one object: offsets first to last, bytes from start on."""
 
     key: str
@@ -42,10 +42,10 @@ class PartitionView(NamedTuple):
     partition: int
     start: int
     end: int
-    stretches: tuple[Stretch, ...]
+    stored_ranges: tuple[StoredRange, ...]
 
 
-Wanted = Mapping[str, Collection[int]]  # topic -> which partitions of it, where not all
+ChosenPartitions = Mapping[str, Collection[int]]  # topic -> which partitions of it, where not all
 
 
 def look(
@@ -56,7 +56,7 @@ def look(
 
 
 def look_at_all(
-    bucket: Bucket, topics: Sequence[TopicDescriptor], wanted: Wanted | None = None
+    bucket: Bucket, topics: Sequence[TopicDescriptor], wanted: ChosenPartitions | None = None
 ) -> list[PartitionView]:
     """The partitions of several topics; a log that they share is looked at once."""
     found = places_of(topics, wanted)
@@ -64,7 +64,7 @@ def look_at_all(
 
 
 def places_of(
-    topics: Iterable[TopicDescriptor], wanted: Wanted | None = None
+    topics: Iterable[TopicDescriptor], wanted: ChosenPartitions | None = None
 ) -> list[tuple[str, int, Place]]:
     """Topic, partition and place of everything that is wanted."""
     return [
@@ -88,24 +88,24 @@ def views_of(
     }
     found = []
     for topic, number, place in wanted:
-        marks, stretches = logs[place.folder]
+        marks, stored_ranges = logs[place.folder]
         start, end = marks.get(place.lane, (0, 0))
-        mine = tuple(s for s in stretches.get(place.lane, ()) if s.last >= start)
+        mine = tuple(s for s in stored_ranges.get(place.lane, ()) if s.last >= start)
         found.append(PartitionView(topic, number, start, end, mine))
     return found
 
 
-def _by_lane(snapshot: Snapshot, wanted: Set[int]) -> dict[int, list[Stretch]]:
+def _by_lane(snapshot: Snapshot, wanted: Set[int]) -> dict[int, list[StoredRange]]:
     """What these lanes of a log consist of, in one pass: there may be thousands of lanes."""
     _refuse_broken_tail(snapshot)
-    found: dict[int, list[Stretch]] = {}
+    found: dict[int, list[StoredRange]] = {}
     for piece in snapshot.pieces:
         indexed = piece.entry.has_index if piece.entry else piece.size >= _INDEXED_FLUSH
         for span in piece.spans:
             if span.lane not in wanted:
                 continue
             found.setdefault(span.lane, []).append(
-                Stretch(
+                StoredRange(
                     piece.key,
                     span.lane,
                     span.first,

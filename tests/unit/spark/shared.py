@@ -117,7 +117,8 @@ class SharedNamespace:
         found = {}
         for view in look(self.bucket, self.bucket.topic(name)):
             data = b"".join(
-                bytes(self.bucket.read(one.key, one.start, one.length)) for one in view.stretches
+                bytes(self.bucket.read(one.key, one.start, one.length))
+                for one in view.stored_ranges
             )
             kept = [
                 data[at : at + header.size]

@@ -54,8 +54,8 @@ def test_a_log_that_topics_share_is_looked_at_once(
 
 def test_a_lane_is_one_read_per_object(shared: SharedNamespace) -> None:
     [view] = look(shared.bucket, shared.bucket.topic("a"), [1])
-    assert len({one.key for one in view.stretches}) == len(view.stretches) == 5
-    assert {one.lane for one in view.stretches} == {0}
+    assert len({one.key for one in view.stored_ranges}) == len(view.stored_ranges) == 5
+    assert {one.lane for one in view.stored_ranges} == {0}
 
 
 def test_partitions_that_were_added_later_lie_in_a_range_of_their_own(

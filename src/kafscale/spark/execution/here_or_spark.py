@@ -8,7 +8,7 @@ Next door: the same through Spark (units.py).
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from kafscale.spark.execution.units import Progress, run_units
+from kafscale.spark.execution.units import ShowUnits, run_units
 from kafscale.spark.job import Context
 
 U = TypeVar("U")
@@ -21,7 +21,7 @@ def run_near(
     work: Callable[[U], R],
     *,
     small: bool,
-    progress: Progress,
+    progress: ShowUnits,
 ) -> list[R]:
     """Do `work` on every unit, in this process where that is quicker."""
     if small and may_stay(context):
@@ -34,7 +34,7 @@ def may_stay(context: Context) -> bool:
     return context.session is None and context.master is None
 
 
-def do_here(units: Sequence[U], work: Callable[[U], R], progress: Progress) -> list[R]:
+def do_here(units: Sequence[U], work: Callable[[U], R], progress: ShowUnits) -> list[R]:
     """Do `work` on every unit, in this process, one after the other."""
     results = []
     for number, unit in enumerate(units):

@@ -26,7 +26,7 @@ def fingerprint(*wishes: object) -> str:
     return hashlib.sha256(msgspec.json.encode(wishes)).hexdigest()[:24]
 
 
-class Progress:
+class JobNotes:
     """The notes of one job that was asked for one thing; travels to the executors."""
 
     def __init__(self, bucket: Bucket, job: str, identity: str) -> None:
@@ -66,7 +66,7 @@ class Progress:
 
     def forget(self) -> None:
         """Delete all notes: what they were for is done, or cannot be done any more."""
-        self.bucket.run(lambda store: leftovers.delete_below(store, self.folder))
+        self.bucket.run(leftovers.delete_below, self.folder)
 
     def run(
         self,
@@ -76,7 +76,7 @@ class Progress:
         do: Callable[[_U], _T],
         kind: Any,
         *,
-        progress: units.Progress | None = None,
+        progress: units.ShowUnits | None = None,
     ) -> list[_T]:
         """Do what is not done yet, on the executors; results of all, in the order of `work`."""
         names = [f"{prefix}-{number:06d}" for number in range(len(work))]

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 U = TypeVar("U")
 R = TypeVar("R")
 
-Progress = Callable[[int, int], None]  # units done, units in all
+ShowUnits = Callable[[int, int], None]  # units done, units in all
 
 _POLL_S = 0.5
 
@@ -28,7 +28,7 @@ def run_units(
     units: Sequence[U],
     work: Callable[[U], R],
     *,
-    progress: Progress | None = None,
+    progress: ShowUnits | None = None,
 ) -> list[R]:
     """Do `work` on every unit somewhere in the cluster; results in the order of the units.
 
@@ -62,7 +62,7 @@ def run_units(
 class _watched:  # noqa: N801 - used as a statement
     """Tell how many tasks are done while a query runs, where Spark lets us ask (not on Connect)."""
 
-    def __init__(self, spark: SparkSession, total: int, progress: Progress | None) -> None:
+    def __init__(self, spark: SparkSession, total: int, progress: ShowUnits | None) -> None:
         self._total = total
         self._progress = progress
         self._over = threading.Event()

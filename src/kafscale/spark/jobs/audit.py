@@ -19,8 +19,8 @@ from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs.checking import checks, log_checks
-from kafscale.spark.jobs.checking.checks import Checked, Target
-from kafscale.spark.jobs.checking.contents import Finding
+from kafscale.spark.jobs.checking.checks import AuditedObject, Checked
+from kafscale.spark.jobs.checking.contents import AuditFinding
 from kafscale.spark.jobs.compaction.commit_waves import in_waves
 from kafscale.spark.jobs.logs import object_io, selection
 from kafscale.spark.jobs.logs.removal import lanes_of
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
 
     bucket: Bucket
     folder: str
-    inputs: tuple[Target, ...]
+    inputs: tuple[AuditedObject, ...]
     repair: bool
 
     @property
@@ -63,22 +63,22 @@ class LogAudited(NamedTuple):
 
     whose: Whose
     view: LogView
-    targets: list[Target]
-    findings: list[Finding]
+    targets: list[AuditedObject]
+    findings: list[AuditFinding]
 
 
 def audit(context: Context, *, repair: bool = False) -> Report:
     """Check every object of the chosen topics; exit code 1 if anything is wrong."""
     bucket = context.bucket
     found: list[LogAudited] = []
-    findings: list[Finding] = []
+    findings: list[AuditFinding] = []
     rows = selection.whose_logs(context)
     for number, whose in enumerate(rows):
         context.progress("listing", number, len(rows), "")
         try:
             found.append(_look(bucket, whose))
         except CorruptObject as bad:
-            findings.append(Finding(whose.folder, "manifest", "error", str(bad)))
+            findings.append(AuditFinding(whose.folder, "manifest", "error", str(bad)))
     findings += claimed_twice(bucket.topics())
     units = [unit for row in found for unit in _batches(bucket, row, repair=repair)]
     if context.dry_run:
@@ -99,7 +99,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
     return _report(found, checked, _still_true(bucket, found, findings))
 
 
-def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[Finding]:
+def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[AuditFinding]:
     """A lane has one topic for ever: two that claim it would read each other's records."""
     owners: dict[Place, str] = {}
     for topic in topics:
@@ -107,7 +107,7 @@ def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[Finding]:
             other = owners.setdefault(place, topic.name)
             if other != topic.name:
                 text = f"lane {place.lane} is {topic.name}'s and {other}'s"
-                yield Finding(place.folder, "lanes", "error", text)
+                yield AuditFinding(place.folder, "lanes", "error", text)
 
 
 def _look(bucket: Bucket, whose: Whose) -> LogAudited:
@@ -124,7 +124,7 @@ def _look(bucket: Bucket, whose: Whose) -> LogAudited:
     view, sizes = bucket.run(look)
     interval = whose.settings.index_interval_bytes
     targets = [
-        Target(
+        AuditedObject(
             piece.key,
             sizes[piece.key],
             piece.base,
@@ -144,7 +144,7 @@ def _look(bucket: Bucket, whose: Whose) -> LogAudited:
 
 def _batches(bucket: Bucket, row: LogAudited, *, repair: bool) -> list[Batch]:
     """One per large object; small ones share."""
-    packs: list[list[Target]] = []
+    packs: list[list[AuditedObject]] = []
     size = 0
     for target in row.targets:
         if not packs or size + target.size > _UNIT_BYTES or len(packs[-1]) >= 2048:
@@ -169,7 +169,10 @@ def look_into(unit: Batch) -> list[Checked]:
 
 
 def _check(
-    unit: Batch, target: Target, finder: PositionFinder, body: memoryview | ObjectMissing | None
+    unit: Batch,
+    target: AuditedObject,
+    finder: PositionFinder,
+    body: memoryview | ObjectMissing | None,
 ) -> Checked:
     bucket = unit.bucket
 
@@ -190,7 +193,7 @@ def _check(
         found = checks.check(target, read, read_index, finder)
     except ObjectMissing as gone:
         text = f"gone since it was listed: {gone}"
-        return Checked(target.key, 0, 0, [Finding(target.key, "missing", "error", text)])
+        return Checked(target.key, 0, 0, [AuditFinding(target.key, "missing", "error", text)])
     if unit.repair and found.rebuilt is not None:
         return _repaired(bucket, found)
     return found._replace(rebuilt=None)
@@ -212,8 +215,8 @@ def _repaired(bucket: Bucket, found: Checked) -> Checked:
 
 
 def _still_true(
-    bucket: Bucket, found: Sequence[LogAudited], findings: list[Finding]
-) -> list[Finding]:
+    bucket: Bucket, found: Sequence[LogAudited], findings: list[AuditFinding]
+) -> list[AuditFinding]:
     """Leave out what was replaced and deleted while we looked: no newer manifest names it."""
     doubtful = {one.object for one in findings if one.kind == "missing"}
     if not doubtful:
@@ -227,7 +230,7 @@ def _still_true(
 
 
 def _report(
-    found: Sequence[LogAudited], checked: Sequence[Checked], findings: list[Finding]
+    found: Sequence[LogAudited], checked: Sequence[Checked], findings: list[AuditFinding]
 ) -> Report:
     order = {"error": 0, "warning": 1, "repaired": 2, "info": 3}
     findings = sorted(findings, key=lambda one: (order[one.severity], one.object))
@@ -256,7 +259,7 @@ def _topics(found: Sequence[LogAudited]) -> set[str]:
 
 
 def _dry_run(
-    found: Sequence[LogAudited], units: Sequence[Batch], findings: Sequence[Finding]
+    found: Sequence[LogAudited], units: Sequence[Batch], findings: Sequence[AuditFinding]
 ) -> Report:
     rows = [
         {

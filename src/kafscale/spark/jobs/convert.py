@@ -24,9 +24,9 @@ from kafscale.log.formats import keys
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.execution.job_notes import Progress, fingerprint
+from kafscale.spark.execution.job_notes import JobNotes, fingerprint
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs.conversion.steps import Plan, Wanted, Work
+from kafscale.spark.jobs.conversion.steps import ConversionPlan, NewTopicSpec, Work
 from kafscale.spark.leftovers import LoadLost
 from kafscale.spark.sink import bulk
 from kafscale.spark.sink.bulk import Loaded
@@ -83,7 +83,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         raise InvalidRequest("an ordinary topic has a log per partition: say --layout virtual")
     if args.layout == "virtual" and not args.physical_partitions:
         raise InvalidRequest("on how many logs? --layout virtual needs --physical-partitions P")
-    wanted = Wanted(
+    wanted = NewTopicSpec(
         context.topics[0],
         args.to,
         args.partitions,
@@ -102,19 +102,19 @@ def run(context: Context, args: argparse.Namespace) -> Report:
     return report
 
 
-def convert(context: Context, wanted: Wanted) -> Report:
+def convert(context: Context, wanted: NewTopicSpec) -> Report:
     """Make the new topic, or find that an earlier run has made it."""
     bucket = context.bucket
     source = bucket.topic(wanted.topic)
     wanted = wanted._replace(partitions=wanted.partitions or source.partitions)
     identity = fingerprint(source.topic_id, *wanted)
-    notes = Progress(bucket, JOB, identity)
+    notes = JobNotes(bucket, JOB, identity)
     if context.dry_run:
         return _estimate(bucket, source, wanted)
     if (made := _made_before(bucket, wanted.to, f"{JOB} {identity}")) is not None:
         notes.forget()
         return _report(wanted, made, 0, ["made by an earlier run: nothing was done"])
-    plan = notes.plan(lambda: _decide(bucket, source, wanted, f"{JOB} {identity}"), Plan)
+    plan = notes.plan(lambda: _decide(bucket, source, wanted, f"{JOB} {identity}"), ConversionPlan)
     try:
         loaded = _convert(context, notes, plan, wanted, source)
     except LoadLost:
@@ -124,7 +124,7 @@ def convert(context: Context, wanted: Wanted) -> Report:
     return _report(wanted, loaded.topic, loaded.bytes, [])
 
 
-def give_up(context: Context, wanted: Wanted) -> Report:
+def give_up(context: Context, wanted: NewTopicSpec) -> Report:
     """Let what a run has begun, that nobody will go on with, be deleted.
 
     Folders of its own are found by those who look for leftovers; lanes of shared logs end by a
@@ -133,10 +133,10 @@ def give_up(context: Context, wanted: Wanted) -> Report:
     bucket = context.bucket
     source = bucket.topic(wanted.topic)
     wanted = wanted._replace(partitions=wanted.partitions or source.partitions)
-    notes = Progress(bucket, JOB, fingerprint(source.topic_id, *wanted))
+    notes = JobNotes(bucket, JOB, fingerprint(source.topic_id, *wanted))
     if "plan" not in notes.steps():
         return Report(JOB, notes=["no such conversion has been begun"], dry_run=context.dry_run)
-    wish = notes.plan(_no_plan, Plan).wish
+    wish = notes.plan(_no_plan, ConversionPlan).wish
     held = sum(one.count for one in wish.shared)
     facts = {"from": wanted.topic, "to": wanted.to, "lanes_given_up": held}
     if context.dry_run:
@@ -168,7 +168,7 @@ def bury(bucket: Bucket, wish: Wish) -> None:
     bucket.run(lambda store: Descriptors(store, bucket.namespace).put(gone, 1))
 
 
-def _no_plan() -> Plan:
+def _no_plan() -> ConversionPlan:
     raise LoadLost("somebody else has given it up, or finished it")
 
 
@@ -182,7 +182,9 @@ def _made_before(bucket: Bucket, to: str, origin: str) -> TopicDescriptor | None
     return found
 
 
-def _decide(bucket: Bucket, source: TopicDescriptor, wanted: Wanted, origin: str) -> Plan:
+def _decide(
+    bucket: Bucket, source: TopicDescriptor, wanted: NewTopicSpec, origin: str
+) -> ConversionPlan:
     views = look(bucket, source)
     begun = bulk.begin(
         bucket,
@@ -194,7 +196,9 @@ def _decide(bucket: Bucket, source: TopicDescriptor, wanted: Wanted, origin: str
         layout=wanted.layout,
         logs=wanted.logs,
     )
-    return Plan(begun.wish, in_time_order(slices_of(views)), [view.start for view in views])
+    return ConversionPlan(
+        begun.wish, in_time_order(slices_of(views)), [view.start for view in views]
+    )
 
 
 def slices_of(views: Sequence[PartitionView]) -> list[list[Slice]]:
@@ -216,13 +220,17 @@ def in_time_order(partitions: Sequence[Sequence[Slice]]) -> list[Slice]:
     for mine in partitions:
         latest = -(1 << 63)
         for number, one in enumerate(mine):
-            latest = max(latest, min(s.min_timestamp_ms for s in one.stretches))
+            latest = max(latest, min(s.min_timestamp_ms for s in one.stored_ranges))
             rows.append((latest, one.partition, number, one))
     return [row[-1] for row in sorted(rows, key=lambda row: row[:3])]
 
 
 def _convert(
-    context: Context, notes: Progress, plan: Plan, wanted: Wanted, source: TopicDescriptor
+    context: Context,
+    notes: JobNotes,
+    plan: ConversionPlan,
+    wanted: NewTopicSpec,
+    source: TopicDescriptor,
 ) -> Loaded:
     bucket = context.bucket
     load = bulk.plan_of(bucket, plan.wish, wanted.compression)
@@ -247,7 +255,7 @@ def _convert(
 # -- telling ---------------------------------------------------------------------------------
 
 
-def _report(wanted: Wanted, made: TopicDescriptor, size: int, notes: list[str]) -> Report:
+def _report(wanted: NewTopicSpec, made: TopicDescriptor, size: int, notes: list[str]) -> Report:
     facts = {
         "from": wanted.topic,
         "to": wanted.to,
@@ -259,13 +267,13 @@ def _report(wanted: Wanted, made: TopicDescriptor, size: int, notes: list[str]) 
     return Report(JOB, facts=facts, notes=notes)
 
 
-def _estimate(bucket: Bucket, source: TopicDescriptor, wanted: Wanted) -> Report:
+def _estimate(bucket: Bucket, source: TopicDescriptor, wanted: NewTopicSpec) -> Report:
     """What it would read and write, at most as much as there is."""
     _made_before(bucket, wanted.to, "")
     views = look(bucket, source)
-    size = sum(s.length for view in views for s in view.stretches)
-    records = sum(s.records for view in views for s in view.stretches)
-    objects = sum(len(view.stretches) for view in views)
+    size = sum(s.length for view in views for s in view.stored_ranges)
+    records = sum(s.records for view in views for s in view.stored_ranges)
+    objects = sum(len(view.stored_ranges) for view in views)
     twice = wanted.partitions != source.partitions
     slices = sum(map(len, slices_of(views)))
     facts = {

@@ -49,7 +49,7 @@ class Copy(NamedTuple):
     segment_bytes: int = SEGMENT_BYTES
 
 
-class Copied(NamedTuple):
+class CopiedRange(NamedTuple):
     """What a task has done."""
 
     topic: str
@@ -196,7 +196,7 @@ def _grow(
 # -- records ---------------------------------------------------------------------------------
 
 
-def copy_partition(work: Copy) -> Copied:
+def copy_partition(work: Copy) -> CopiedRange:
     """Copy from where the log ends; whoever else writes to it only makes us look again."""
 
     async def opened(store: ObjectStore) -> Appender:
@@ -223,19 +223,19 @@ def copy_partition(work: Copy) -> Copied:
                 break  # the source has nothing more, whatever it announced
             made = writer.finish(end)._replace(lane=lane)
             try:
-                work.bucket.run(lambda _, made=made, log=log: log.append([made]))  # type: ignore[misc]
+                work.bucket.wait(log.append([made]))
             except LostRace:
                 log = work.bucket.run(opened)
                 continue
             records += made.records
             size += writer.bytes
-    return Copied(work.topic, work.partition, first, log.next(lane), records, size)
+    return CopiedRange(work.topic, work.partition, first, log.next(lane), records, size)
 
 
 # -- groups ----------------------------------------------------------------------------------
 
 
-def _copy_groups(source: Foreign, bootstrap: str, done: Sequence[Copied]) -> int:
+def _copy_groups(source: Foreign, bootstrap: str, done: Sequence[CopiedRange]) -> int:
     """Commit what groups have committed at the source, as far as it has been copied."""
     ends: dict[str, dict[int, int]] = {}
     for row in done:
@@ -257,7 +257,7 @@ def _copy_groups(source: Foreign, bootstrap: str, done: Sequence[Copied]) -> int
 # -- telling ---------------------------------------------------------------------------------
 
 
-def _tell(report: Report, done: Sequence[Copied]) -> None:
+def _tell(report: Report, done: Sequence[CopiedRange]) -> None:
     report.facts |= {
         "topics": len({row.topic for row in done}),
         "partitions": len(done),

@@ -22,7 +22,7 @@ from pyspark.sql import functions as sql
 
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.execution.job_notes import Progress, fingerprint
+from kafscale.spark.execution.job_notes import JobNotes, fingerprint
 from kafscale.spark.job import Context, Report
 from kafscale.spark.sink import bulk, producing
 from kafscale.spark.transfer import origins
@@ -33,7 +33,7 @@ _MOST_TASKS: Final = 64
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReplayRequest:
     """What is replayed, and where to."""
 
     into: str
@@ -74,7 +74,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
     columns = {name: getattr(args, name) for name in ("key", "value", "timestamp", "headers")}
     if len(context.topics) > 1:
         raise InvalidRequest("one --topic at a time")
-    wanted = Wanted(
+    wanted = ReplayRequest(
         into=args.into,
         topic=context.topics[0] if context.topics else "",
         lake=args.lake,
@@ -105,7 +105,7 @@ def read_time(text: str | None) -> int | None:
     return int(aware.timestamp() * 1000)
 
 
-def replay(context: Context, wanted: Wanted) -> Report:
+def replay(context: Context, wanted: ReplayRequest) -> Report:
     """Do it, or go on with it."""
     if bool(wanted.topic) == bool(wanted.lake):
         raise InvalidRequest("say what to replay: --topic T or --lake PATH")
@@ -127,7 +127,7 @@ def replay(context: Context, wanted: Wanted) -> Report:
 # -- rows ------------------------------------------------------------------------------------
 
 
-def chosen(frame: DataFrame, wanted: Wanted) -> DataFrame:
+def chosen(frame: DataFrame, wanted: ReplayRequest) -> DataFrame:
     """The part that is wanted, with the columns of the sink; others stay, for ordering."""
     expressions = {**origins.columns_of(frame), **wanted.columns}
     if "value" not in expressions:
@@ -160,7 +160,7 @@ def orders(text: str) -> list[Column]:
     return found
 
 
-def _in_bulk(context: Context, wanted: Wanted, origin: str) -> Report:
+def _in_bulk(context: Context, wanted: ReplayRequest, origin: str) -> Report:
     try:
         made = context.bucket.topic(wanted.into)
     except UnknownTopic:
@@ -194,8 +194,8 @@ def _in_bulk(context: Context, wanted: Wanted, origin: str) -> Report:
 # -- through brokers -------------------------------------------------------------------------
 
 
-def _through_brokers(context: Context, wanted: Wanted, identity: str) -> Report:
-    notes = Progress(context.bucket, JOB, identity)
+def _through_brokers(context: Context, wanted: ReplayRequest, identity: str) -> Report:
+    notes = JobNotes(context.bucket, JOB, identity)
     steps = notes.plan(
         lambda: origins.steps(
             lambda: context.spark, context.bucket, wanted.topic, wanted.lake, wanted.step_records
@@ -219,7 +219,7 @@ def _through_brokers(context: Context, wanted: Wanted, identity: str) -> Report:
     return Report(JOB, facts=facts)
 
 
-def _write_step(context: Context, wanted: Wanted, step: Step) -> int:
+def _write_step(context: Context, wanted: ReplayRequest, step: Step) -> int:
     """Produce the rows of one step; rows of one partition of a topic keep their order."""
     rows = chosen(origins.read_step(context.spark, context.bucket, wanted.topic, step), wanted)
     if wanted.topic:
@@ -243,7 +243,7 @@ def _write_step(context: Context, wanted: Wanted, step: Step) -> int:
     return sum(row["records"] for row in found)
 
 
-def _estimate(bucket: Bucket, wanted: Wanted) -> Report:
+def _estimate(bucket: Bucket, wanted: ReplayRequest) -> Report:
     facts: dict[str, Any] = {"into": wanted.into}
     facts |= origins.estimate(bucket, wanted.topic, wanted.lake, wanted.since_ms, wanted.until_ms)
     if wanted.partitions:

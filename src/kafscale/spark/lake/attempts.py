@@ -15,8 +15,8 @@ import msgspec
 
 from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import ObjectExists
-from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import Table
+from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile
 from kafscale.system import SystemDice
 
@@ -72,7 +72,7 @@ def sweep(table: Table, grace_ms: int = GRACE_MS) -> int:
     return deleted
 
 
-def _sweep_files(table: Table, noted: Place, old: list[str], notes: Iterable[str]) -> int:
+def _sweep_files(table: Table, noted: TableFolder, old: list[str], notes: Iterable[str]) -> int:
     rounds: dict[str, list[str]] = {}
     for row in table.place.find(table.folder.rstrip("/")):
         if (found := round_of(row.key)) in old:

@@ -9,18 +9,19 @@ Progress is kept under names such as `{topic id}/{partition}`: a topic that was 
 created again has another id and begins anew.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import pyarrow as pa
 
 from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import InvalidRequest
-from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile
 
 KINDS: Final = ("parquet", "delta", "iceberg")
 DEAD_LETTERS: Final = "_dead_letters"
+ATTEMPTS: Final = 20  # of a change that other writers of the same table may disturb
 
 
 class Table(Protocol):
@@ -30,7 +31,7 @@ class Table(Protocol):
     partition_by: str  # day, hour or none; known once prepared
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TableFolder:
         """The folder it lies in."""
         ...
 
@@ -62,6 +63,14 @@ class Table(Protocol):
     def dead_letters(self) -> "Table":
         """The table beside this one for what could not be read."""
         ...
+
+
+def repeat(attempt: Callable[[], bool], title: str) -> None:
+    """Repeat an attempt until it says that the table is as it should be; LostRace at last."""
+    for _ in range(ATTEMPTS):
+        if attempt():
+            return
+    raise LostRace(f"{title} is being changed by too many others")
 
 
 def still_there(found: Mapping[str, int], before: Mapping[str, int]) -> None:

@@ -35,7 +35,7 @@ from kafscale.model.errors import InvalidRecord, InvalidRequest
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.errors import plainly
 from kafscale.spark.sink import bulk, producing, sealing
-from kafscale.spark.sink.staging import Section, stage
+from kafscale.spark.sink.staging import StagedSection, stage
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -63,7 +63,7 @@ class Written(WriterCommitMessage):
 
     task: int
     records: int
-    sections: tuple[Section, ...] = ()
+    sections: tuple[StagedSection, ...] = ()
 
 
 def batch_writer(

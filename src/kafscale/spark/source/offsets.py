@@ -12,8 +12,8 @@ from kafscale.model.errors import KafscaleError
 from kafscale.spark.source.options import EARLIEST, LATEST, BadOption, OffsetRule
 from kafscale.spark.views import PartitionView
 
-Place = tuple[str, int]  # topic, partition
-Offsets = dict[Place, int]
+TopicPartition = tuple[str, int]  # topic, partition
+PartitionOffsets = dict[TopicPartition, int]
 FindTime = Callable[[PartitionView, int], int | None]  # the first offset not older, if any
 
 
@@ -21,7 +21,7 @@ class DataLost(KafscaleError):
     """Records that were to be read are no longer there."""
 
 
-def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """The form in which Spark keeps them."""
     rows: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
@@ -29,7 +29,7 @@ def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
     return rows
 
 
-def from_json(rows: Mapping[str, Mapping[str, Any]]) -> Offsets:
+def from_json(rows: Mapping[str, Mapping[str, Any]]) -> PartitionOffsets:
     """Read them back."""
     return {(topic, int(p)): int(o) for topic, row in rows.items() for p, o in row.items()}
 
@@ -41,10 +41,10 @@ def resolve(
     *,
     side: str,
     no_match_is_latest: bool,
-) -> Offsets:
+) -> PartitionOffsets:
     """Turn a rule into offsets; `side` is starting or ending."""
     name = rule.option(side)
-    found: Offsets = {}
+    found: PartitionOffsets = {}
     for view in views:
         place = (view.topic, view.partition)
         match rule.kind:
@@ -105,7 +105,7 @@ def within(
     return first, max(first, min(until, view.end))
 
 
-def limited(start: Offsets, latest: Offsets, most: int) -> Offsets:
+def limited(start: PartitionOffsets, latest: PartitionOffsets, most: int) -> PartitionOffsets:
     """Go at most `most` offsets further in all, each partition in proportion to what it has."""
     waiting = {place: max(0, end - start.get(place, end)) for place, end in latest.items()}
     total = sum(waiting.values())

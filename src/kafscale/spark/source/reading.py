@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.kernels.decoder import Decoder, Lane
+from kafscale.spark.kernels.decoder import PartitionWindow, RecordDecoder
 from kafscale.spark.source import pins
 from kafscale.spark.source.fetching import Fetch
 from kafscale.spark.source.offsets import DataLost
@@ -29,7 +29,7 @@ Refresh = Callable[[Sequence[Slice]], list[Slice]]  # the first of them misses s
 
 
 def read_split(
-    bucket: Bucket, split: Split, decoder: Decoder, since_ms: int | None, refresh: Refresh
+    bucket: Bucket, split: Split, decoder: RecordDecoder, since_ms: int | None, refresh: Refresh
 ) -> Iterator[pa.RecordBatch]:
     """All rows of a split; `refresh` gives slices anew when objects are gone."""
     settle()
@@ -75,19 +75,19 @@ def _again(one: Slice, view: PartitionView, fail_on_data_loss: bool) -> Slice:
             "deleted while they were read (failOnDataLoss=false reads on without them)"
         )
     first = min(max(one.first, view.start), one.until)
-    return one._replace(stretches=view.stretches).narrowed(first, one.until)
+    return one._replace(stored_ranges=view.stored_ranges).narrowed(first, one.until)
 
 
 def _rows(
-    bucket: Bucket, split: Split, decoder: Decoder, since_ms: int | None, refresh: Refresh
+    bucket: Bucket, split: Split, decoder: RecordDecoder, since_ms: int | None, refresh: Refresh
 ) -> Iterator[pa.RecordBatch]:
     left: Sequence[Slice] = split
     looked_up = None  # where something was missing last
     while left:
-        fetch = Fetch(bucket, [stretch for one in left for stretch in one.stretches])
+        fetch = Fetch(bucket, [stored for one in left for stored in one.stored_ranges])
         at = 0
         for number, one in enumerate(left):
-            mine = range(at, at + len(one.stretches))
+            mine = range(at, at + len(one.stored_ranges))
             at = mine.stop
             try:
                 yield from decoder.decode(_lane(one, since_ms), map(fetch.piece, mine))
@@ -102,8 +102,8 @@ def _rows(
             return
 
 
-def _lane(one: Slice, since_ms: int | None) -> Lane:
-    return Lane(one.topic, one.partition, one.first, one.until, since_ms)
+def _lane(one: Slice, since_ms: int | None) -> PartitionWindow:
+    return PartitionWindow(one.topic, one.partition, one.first, one.until, since_ms)
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.errors import plainly, rows_plainly
-from kafscale.spark.source.columns import Wanted, schema_of, wanted
+from kafscale.spark.source.columns import WantedColumns, schema_of, wanted
 from kafscale.spark.source.options import Options, read_options, read_shape
 from kafscale.spark.source.tasks import SplitPartition, ViewsPartition, read_rows, split_of
 
@@ -80,7 +80,7 @@ class KafscaleSource(DataSource):
 class BatchReader(DataSourceReader):
     """Plans one batch query and reads its tasks."""
 
-    def __init__(self, options: Options, asked: Wanted) -> None:
+    def __init__(self, options: Options, asked: WantedColumns) -> None:
         from kafscale.spark.source.filters import EVERYTHING
 
         self._options = options

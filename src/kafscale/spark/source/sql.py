@@ -25,7 +25,7 @@ DEFAULTS: Final = {"includeHeaders": "true", "badRecords": "null"}
 _SKIPPED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/"
 
 
-class Topics:
+class TopicTables:
     """The topics of a store in a session. Views are made when a query names them."""
 
     def __init__(self, spark: SparkSession, bucket: Bucket, options: dict[str, str]) -> None:
@@ -61,7 +61,7 @@ def register_topics(
     store: str = "",
     topics: Iterable[str] | None = None,
     **options: str,
-) -> Topics:
+) -> TopicTables:
     """Make topics (all of them, if none is named) tables `topic.NAME` of a session.
 
     Without `store`, the session's setting spark.kafscale.store says where they are.
@@ -74,7 +74,7 @@ def register_topics(
     _make_known(spark)
     given = {name.lower() for name in options}
     defaults = {"includeHeaders": "true"} if "mode" in given else DEFAULTS
-    found = Topics(spark, Bucket(store), {**defaults, **options})
+    found = TopicTables(spark, Bucket(store), {**defaults, **options})
     found.register(found.names if topics is None else topics)
     return found
 
@@ -120,7 +120,7 @@ def quoted(query: str, names: Iterable[str]) -> tuple[str, list[str]]:
 
 
 def run_query(
-    spark: SparkSession, topics: Topics, query: str, at_most: int | None = None
+    spark: SparkSession, topics: TopicTables, query: str, at_most: int | None = None
 ) -> tuple[list[str], Iterator[list[Any]]]:
     """The names of the columns, and the rows as they come, `at_most` so many."""
     from pyspark.errors import AnalysisException, ParseException

@@ -19,8 +19,8 @@ from kafscale.model.errors import UnknownTopic
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.errors import plainly, rows_plainly
 from kafscale.spark.source import offsets, planning, splits, times
-from kafscale.spark.source.columns import Wanted
-from kafscale.spark.source.offsets import DataLost, Offsets
+from kafscale.spark.source.columns import WantedColumns
+from kafscale.spark.source.offsets import DataLost, PartitionOffsets
 from kafscale.spark.source.options import Options
 from kafscale.spark.source.tasks import SplitPartition, read_rows, split_of
 from kafscale.spark.views import PartitionView
@@ -39,13 +39,13 @@ else:
 class StreamReader(DataSourceStreamReader, AvailableNow):
     """Follows partitions from offset to offset."""
 
-    def __init__(self, options: Options, asked: Wanted) -> None:
+    def __init__(self, options: Options, asked: WantedColumns) -> None:
         self._options = options
         self._asked = asked
         self._bucket = Bucket(options.store)
-        self._seen: dict[offsets.Place, PartitionView] = {}
-        self._target: Offsets | None = None
-        self._reached: Offsets = {}
+        self._seen: dict[offsets.TopicPartition, PartitionView] = {}
+        self._target: PartitionOffsets | None = None
+        self._reached: PartitionOffsets = {}
         self._moved_s = self._bucket.clock.elapsed_s()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -101,7 +101,9 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         self._reached = end
         return offsets.to_json(end)
 
-    def _limited(self, begin: Offsets, latest: Offsets, limit: Any) -> Offsets:
+    def _limited(
+        self, begin: PartitionOffsets, latest: PartitionOffsets, limit: Any
+    ) -> PartitionOffsets:
         if type(limit).__name__ == "ReadAllAvailable":
             return latest
         waiting = sum(max(0, end - begin[place]) for place, end in latest.items())
@@ -153,7 +155,9 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
 
     # -- the bucket --------------------------------------------------------------------------
 
-    def _look(self, begin: Mapping[offsets.Place, int] | None = None) -> dict[Any, PartitionView]:
+    def _look(
+        self, begin: Mapping[offsets.TopicPartition, int] | None = None
+    ) -> dict[Any, PartitionView]:
         """All partitions as they are now, having checked that none went back."""
         try:
             found = planning.views(self._bucket, self._options)
@@ -181,7 +185,9 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             if not assigned or view.partition in assigned[view.topic]
         ]
 
-    def _check(self, place: offsets.Place, reached: int, view: PartitionView | None) -> None:
+    def _check(
+        self, place: offsets.TopicPartition, reached: int, view: PartitionView | None
+    ) -> None:
         if self._options.fail_on_data_loss and (view is None or view.end < reached):
             has = "is gone" if view is None else f"ends at {view.end} now"
             raise DataLost(

@@ -155,17 +155,17 @@ def estimate(
 ) -> dict[str, Any]:
     """Objects, bytes and records that may have to be read; no Spark needed."""
     if topic:
-        stretches = [
+        stored_ranges = [
             one
             for view in look(bucket, bucket.topic(topic))
-            for one in view.stretches
+            for one in view.stored_ranges
             if (since_ms is None or one.max_timestamp_ms >= since_ms)
             and (until_ms is None or one.min_timestamp_ms < until_ms)
         ]
         return {
-            "objects_read": len(stretches),
-            "bytes_read": sum(one.length for one in stretches),
-            "records_at_most": sum(one.records for one in stretches),
+            "objects_read": len(stored_ranges),
+            "bytes_read": sum(one.length for one in stored_ranges),
+            "records_at_most": sum(one.records for one in stored_ranges),
         }
     from pyarrow import dataset
 

@@ -16,7 +16,7 @@ from kafscale.model.errors import InvalidRecord
 from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.kernels.arrays import LongArray
-from kafscale.spark.sink.encode import BATCH_BYTES, Encoder, assembled
+from kafscale.spark.sink.encode import BATCH_BYTES, BatchEncoder, assembled
 from kafscale.spark.sink.staging import read_columns
 
 _GATHER: Final = 16 << 20
@@ -31,7 +31,7 @@ class Rewriter:
         self, codec: str, first: int, *, batch_bytes: int = BATCH_BYTES, leader_epoch: int = 0
     ) -> None:
         """Begin at offset `first`."""
-        self._encoder = Encoder(Codec.named(codec))
+        self._encoder = BatchEncoder(Codec.named(codec))
         self._batch_bytes = batch_bytes
         self._epoch = leader_epoch
         self._first = first

@@ -47,7 +47,7 @@ _PLAIN: Final[dict[pa.DataType, Any]] = {
 
 _COMPLAINTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-Rows = Sequence[Any]
+JsonRows = Sequence[Any]
 
 
 class JsonValues:
@@ -114,7 +114,7 @@ def _type(kind: pa.DataType) -> Any:
     return _PLAIN[kind]
 
 
-def _columns(rows: Rows, fields: Sequence[pa.Field]) -> list[pa.Array]:
+def _columns(rows: JsonRows, fields: Sequence[pa.Field]) -> list[pa.Array]:
     return [
         _column(list(map(attrgetter(f"f{at}"), rows)), field.type)
         for at, field in enumerate(fields)

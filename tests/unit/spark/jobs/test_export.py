@@ -14,7 +14,7 @@ from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
 from kafscale.records.compression import Codec
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import export
-from kafscale.spark.jobs.export import Done, Wish, run_export
+from kafscale.spark.jobs.export import ExportRequest, ExportResult, run_export
 from kafscale.spark.lake import parquet, table
 from kafscale.spark.lake.iceberg import IcebergTable
 from kafscale.spark.values.formats import spec_of
@@ -60,8 +60,8 @@ class Lake:
         self.url = str(folder / "lake" / "orders")
         self.kind = kind
 
-    def wish(self, **more: Any) -> Wish:
-        return Wish(self.url, self.kind, **more)
+    def wish(self, **more: Any) -> ExportRequest:
+        return ExportRequest(self.url, self.kind, **more)
 
     def read(self, suffix: str = "") -> pa.Table:
         url = self.url + suffix
@@ -90,7 +90,7 @@ def lake(tmp_path: Path, kind: str) -> Lake:
     return Lake(tmp_path, kind)
 
 
-def export_now(topic: Topic, wish: Wish) -> Done:
+def export_now(topic: Topic, wish: ExportRequest) -> ExportResult:
     (done,) = run_export(Context(topic.bucket, (topic.descriptor.name,)), wish)
     return done
 
@@ -296,8 +296,8 @@ def test_several_topics_need_a_table_each(tmp_path: Path) -> None:
     other.flush(0, [b"y"])
     context = Context(one.bucket)
     with pytest.raises(InvalidRequest, match="several topics"):
-        run_export(context, Wish(str(tmp_path / "t")))
-    done = run_export(context, Wish(str(tmp_path / "{topic}")))
+        run_export(context, ExportRequest(str(tmp_path / "t")))
+    done = run_export(context, ExportRequest(str(tmp_path / "{topic}")))
     assert [row.rows for row in done] == [1, 1]
     assert parquet.dataset(str(tmp_path / "b")).to_table()["value"].to_pylist() == [b"y"]
 

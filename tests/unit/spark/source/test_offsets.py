@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.spark.source import offsets
-from kafscale.spark.source.offsets import DataLost, Offsets
+from kafscale.spark.source.offsets import DataLost, PartitionOffsets
 from kafscale.spark.source.options import BadOption, OffsetRule
 from kafscale.spark.views import PartitionView
 
@@ -57,7 +57,7 @@ def test_partitions_nobody_reads_are_refused() -> None:
 
 
 def test_json_goes_both_ways() -> None:
-    found: Offsets = {("b", 10): 1, ("a", 2): 5, ("a", 1): 7}
+    found: PartitionOffsets = {("b", 10): 1, ("a", 2): 5, ("a", 1): 7}
     assert offsets.to_json(found) == {"a": {"1": 7, "2": 5}, "b": {"10": 1}}
     assert offsets.from_json(offsets.to_json(found)) == found
 

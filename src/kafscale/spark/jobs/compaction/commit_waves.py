@@ -273,7 +273,7 @@ async def _fits(store: ObjectStore, folder: str, newest: Manifest, row: Replacem
             return False
         key = f"{folder}/{entry.name}"
         try:
-            await patiently(lambda key=key: store.read(key, 0, 1))  # type: ignore[misc]
+            await patiently(store.read, key, 0, 1)
         except ObjectMissing:
             return False
     return True

@@ -55,7 +55,7 @@ class Rewritten(NamedTuple):
     gone: str = ""  # why there is none: an input that somebody else replaced and swept
 
 
-Block = Sequence[Entry]  # what is joined with others as a whole
+EntryBlock = Sequence[Entry]  # what is joined with others as a whole
 
 
 def plan(past: Manifest, target: int, most_inputs: int = MOST_INPUTS) -> list[tuple[Entry, ...]]:
@@ -73,14 +73,14 @@ def plan_by_lanes(past: Manifest, target: int) -> list[tuple[Entry, ...]]:
 
 
 def _grouped(
-    blocks: Sequence[Block], target: int, most_inputs: int, *, over_gaps: bool
+    blocks: Sequence[EntryBlock], target: int, most_inputs: int, *, over_gaps: bool
 ) -> list[tuple[Entry, ...]]:
     """Neighbours that together hold at most `target`.
 
     A group is joined if the result is at least half of the target, and so never touched again, or
     if at most half of it is one large input: a byte is copied a few times at most in its life.
     """
-    groups: list[list[Block]] = [[]]
+    groups: list[list[EntryBlock]] = [[]]
     size = count = 0
     for block in blocks:
         group, mine = groups[-1], _size(block)
@@ -100,11 +100,11 @@ def _grouped(
     ]
 
 
-def _size(block: Block) -> int:
+def _size(block: EntryBlock) -> int:
     return sum(entry.size for entry in block)
 
 
-def _is_worth(group: Sequence[Block], target: int) -> bool:
+def _is_worth(group: Sequence[EntryBlock], target: int) -> bool:
     sizes = [_size(block) for block in group]
     return len(group) > 1 and (sum(sizes) * 2 >= target or max(sizes) * 2 <= sum(sizes))
 

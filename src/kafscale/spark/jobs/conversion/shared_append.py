@@ -33,7 +33,7 @@ _INTERVAL: Final = 4096
 _AUTHOR: Final = "convert"
 
 
-class Part(NamedTuple):
+class LaneOffsets(NamedTuple):
     """Offsets that a lane is to get."""
 
     lane: int
@@ -44,7 +44,7 @@ class Part(NamedTuple):
 Make = Callable[[int, int], LaneBatches]  # which part, from which offset on
 
 
-def fill(bucket: Bucket, folder: str, parts: Sequence[Part], make: Make) -> int:
+def fill(bucket: Bucket, folder: str, parts: Sequence[LaneOffsets], make: Make) -> int:
     """Add what is missing of the parts, each lane's in order; gives the bytes added."""
 
     async def opened(store: ObjectStore) -> Appender:
@@ -68,10 +68,10 @@ def fill(bucket: Bucket, folder: str, parts: Sequence[Part], make: Make) -> int:
             return written
         lanes = _lanes([taken for taken, _ in chosen.values()])
         try:
-            bucket.run(lambda _, lanes=lanes, log=log: log.append(lanes))  # type: ignore[misc]
+            bucket.wait(log.append(lanes))
         except LostRace:
             step = max(step // 2, LEAST_STEP)
-            bucket.run(lambda _, log=log: log.follow())  # type: ignore[misc]
+            bucket.wait(log.follow())
             continue
         step = min(step * 2, STEP_BYTES)
         written += sum(len(one) for lane in lanes for one in lane.batches)
@@ -82,7 +82,11 @@ def fill(bucket: Bucket, folder: str, parts: Sequence[Part], make: Make) -> int:
 
 
 def _choose(
-    log: Appender, parts: Sequence[Part], make: Make, ready: dict[int, LaneBatches], step: int
+    log: Appender,
+    parts: Sequence[LaneOffsets],
+    make: Make,
+    ready: dict[int, LaneBatches],
+    step: int,
 ) -> dict[int, tuple[LaneBatches, LaneBatches | None]]:
     """What the next segment gets: of which parts what, and what is left of them."""
     chosen: dict[int, tuple[LaneBatches, LaneBatches | None]] = {}
@@ -169,7 +173,7 @@ def finish(bucket: Bucket, wanted: Mapping[Place, tuple[int, int]]) -> None:
     for folder in sorted({place.folder for place in wanted}):
         bounds = {place.lane: at for place, at in wanted.items() if place.folder == folder}
         _raise(bucket, folder, {lane: start for lane, (start, _) in bounds.items() if start})
-        seen = bucket.run(lambda store, folder=folder: survey.snapshot(store, folder))  # type: ignore[misc]
+        seen = bucket.run(survey.snapshot, folder)
         found = seen.lanes()
         for lane, (start, end) in bounds.items():
             begins, ends = found.get(lane, (0, 0))
@@ -194,4 +198,4 @@ def _raise(bucket: Bucket, folder: str, starts: dict[int, int]) -> None:
 
 
 def _newest(bucket: Bucket, folder: str) -> Manifest:
-    return bucket.run(lambda store: commits.read_newest(store, folder))
+    return bucket.run(commits.read_newest, folder)

@@ -7,7 +7,7 @@ Spark. Next door: what the bytes are (assembly.py), the store itself (spark/buck
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from kafscale.log.protocol import survey
 from kafscale.model.buffers import Buffer
@@ -20,16 +20,17 @@ _READ_OBJECTS: Final = 64
 _ATTEMPTS: Final = 5
 _FIRST_PAUSE_S: Final = 0.2
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
-async def patiently(work: Callable[[], Awaitable[_T]]) -> _T:
+async def patiently(work: Callable[_P, Awaitable[_T]], *args: _P.args, **named: _P.kwargs) -> _T:
     """Ask again a few times where the store did not answer."""
     for attempt in range(_ATTEMPTS - 1):
         try:
-            return await work()
+            return await work(*args, **named)
         except StoreUnavailable:
             await asyncio.sleep(_FIRST_PAUSE_S * 2**attempt)
-    return await work()
+    return await work(*args, **named)
 
 
 def read_all(bucket: Bucket, keys: Sequence[str]) -> list[memoryview]:
@@ -40,7 +41,7 @@ def read_all(bucket: Bucket, keys: Sequence[str]) -> list[memoryview]:
 def _read_present(bucket: Bucket, keys: Sequence[str]) -> list[memoryview | ObjectMissing]:
     async def one(store: ObjectStore, key: str) -> memoryview | ObjectMissing:
         try:
-            return await patiently(lambda: store.read(key))
+            return await patiently(store.read, key)
         except ObjectMissing as gone:
             return gone
 
@@ -95,7 +96,7 @@ def put_own(bucket: Bucket, key: str, body: Sequence[Buffer]) -> None:
 
     async def write(store: ObjectStore) -> None:
         try:
-            await patiently(lambda: store.put_new(key, body))
+            await patiently(store.put_new, key, body)
         except ObjectExists:
             return
 

@@ -86,7 +86,7 @@ async def _put_down(
 
 def count_sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
     """How many objects a sweep would delete."""
-    found = bucket.run(lambda store: sweep_plan.examine(store, folder, grace_s))
+    found = bucket.run(sweep_plan.examine, folder, grace_s)
     return 0 if found is None else len(found[1].delete)
 
 
@@ -98,7 +98,7 @@ def remove_deleted(context: Context, grace_s: float) -> dict[str, int]:
     bucket = context.bucket
     removed: dict[str, int] = {}
     for topic in left_behind(context, grace_s):
-        count = bucket.run(lambda store, topic=topic: _remove(store, topic, grace_s))  # type: ignore[misc]
+        count = bucket.run(_remove, topic, grace_s)
         if count:
             removed[topic.folder] = count
     return removed

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafscale.model.buffers import Buffer
-from kafscale.objects.store import StoredObject
+from kafscale.objects.store import ObjectStore, StoredObject
 from kafscale.settings import locations
 from kafscale.spark.bucket import on_store
 
 _DELETE_AT_ONCE: Final = 1000
 
 
-class Place:
+class TableFolder:
     """One table's folder. Names are relative to it."""
 
     def __init__(self, url: str) -> None:
@@ -28,17 +28,17 @@ class Place:
             else self.where.root
         )
 
-    def __reduce__(self) -> tuple[type["Place"], tuple[str]]:
-        return Place, (self.url,)
+    def __reduce__(self) -> tuple[type["TableFolder"], tuple[str]]:
+        return TableFolder, (self.url,)
 
     @property
     def name(self) -> str:
         """The last part of its path."""
         return self.url.rstrip("/").rpartition("/")[2]
 
-    def beside(self, suffix: str) -> "Place":
+    def beside(self, suffix: str) -> "TableFolder":
         """A place next to this one."""
-        return Place(self.url + suffix)
+        return TableFolder(self.url + suffix)
 
     def put_new(self, name: str, body: Buffer) -> None:
         """Create an object, or raise ObjectExists."""
@@ -62,8 +62,7 @@ class Place:
         """Remove objects; those that are gone already are no error."""
         keys = [self._key(name) for name in names]
         for at in range(0, len(keys), _DELETE_AT_ONCE):
-            some = keys[at : at + _DELETE_AT_ONCE]
-            on_store(self.where, lambda store, some=some: store.delete(some))  # type: ignore[misc]
+            on_store(self.where, _delete, keys[at : at + _DELETE_AT_ONCE])
 
     def now_ms(self) -> int:
         """The time by the clock that `modified_ms` is written by."""
@@ -76,3 +75,7 @@ class Place:
 
     def _key(self, name: str) -> str:
         return f"{self.where.namespace}/{name}" if self.where.namespace else name
+
+
+async def _delete(store: ObjectStore, keys: Sequence[str]) -> None:
+    await store.delete(keys)
