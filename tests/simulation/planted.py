@@ -23,8 +23,8 @@ from kafscale.groups.machine import Group
 from kafscale.log.catalog.lane_allotment import SharedLogs
 from kafscale.log.formats import places
 from kafscale.log.formats.producers import ProducerTable
-from kafscale.log.moves import copying, end_of_topic
-from kafscale.log.protocol import commits, opening
+from kafscale.log.moves import end_of_topic
+from kafscale.log.protocol import commits, end_of_log, opening
 from kafscale.log.upkeep import reclaim
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.types import Appended
@@ -169,13 +169,13 @@ def seal_that_nobody_heeds() -> AbstractContextManager[Any]:
 
 def move_that_forgets_producers() -> AbstractContextManager[Any]:
     """In the new place nobody knows what was sent before."""
-    honest = copying.adopt
+    honest = Log.adopt
 
     def adopt(log: Log, number: int, header: BatchHeader, data: memoryview) -> Any:
         with patch.object(ProducerTable, "remember", lambda *_: None):
             return honest(log, number, header, data)
 
-    return patch.object(copying, "adopt", adopt)
+    return patch.object(Log, "adopt", adopt)
 
 
 def move_that_leaves_the_last_records_behind() -> AbstractContextManager[Any]:
@@ -221,4 +221,4 @@ def end_that_is_said_but_not_at_the_tail() -> AbstractContextManager[Any]:
     async def leave_it(*_: Any) -> bool:
         return True
 
-    return patch.object(end_of_topic, "_take_the_tail", leave_it)
+    return patch.object(end_of_log, "_take_the_tail", leave_it)

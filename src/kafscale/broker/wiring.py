@@ -40,8 +40,8 @@ from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener
 from kafscale.log.reader.reader import Reader
-from kafscale.log.writer.lane import TailMemory
 from kafscale.log.writer.log import Log
+from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
@@ -249,7 +249,7 @@ def _sample(
 
     def buffers() -> Iterator[tuple[Sequence[str], float]]:
         for topic, log in logs.each():
-            waiting = log.waiting_bytes()
+            waiting = log.pending_bytes()
             if topic is not None:
                 partition = log.folder.rpartition("/")[2]
                 yield (topic.name, partition), float(sum(waiting.values()))
@@ -265,7 +265,7 @@ def _sample(
     probe.sample_store_health(sampling.states_of(health))
     probe.sample_broker(
         connections=listener.__len__,
-        cache_bytes=lambda: reader.blocks.used_bytes,
+        cache_bytes=lambda: reader.block_cache.used_bytes,
         tail_bytes=lambda: memory.used_bytes,
         resident_bytes=process.resident_bytes,
         cpu_seconds=process.cpu_seconds,

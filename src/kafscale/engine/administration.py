@@ -1,7 +1,7 @@
 """Administration: changing topics that exist, and questions that only administrators ask.
 
 Here: settings, more partitions, deleting records, where leader epochs end.
-Next door: creating and deleting topics (topics.py), how a log start moves (log/upkeep/history.py).
+Next door: creating and deleting topics (topics.py), moving log starts (log/upkeep/retention.py).
 """
 
 import asyncio

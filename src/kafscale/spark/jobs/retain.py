@@ -1,7 +1,7 @@
 """`retain`: what is too old or too much goes, the mostly dead is rewritten, leftovers are swept.
 
 Here: the command, retention by the bucket's own descriptors, the report. Next door: rewriting
-(merge.py, rewriting.py), what may be deleted (log/upkeep/sweep_plan.py), deleted topics
+(merge.py, rewriting.py), what may be deleted (log/upkeep/sweep.py), deleted topics
 (removal.py).
 
 Beside live brokers it repeats what they do and finds little to do; it is for buckets whose brokers
@@ -17,7 +17,7 @@ from kafscale.log.formats import manifest
 from kafscale.log.formats.manifest import Entry
 from kafscale.log.formats.segment import Span
 from kafscale.log.protocol.survey import Snapshot
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import retention
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
@@ -176,7 +176,7 @@ def new_starts(row: LogFound, rules: Rules) -> dict[int, int]:
             topic = row.whose.of(lane)
             limits = (-1, -1) if topic is None else limits_of(topic, *rules[1:3])
             alive = [span for span in spans if span.last >= mark.start]
-            start = history.expired_start(alive, mark.start, rules.now_ms, *limits)
+            start = retention.expired_start(alive, mark.start, rules.now_ms, *limits)
         start = min(start, mark.next)
         if start > mark.start:
             starts[lane] = start

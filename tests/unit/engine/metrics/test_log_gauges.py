@@ -7,7 +7,7 @@ import pytest
 from kafscale.engine.metrics.log_gauges import Census
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.topics.topic import Topic
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import retention, rollup
 from kafscale.log.writer.log import Log
 from kafscale.model.meters import Registry
 from kafscale.model.topics import LaneRange, TopicDefaults, TopicDescriptor
@@ -77,8 +77,8 @@ async def test_a_log_shows_its_lanes_its_end_its_tail_and_its_bytes(office: Offi
     log = await office.add(topic("t", 4, 2), "default/t/1")
     for lane in (0, 1):
         await write(log, b"x", lane=lane)
-    await history.roll_up(log)
-    await history.raise_starts(log, {0: 1})
+    await rollup.roll_up(log)
+    await retention.raise_starts(log, {0: 1})
     await write(log, b"x", lane=1)
     samples = shown(office.census())
 

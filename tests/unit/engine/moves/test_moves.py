@@ -17,10 +17,11 @@ from kafscale.engine.topics import removals
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import keys as log_keys
 from kafscale.log.moves import copying
-from kafscale.log.moves.copying import committed
-from kafscale.log.upkeep import history
-from kafscale.log.writer.lane import TailMemory
-from kafscale.log.writer.log import Log, LogSettings, State
+from kafscale.log.upkeep import retention, rollup
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.states import LogState
+from kafscale.log.writer.tail_memory import TailMemory
+from kafscale.log.writer.types import LogSettings, wait_for_commit
 from kafscale.metadata import keys
 from kafscale.metadata.keys import MoveReport
 from kafscale.model.errors import MetadataUnavailable, NotTheOwner, TopicMoving
@@ -96,7 +97,7 @@ async def write_late(log: Log) -> None:
     raw = memoryview(bytearray(make_batch(b"late")))
     appended = log.append(0, read_header(raw), raw, acknowledged=False)
     assert appended.committed is not None
-    await committed(appended.committed)
+    await wait_for_commit(appended.committed)
 
 
 @pytest.fixture
@@ -227,7 +228,7 @@ async def test_a_sealed_lane_takes_nothing_whoever_writes_the_log(filled: Engine
         with pytest.raises(NotTheOwner):
             await write_late(stale)
         async with asyncio.timeout(5):
-            while stale.state is State.OPENING:
+            while stale.state is LogState.OPENING:
                 await asyncio.sleep(0.001)
     assert stale.lane(0).high == 4, "three records and the seal"
     await stale.abandon()
@@ -338,7 +339,7 @@ async def test_a_topic_deleted_on_the_way_leaves_nothing_anywhere(filled: Engine
 
 async def test_history_that_was_rolled_up_moves_too(filled: EngineHarness) -> None:
     for _, log in filled.engine.logs.each():
-        await history.roll_up(log)
+        await rollup.roll_up(log)
     await move(filled, "shared")
     assert await all_values(filled, 3) == [b"3-0", b"3-1", b"3-2"]
 
@@ -361,9 +362,9 @@ async def test_who_had_read_everything_goes_on_where_it_was(
 async def test_a_sealed_partition_does_not_say_where_it_ends(filled: EngineHarness) -> None:
     topic = filled.engine.topics.get("t")
     log, lane = await filled.engine.logs.open(topic, 0)
-    sealed = copying.seal(log, lane.number).committed
+    sealed = log.seal(lane.number).committed
     assert sealed is not None
-    await committed(sealed)
+    await wait_for_commit(sealed)
     with pytest.raises(NotTheOwner):
         await filled.engine.inspection.bounds(topic, 0, -1)
 
@@ -421,7 +422,7 @@ async def test_a_topic_deleted_as_it_arrives_leaves_no_old_place(filled: EngineH
 async def test_a_start_that_could_not_be_raised_is_no_arrival(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raise_starts, copy = history.raise_starts, copying.copy
+    raise_starts, copy = retention.raise_starts, copying.copy
     lost: list[dict[int, int]] = []
     deleted = asyncio.Event()
 
@@ -440,7 +441,7 @@ async def test_a_start_that_could_not_be_raised_is_no_arrival(
         return await raise_starts(log, starts)
 
     monkeypatch.setattr(copying, "copy", copied)
-    monkeypatch.setattr(history, "raise_starts", unlucky)
+    monkeypatch.setattr(retention, "raise_starts", unlucky)
     await move(filled, "shared")
     assert lost
     assert (await filled.read("t", 2)).start == 2
@@ -481,7 +482,7 @@ async def test_a_shared_log_survives_a_lane_that_begins_late(
     await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
     await asyncio.sleep(0.3)
     (log,) = [log for one, log in filled.engine.logs.each() if one is None]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     assert await filled.append("t", b"first after all") == 3
     monkeypatch.setattr(steps, "NEAR_BYTES", 4 << 20)
     await arrived(filled)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kafscale.log.moves.copying import committed, seal
+from kafscale.log.writer.types import wait_for_commit
 from kafscale.metadata.keys import MoveReport
 from kafscale.model.errors import NotTheOwner, OutOfOrderSequence, TopicMoving, UnknownProducer
 from kafscale.model.topics import Move, TopicDefaults
@@ -67,9 +67,9 @@ async def test_what_was_sent_behind_a_refused_batch_does_not_come_before_it(
     await held.reached.wait()
     topic = harness.engine.topics.get("t")
     log = await harness.engine.logs.open_log(topic.folder(0), topic)
-    appended = seal(log, 0)
+    appended = log.seal(0)
     assert appended.committed is not None
-    await committed(appended.committed)
+    await wait_for_commit(appended.committed)
     with pytest.raises(NotTheOwner):
         await harness.append("t", b"first", **seventh(0))
     harness.plan.clear()

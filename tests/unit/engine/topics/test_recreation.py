@@ -10,6 +10,7 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.engine.upkeep import housekeeping
 from kafscale.log.formats import keys
 from kafscale.log.moves import end_of_topic
+from kafscale.log.protocol import end_of_log
 from kafscale.metadata import keys as metadata_keys
 from kafscale.metadata.store import Remove
 from kafscale.model.errors import (
@@ -207,7 +208,7 @@ async def test_a_fleet_ends_logs_before_it_deletes_their_objects(
         keeper._grace_s = 0.0
         await keeper.remove_deleted_topics()
         assert await objects(fleet, "default/t/0") == last
-        monkeypatch.setattr(end_of_topic, "REMEMBERED_S", 0.0)
+        monkeypatch.setattr(end_of_log, "REMEMBERED_S", 0.0)
         for _ in range(2):
             keeper._due_s.clear()
             await keeper.remove_deleted_topics()
@@ -228,7 +229,7 @@ async def test_a_removal_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) ->
             looked.append(args)
             return []
 
-        monkeypatch.setattr(housekeeping.end_of_topic, "remains", look)
+        monkeypatch.setattr(housekeeping.end_of_log, "remains", look)
         for _ in range(3):
             await keeper.remove_deleted_topics()
         assert looked == []

@@ -7,7 +7,7 @@ import pytest
 
 from kafscale.engine.upkeep import housekeeping
 from kafscale.engine.upkeep.housekeeping import OVERDUE_MS
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import rollup
 from kafscale.model.errors import InvalidTopicConfig, UnknownTopic
 from kafscale.settings.config import Config
 from kafscale.testing.in_process import FOR_TESTS
@@ -117,11 +117,11 @@ async def test_an_object_goes_with_its_last_lane(harness: EngineHarness) -> None
         await harness.engine.create_topic(name, 1, SHARED)
         await harness.append(name, b"x" * 500)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     for name in ("a", "b"):
         await harness.engine.delete_topic(name)
     await harness.engine.housekeeping.tidy()
-    assert log.manifest.segments == []
+    assert log.committed.manifest.segments == []
 
 
 async def test_what_is_half_dead_is_rewritten_without_the_dead(harness: EngineHarness) -> None:
@@ -129,10 +129,10 @@ async def test_what_is_half_dead_is_rewritten_without_the_dead(harness: EngineHa
         await harness.engine.create_topic(name, 1, SHARED)
         await harness.append(name, name[:1].encode() * size)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     await harness.engine.delete_topic("large")
     await harness.engine.housekeeping.tidy()
-    (entry,) = log.manifest.segments
+    (entry,) = log.committed.manifest.segments
     assert [span.lane for span in entry.spans()] == [1]
     assert entry.size < 400
     assert values_of(await harness.read("small")) == [b"s" * 40]
@@ -147,8 +147,8 @@ async def test_a_broken_object_does_not_keep_its_log_from_being_swept(
         await harness.engine.create_topic(name, 1, SHARED)
         await harness.append(name, name[:1].encode() * size)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
-    (entry,) = log.manifest.segments
+    await rollup.roll_up(log)
+    (entry,) = log.committed.manifest.segments
     key = f"{log.folder}/{entry.name}"
     body = bytearray(await harness.objects.read(key))
     body[entry.spans()[0].start + 70] ^= 1
@@ -171,13 +171,15 @@ async def test_a_little_of_a_deleted_topic_is_gone_when_its_time_is_up(
         await harness.engine.create_topic(name, 1, SHARED | {"retention.ms": "-1"})
         await harness.append(name, name[:1].encode() * size)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     await harness.engine.delete_topic("small")
     await harness.engine.housekeeping.tidy()
-    assert len(log.manifest.segments[0].spans()) == 2, "too little to write all else again for"
+    assert len(log.committed.manifest.segments[0].spans()) == 2, (
+        "too little to write all else again for"
+    )
     harness.clock.advance_ms(OVERDUE_MS)
     await harness.engine.housekeeping.tidy()
-    (entry,) = log.manifest.segments
+    (entry,) = log.committed.manifest.segments
     assert [span.lane for span in entry.spans()] == [0]
     assert values_of(await harness.read("large")) == [b"l" * 4000]
 
@@ -190,7 +192,7 @@ async def test_a_removal_is_over_when_no_object_names_its_lanes(
         await harness.engine.create_topic(name, 1, SHARED | {"retention.ms": "-1"})
         await harness.append(name, b"x" * 100)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     await harness.engine.delete_topic("gone")
     harness.clock.advance_ms(1_000_000)
     await harness.engine.housekeeping.remove_deleted_topics()
@@ -270,4 +272,4 @@ async def test_a_deleted_topics_lanes_are_forgotten_in_the_end(harness: EngineHa
     await harness.reopen()
     await harness.append("stays", b"z")
     (log,) = [log for topic, log in harness.engine.logs.each() if topic is None]
-    assert set(log.manifest.lanes) == {0}
+    assert set(log.committed.manifest.lanes) == {0}

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import retention, rollup
 from kafscale.records.record import Record, build_batch
 from kafscale.settings.sections import StorageSection
 from kafscale.testing.faulty_store import Fault, Rule
@@ -81,11 +81,11 @@ async def test_a_long_tail_is_rolled_up_without_being_asked() -> None:
         for number in range(6):
             await harness.append("t", b"%d" % number)
         ((_, log),) = harness.engine.logs.each()
-        assert history.roll_up_is_due(log)
+        assert rollup.roll_up_is_due(log)
         async with asyncio.timeout(30):
-            while history.roll_up_is_due(log):
+            while rollup.roll_up_is_due(log):
                 await asyncio.sleep(0.05)
-        assert log.manifest.generation == 1
+        assert log.committed.manifest.generation == 1
         await harness.reopen()
         assert values_of(await harness.read("t")) == [b"%d" % number for number in range(6)]
 
@@ -113,14 +113,14 @@ async def test_a_mistake_in_one_log_does_not_end_the_housekeeping_of_others(
         await harness.engine.create_topic(name, 1, {"retention.ms": "1000"})
         await harness.append(name, b"old")
     harness.clock.advance_ms(5000)
-    honest = history.retain
+    honest = retention.retain
 
     async def retain(log, *limits):  # type: ignore[no-untyped-def]
         if "/a/" in log.folder:
             raise ZeroDivisionError
         return await honest(log, *limits)
 
-    monkeypatch.setattr(history, "retain", retain)
+    monkeypatch.setattr(retention, "retain", retain)
     await harness.engine.housekeeping.tidy()
     starts = [
         (await harness.engine.inspection.bounds(harness.engine.topics.get(name), 0, -1))[0]

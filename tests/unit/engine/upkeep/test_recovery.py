@@ -11,7 +11,7 @@ from kafscale.engine.coordinator.offsets import Wish
 from kafscale.engine.upkeep import bucket_scan, recovery
 from kafscale.engine.upkeep.bucket_scan import Evidence
 from kafscale.engine.upkeep.recovery import SPARE_BROKER_IDS, SPARE_EPOCHS, SPARE_PRODUCER_IDS, Plan
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import rollup
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Entry, Put
@@ -127,10 +127,10 @@ async def test_producers_are_found_in_manifests_too(
     await harness.engine.create_topic("t", 1, {})
     await append_as(harness, 123456)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     found = await gathered(harness)
     assert (found.producer_id, found.epoch) == (123456, harness.engine.identity.epoch)
-    assert log.manifest.generation == 1
+    assert log.committed.manifest.generation == 1
 
 
 async def test_an_id_that_nobody_can_have_been_given_is_passed_over(harness: EngineHarness) -> None:
@@ -139,7 +139,7 @@ async def test_an_id_that_nobody_can_have_been_given_is_passed_over(harness: Eng
     await append_as(harness, 5)
     assert (await gathered(harness)).producer_id == 5
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     assert (await gathered(harness)).producer_id == 5
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from kafscale.log.formats import keys
 from kafscale.log.protocol import commits
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import retention, rollup, sweep
 from kafscale.log.writer.log import Log
 from kafscale.model.errors import StoreUnavailable
 from kafscale.testing.faulty_store import Fault, Rule
@@ -27,37 +27,37 @@ async def fill(log: Log, count: int, size: int = 1, lane: int = 0) -> None:
         await write(log, b"x" * size, lane=lane)
 
 
-async def sweep(bench: Bench, log: Log, after_s: float = 0.0) -> int:
+async def sweep_after(bench: Bench, log: Log, after_s: float = 0.0) -> int:
     bench.clock.advance_ms(after_s * 1000)
-    log.sweep_due = True
-    return await history.sweep(log)
+    log.history.ask_for_sweep()
+    return await sweep.sweep(log)
 
 
 async def test_merged_flushes_and_old_manifests_go_a_grace_period_later(bench: Bench) -> None:
     log = await bench.open()
     await fill(log, 3)
-    await history.roll_up(log)
-    assert await sweep(bench, log, GRACE_S - 1) == 0
+    await rollup.roll_up(log)
+    assert await sweep_after(bench, log, GRACE_S - 1) == 0
     assert len(await bench.segments()) == 3
-    assert await sweep(bench, log, 2) == 3
+    assert await sweep_after(bench, log, 2) == 3
     assert await bench.segments() == []
     await fill(log, 2)
-    await history.roll_up(log)
-    assert await sweep(bench, log, GRACE_S - 1) == 0
-    assert await sweep(bench, log, 2) == 3
+    await rollup.roll_up(log)
+    assert await sweep_after(bench, log, GRACE_S - 1) == 0
+    assert await sweep_after(bench, log, 2) == 3
     kept = [name for name in await bench.names() if name.startswith("manifest")]
     assert kept == ["manifest-00000000000000000002"]
     assert len(await everything(bench)) == 5
-    assert not log.sweep_due
-    assert await history.sweep(log) == 0
+    assert not log.history.sweep_is_due
+    assert await sweep.sweep(log) == 0
 
 
 async def test_a_log_that_rolls_up_all_the_time_is_swept_all_the_same(bench: Bench) -> None:
     log = await bench.open()
     for _ in range(10):
         await fill(log, 2)
-        await history.roll_up(log)
-        await sweep(bench, log, GRACE_S / 2)
+        await rollup.roll_up(log)
+        await sweep_after(bench, log, GRACE_S / 2)
     assert len(await bench.segments()) <= 6
     assert sum(name.startswith("manifest") for name in await bench.names()) <= 4
     assert len(await everything(bench)) == 20
@@ -66,52 +66,52 @@ async def test_a_log_that_rolls_up_all_the_time_is_swept_all_the_same(bench: Ben
 async def test_expired_objects_go_with_their_index_and_are_forgotten_then(bench: Bench) -> None:
     log = await bench.open()
     await fill(log, 3)
-    await history.roll_up(log)
-    await sweep(bench, log, GRACE_S + 1)
-    await history.raise_starts(log, {0: 3})
-    (gone,) = dropped_names(log.manifest)
-    assert await sweep(bench, log, GRACE_S - 1) == 0
-    assert await sweep(bench, log, 2) == 3  # segment, index, the manifest before
+    await rollup.roll_up(log)
+    await sweep_after(bench, log, GRACE_S + 1)
+    await retention.raise_starts(log, {0: 3})
+    (gone,) = dropped_names(log.committed.manifest)
+    assert await sweep_after(bench, log, GRACE_S - 1) == 0
+    assert await sweep_after(bench, log, 2) == 3  # segment, index, the manifest before
     assert await bench.names() == ["manifest-00000000000000000002"]
-    assert dropped_names(log.manifest) == {gone}
+    assert dropped_names(log.committed.manifest) == {gone}
     await fill(log, 1)
-    await history.roll_up(log)
-    assert dropped_names(log.manifest) == set()
+    await rollup.roll_up(log)
+    assert dropped_names(log.committed.manifest) == set()
 
 
 async def test_what_another_has_swept_is_forgotten_too(bench: Bench) -> None:
     log = await bench.open()
     await fill(log, 2)
-    await history.raise_starts(log, {0: 2})
-    await sweep(bench, log, GRACE_S + 1)
+    await retention.raise_starts(log, {0: 2})
+    await sweep_after(bench, log, GRACE_S + 1)
     again = await bench.open()  # a restart: nobody remembers who deleted what
-    assert dropped_names(again.manifest)
-    await sweep(bench, again)
+    assert dropped_names(again.committed.manifest)
+    await sweep_after(bench, again)
     await fill(again, 1)
-    await history.roll_up(again)
-    assert dropped_names(again.manifest) == set()
+    await rollup.roll_up(again)
+    assert dropped_names(again.committed.manifest) == set()
 
 
 async def test_orphans_are_condemned_by_a_generation_first(bench: Bench) -> None:
     log = await bench.open()
     await fill(log, 2)
     bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*/manifest-*"))
-    rolling = asyncio.ensure_future(history.roll_up(log))
+    rolling = asyncio.ensure_future(rollup.roll_up(log))
     await bench.plan.rules[0].reached.wait()
     rolling.cancel()
     await asyncio.gather(rolling, return_exceptions=True)
     bench.plan.clear()
     orphan = next(name for name in await bench.names() if name.endswith(".kfs") and "-1-" in name)
     await fill(log, 1)
-    await history.roll_up(log)
-    assert await sweep(bench, log, GRACE_S - 1) == 0
-    assert orphan not in dropped_names(log.manifest)
-    await sweep(bench, log, 2)  # the merged flushes go, the orphan is condemned
-    assert dropped_names(log.manifest) == {orphan}
+    await rollup.roll_up(log)
+    assert await sweep_after(bench, log, GRACE_S - 1) == 0
+    assert orphan not in dropped_names(log.committed.manifest)
+    await sweep_after(bench, log, 2)  # the merged flushes go, the orphan is condemned
+    assert dropped_names(log.committed.manifest) == {orphan}
     assert orphan in await bench.names()
-    await sweep(bench, log, GRACE_S - 1)
+    await sweep_after(bench, log, GRACE_S - 1)
     assert orphan in await bench.names()
-    await sweep(bench, log, 2)
+    await sweep_after(bench, log, 2)
     assert not [name for name in await bench.names() if orphan[:-4] in name]
     assert len(await everything(bench)) == 3
 
@@ -119,25 +119,25 @@ async def test_orphans_are_condemned_by_a_generation_first(bench: Bench) -> None
 async def test_an_index_without_its_segment_goes(bench: Bench) -> None:
     log = await bench.open()
     await fill(log, 2)
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     lost = keys.index_of(f"{FOLDER}/{keys.rewritten_name(0, 1, 7)}")
     await bench.inner.put_new(lost, [b""])
-    await sweep(bench, log, GRACE_S - 1)
+    await sweep_after(bench, log, GRACE_S - 1)
     assert lost.rpartition("/")[2] in await bench.names()
-    await sweep(bench, log, 2)
+    await sweep_after(bench, log, 2)
     assert lost.rpartition("/")[2] not in await bench.names()
 
 
 async def test_a_sweep_that_fails_can_be_repeated(bench: Bench) -> None:
     log = await bench.open()
     await fill(log, 3)
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     bench.clock.advance_ms(GRACE_S * 1000 + 1)
     bench.plan.add(Rule(Fault.FAIL_AFTER, "delete", times=1))
     with pytest.raises(StoreUnavailable):
-        await history.sweep(log)
-    assert log.sweep_due
-    assert await history.sweep(log) == 0
+        await sweep.sweep(log)
+    assert log.history.sweep_is_due
+    assert await sweep.sweep(log) == 0
     assert await bench.segments() == []
 
 
@@ -145,8 +145,8 @@ async def test_a_reader_of_the_generation_before_can_still_read(bench: Bench) ->
     log = await bench.open()
     await fill(log, 3)
     reading = await bench.open()
-    await history.roll_up(log)
-    await sweep(bench, log, GRACE_S - 1)
+    await rollup.roll_up(log)
+    await sweep_after(bench, log, GRACE_S - 1)
     rows = await read_all(bench.reader(), reading, reading.lane(0))
     assert [offset for offset, _ in rows] == [0, 1, 2]
     waiting = append(log, make_batch(b"x"))

@@ -6,8 +6,8 @@ from kafscale.log.formats import keys, manifest, segment
 from kafscale.log.formats.manifest import LaneMark, Manifest
 from kafscale.log.formats.producers import BatchMark, Snapshot
 from kafscale.log.formats.segment import NOTHING_BEFORE, LaneBatches
-from kafscale.log.protocol import highest
-from kafscale.log.protocol.highest import STRANGE_ID
+from kafscale.log.protocol import survey
+from kafscale.log.protocol.survey import STRANGE_ID
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.records.record import Record, build_batch
 
@@ -43,25 +43,25 @@ async def log_of(*tail: bytes) -> MemoryObjectStore:
 
 
 async def test_the_past_is_known_by_its_manifest() -> None:
-    found = await highest.look(await log_of(), FOLDER)
+    found = await survey.read_highest(await log_of(), FOLDER)
     assert found == (40, 3, {0: (2, 5)}, [])
 
 
 async def test_the_tail_is_read() -> None:
     store = await log_of(flush(5, 41, 7), flush(6, STRANGE_ID, 6), flush(7, -1, 6))
-    found = await highest.look(store, FOLDER)
+    found = await survey.read_highest(store, FOLDER)
     assert found == (41, 7, {0: (2, 8)}, [])
 
 
 async def test_an_empty_log_has_none() -> None:
-    assert await highest.look(MemoryObjectStore(), FOLDER) == (-1, -1, {}, [])
+    assert await survey.read_highest(MemoryObjectStore(), FOLDER) == (-1, -1, {}, [])
 
 
 async def test_numbers_of_a_broken_object_are_not_believed() -> None:
     broken = bytearray(flush(6, 99, 99))
     broken[-20] ^= 1  # in the last batch
     store = await log_of(flush(5, 41, 4), bytes(broken))
-    found = await highest.look(store, FOLDER)
+    found = await survey.read_highest(store, FOLDER)
     assert (found.producer_id, found.epoch) == (41, 4)
     (problem,) = found.problems
     assert keys.segment(FOLDER, 6) in problem
@@ -71,7 +71,7 @@ async def test_a_log_that_moves_meanwhile_is_looked_at_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     objects = await log_of(flush(5, 41, 4))
-    look, looks = highest.survey.snapshot, 0
+    look, looks = survey.snapshot, 0
 
     async def rolled_up_meanwhile(*arguments: object) -> object:
         nonlocal looks
@@ -81,6 +81,6 @@ async def test_a_log_that_moves_meanwhile_is_looked_at_again(
             await objects.delete([keys.segment(FOLDER, 5)])
         return seen
 
-    monkeypatch.setattr(highest.survey, "snapshot", rolled_up_meanwhile)
-    assert (await highest.look(objects, FOLDER)).producer_id == 40
+    monkeypatch.setattr(survey, "snapshot", rolled_up_meanwhile)
+    assert (await survey.read_highest(objects, FOLDER)).producer_id == 40
     assert looks == 2
