@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.rows is not None and args.rows < 0:
         raise UsageError(f"--rows: expected 0 or more, found {args.rows}")
     try:
-        from kafscale.spark.errors import spark_errors_told
+        from kafscale.spark.errors import spark_errors_shortened
         from kafscale.spark.session import open_session, quiet_jvm
         from kafscale.spark.source.sql import register_topics, run_query
     except ImportError as missing:
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         spark = open_session("kafscale sql", args.master, pairs(args.conf))
     topics = register_topics(spark, args.store, (), **_value_options(args))
     limit = args.rows if args.rows is not None else SHOWN if args.output == "columns" else None
-    with spark_errors_told():
+    with spark_errors_shortened():
         names, rows = run_query(spark, topics, args.query, None if limit is None else limit + 1)
         _print(args.output, names, rows, limit)
     return 0

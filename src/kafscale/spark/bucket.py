@@ -80,7 +80,7 @@ class Bucket:
     """One namespace of one store."""
 
     def __init__(self, url: str, namespace: str = "") -> None:
-        """Refuse what is no store; nothing is read yet."""
+        """Refuse a URL that names no store; nothing is read yet."""
         self.url = url
         where = locations.locate(url)
         self.where = where._replace(namespace=namespace) if namespace else where
@@ -89,7 +89,7 @@ class Bucket:
         self.dice = SystemDice()
 
     def __reduce__(self) -> tuple[type["Bucket"], tuple[str, str]]:
-        """Travel light: the other side opens the store for itself."""
+        """Pickle the URL alone: each process opens the store itself."""
         return Bucket, (self.url, self.namespace)
 
     def run(
@@ -131,10 +131,10 @@ class Bucket:
 
     def snapshots(self, topic: TopicDescriptor) -> list[Snapshot]:
         """Every log that has a partition of a topic as it is now, in order of log number."""
-        return list(self.look_at_logs(places.log_folders(topic)).values())
+        return list(self.read_logs(places.log_folders(topic)).values())
 
-    def look_at_logs(self, folders: Iterable[str]) -> dict[str, Snapshot]:
-        """These logs as they are now, each looked at once."""
+    def read_logs(self, folders: Iterable[str]) -> dict[str, Snapshot]:
+        """These logs as they are now, each read once."""
         wanted = list(dict.fromkeys(folders))
 
         async def look(store: ObjectStore) -> list[Snapshot]:

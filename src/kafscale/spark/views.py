@@ -1,7 +1,7 @@
 """A partition as the bucket has it now: where it starts and ends, and which bytes hold it.
 
 Here: plain data, and taking it from the snapshots of logs. Next door: finding topics and logs
-(bucket.py), cutting this into tasks (splits.py), keeping it for later (pins.py).
+(bucket.py), cutting this into tasks (source/splits.py), keeping it for later (source/pins.py).
 Never here: Spark.
 """
 
@@ -48,19 +48,19 @@ class PartitionView(NamedTuple):
 ChosenPartitions = Mapping[str, Collection[int]]  # topic -> which partitions of it, where not all
 
 
-def look(
+def read_views(
     bucket: Bucket, topic: TopicDescriptor, wanted: Collection[int] | None = None
 ) -> list[PartitionView]:
     """The partitions of a topic, or those wanted of them."""
-    return look_at_all(bucket, [topic], {} if wanted is None else {topic.name: wanted})
+    return read_all_views(bucket, [topic], {} if wanted is None else {topic.name: wanted})
 
 
-def look_at_all(
+def read_all_views(
     bucket: Bucket, topics: Sequence[TopicDescriptor], wanted: ChosenPartitions | None = None
 ) -> list[PartitionView]:
-    """The partitions of several topics; a log that they share is looked at once."""
+    """The partitions of several topics; a log that they share is read once."""
     found = places_of(topics, wanted)
-    return views_of(found, bucket.look_at_logs(place.folder for _, _, place in found))
+    return views_of(found, bucket.read_logs(place.folder for _, _, place in found))
 
 
 def places_of(
@@ -78,7 +78,7 @@ def places_of(
 def views_of(
     wanted: Sequence[tuple[str, int, Place]], snapshots: Mapping[str, Snapshot]
 ) -> list[PartitionView]:
-    """What the logs, by folder, have of these partitions, and of nothing else in them."""
+    """What the logs, by folder, hold of these partitions."""
     lanes: dict[str, set[int]] = {}
     for _, _, place in wanted:
         lanes.setdefault(place.folder, set()).add(place.lane)
@@ -125,7 +125,7 @@ def _by_lane(snapshot: Snapshot, wanted: Set[int]) -> dict[int, list[StoredRange
 def _refuse_broken_tail(snapshot: Snapshot) -> None:
     """A flush that should continue the log but cannot be read hides everything after it.
 
-    Flushes beyond the chain's end are none of it: late uploads that never counted.
+    Flushes beyond the end of the chain do not count: they are late uploads.
     """
     following = keys.segment(snapshot.folder, snapshot.end)
     for problem in snapshot.problems:

@@ -12,7 +12,7 @@ from kafscale.records.record import Record, open_batch
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.sink import bulk, sealing
 from kafscale.spark.sink.staging import StagedSection, stage
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 
 
 def bucket_in(folder: Path) -> Bucket:
@@ -58,7 +58,7 @@ def records_of(bucket: Bucket, topic: TopicDescriptor) -> list[list[Record]]:
     """Every record by partition, checksums looked at."""
     assert not any(log.problems for log in bucket.snapshots(topic))
     found = []
-    for view in look(bucket, topic):
+    for view in read_views(bucket, topic):
         mine: list[Record] = []
         at = min((one.first for one in view.stored_ranges), default=0)
         for one in view.stored_ranges:

@@ -1,8 +1,8 @@
 """`audit`: every object against its format, its checksums, its index, its manifest, its neighbours.
 
-Here: the command, the plan, the findings as a table. Next door: one object (checks.py), one log
-(joints.py). Reads only; with --repair it writes indexes anew, which can be derived. Data is never
-touched.
+Here: the command, the plan, the findings as a table. Next door: one object
+(checking/checks.py), one log (checking/log_checks.py). The job reads only; with --repair it writes
+indexes again, which follow from the data. It never changes data.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from kafscale.spark.jobs.checking.contents import AuditFinding
 from kafscale.spark.jobs.compaction.commit_waves import in_waves
 from kafscale.spark.jobs.logs import object_io, selection
 from kafscale.spark.jobs.logs.removal import lanes_of
-from kafscale.spark.jobs.logs.selection import Whose
+from kafscale.spark.jobs.logs.selection import ChosenLog
 from kafscale.spark.kernels.finders import position_finder
 from kafscale.spark.kernels.positions import PositionFinder
 
@@ -35,7 +35,9 @@ _UNIT_BYTES: Final = 256 << 20  # a third of a second's work: a task by itself c
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the job takes."""
     parser.add_argument(
-        "--repair", action="store_true", help="write missing and wrong indexes anew; never data"
+        "--repair",
+        action="store_true",
+        help="write missing and wrong indexes again; data is never changed",
     )
 
 
@@ -61,7 +63,7 @@ class Batch(NamedTuple):
 class LogAudited(NamedTuple):
     """A log and what is known of it before any segment is opened."""
 
-    whose: Whose
+    whose: ChosenLog
     view: LogView
     targets: list[AuditedObject]
     findings: list[AuditFinding]
@@ -72,7 +74,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
     bucket = context.bucket
     found: list[LogAudited] = []
     findings: list[AuditFinding] = []
-    rows = selection.whose_logs(context)
+    rows = selection.chosen_logs(context)
     for number, whose in enumerate(rows):
         context.progress("listing", number, len(rows), "")
         try:
@@ -90,7 +92,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
 
     if units:
         progress = selection.in_bytes(context, "checking")
-        in_waves(context, units, look_into, settle, progress)
+        in_waves(context, units, check_unit, settle, progress)
     by_key = {one.key: one for one in checked}
     for row in found:
         findings += row.findings
@@ -100,7 +102,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
 
 
 def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[AuditFinding]:
-    """A lane has one topic for ever: two that claim it would read each other's records."""
+    """A lane belongs to one topic and to no later one: two would read each other's records."""
     owners: dict[Place, str] = {}
     for topic in topics:
         for place in sorted({*lanes_of(topic), *lanes_of(topic.after_move())}):
@@ -110,7 +112,7 @@ def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[AuditFinding]:
                 yield AuditFinding(place.folder, "lanes", "error", text)
 
 
-def _look(bucket: Bucket, whose: Whose) -> LogAudited:
+def _look(bucket: Bucket, whose: ChosenLog) -> LogAudited:
     folder = whose.folder
 
     async def look(store: ObjectStore) -> tuple[LogView, dict[str, int]]:
@@ -143,7 +145,7 @@ def _look(bucket: Bucket, whose: Whose) -> LogAudited:
 
 
 def _batches(bucket: Bucket, row: LogAudited, *, repair: bool) -> list[Batch]:
-    """One per large object; small ones share."""
+    """A unit for each large object; small objects share units."""
     packs: list[list[AuditedObject]] = []
     size = 0
     for target in row.targets:
@@ -155,7 +157,7 @@ def _batches(bucket: Bucket, row: LogAudited, *, repair: bool) -> list[Batch]:
     return [Batch(bucket, row.view.folder, tuple(pack), repair) for pack in packs]
 
 
-def look_into(unit: Batch) -> list[Checked]:
+def check_unit(unit: Batch) -> list[Checked]:
     """Check the objects of one unit."""
     finder = position_finder()
     small = [target for target in unit.inputs if target.size <= checks.WINDOW_BYTES]
@@ -182,7 +184,7 @@ def _check(
         if body is not None:
             return body[start : start + length]
         return bucket.run(
-            lambda store: object_io.patiently(lambda: store.read(target.key, start, length))
+            lambda store: object_io.with_retries(lambda: store.read(target.key, start, length))
         )
 
     def read_index() -> memoryview:
@@ -200,11 +202,11 @@ def _check(
 
 
 def _repaired(bucket: Bucket, found: Checked) -> Checked:
-    """Write the index anew. It is a hint: between the two steps readers do without."""
+    """Write the index again. It is a hint: readers do without it between the two steps."""
     assert found.rebuilt is not None
     key = keys.index_of(found.key)
     bucket.run(lambda store: store.delete([key]))
-    object_io.put_own(bucket, key, [index.encode(found.rebuilt)])
+    object_io.put_unique(bucket, key, [index.encode(found.rebuilt)])
     findings = [
         finding._replace(severity="repaired", text=f"{finding.text}; written anew")
         if finding.object == key
@@ -217,7 +219,7 @@ def _repaired(bucket: Bucket, found: Checked) -> Checked:
 def _still_true(
     bucket: Bucket, found: Sequence[LogAudited], findings: list[AuditFinding]
 ) -> list[AuditFinding]:
-    """Leave out what was replaced and deleted while we looked: no newer manifest names it."""
+    """Leave out objects that were replaced and deleted meanwhile: no newer manifest names them."""
     doubtful = {one.object for one in findings if one.kind == "missing"}
     if not doubtful:
         return findings
@@ -253,7 +255,7 @@ def _report(
 
 
 def _topics(found: Sequence[LogAudited]) -> set[str]:
-    """Those that were chosen and have a log."""
+    """The chosen topics that have a log."""
     own = {row.whose.topic.name for row in found if row.whose.topic is not None}
     return own | {topic.name for row in found for topic in row.whose.lanes.values()}
 

@@ -1,15 +1,16 @@
-"""`convert`: a topic packed otherwise, or divided otherwise, as a new topic.
+"""`convert`: makes a new topic of a topic, with other packing, partitions or layout.
 
     same number of partitions   every record keeps its partition and offset; batches are joined
                                 and compressed anew; committed offsets of groups stay true
     another number              records are divided by key as Kafka's clients do it, and get new
                                 offsets; a map from old to new offsets lies beside the topic, and
-                                groups' offsets are translated by it (offset_map.py)
+                                it translates the offsets of groups (transfer/offset_map.py)
 
     ordinary, virtual           the new topic has logs of its own, as many as it has partitions or
                                 fewer: all of it is written beside, and named at once
     shared                      it gets lanes of logs that brokers are writing: its records are
-                                added to the end of these logs, beside the brokers (filling.py)
+                                appended to these logs, beside the brokers
+                                (conversion/shared_append.py)
 
 The new topic appears when all of it is there. What a run has finished is kept: a run after a
 crash goes on from there, and two runs at once share the work.
@@ -34,7 +35,7 @@ from kafscale.spark.sink.encode import BATCH_BYTES
 from kafscale.spark.source import splits
 from kafscale.spark.source.splits import Slice
 from kafscale.spark.transfer import offset_map
-from kafscale.spark.views import PartitionView, look
+from kafscale.spark.views import PartitionView, read_views
 
 JOB: Final = "convert"
 _PUTS_PER_SEGMENT: Final = 2
@@ -44,7 +45,9 @@ _NAME_LEFT: Final = 200  # of the longest name, when an id is added
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to make of which topic."""
     parser.add_argument("--to", required=True, metavar="T", help="the new topic")
-    parser.add_argument("--partitions", type=int, default=0, metavar="N", help="else as it has")
+    parser.add_argument(
+        "--partitions", type=int, default=0, metavar="N", help="default: as many as the topic has"
+    )
     parser.add_argument(
         "--compression", default="zstd", choices=["none", "gzip", "snappy", "lz4", "zstd"]
     )
@@ -64,11 +67,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--give-up",
         action="store_true",
-        help="let what an earlier run of the same command has begun be deleted",
+        help="delete what an earlier, unfinished run of the same command has written",
     )
     parser.add_argument("--batch-bytes", type=int, default=BATCH_BYTES, metavar="N")
     parser.add_argument(
-        "--group", action="append", default=[], metavar="G", help="take its offsets along"
+        "--group",
+        action="append",
+        default=[],
+        metavar="G",
+        help="translate the committed offsets of this group, too",
     )
     parser.add_argument("--bootstrap", default="", metavar="HOST:PORT", help="needed for --group")
 
@@ -96,7 +103,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         return give_up(context, wanted)
     report = convert(context, wanted)
     if args.group and not context.dry_run:
-        report.rows += offset_map.take_along(
+        report.rows += offset_map.translate_groups(
             context.bucket, args.bootstrap, wanted.topic, wanted.to, args.group
         )
     return report
@@ -125,10 +132,10 @@ def convert(context: Context, wanted: NewTopicSpec) -> Report:
 
 
 def give_up(context: Context, wanted: NewTopicSpec) -> Report:
-    """Let what a run has begun, that nobody will go on with, be deleted.
+    """Let the pipeline delete what an unfinished conversion has written.
 
-    Folders of its own are found by those who look for leftovers; lanes of shared logs end by a
-    tombstone that names them (removal.py), under a name that no topic has.
+    The sweep of leftovers finds its own folders. Lanes of shared logs end by a tombstone that names
+    them (logs/removal.py), under a name that no topic has.
     """
     bucket = context.bucket
     source = bucket.topic(wanted.topic)
@@ -169,7 +176,7 @@ def bury(bucket: Bucket, wish: Wish) -> None:
 
 
 def _no_plan() -> ConversionPlan:
-    raise LoadLost("somebody else has given it up, or finished it")
+    raise LoadLost("another run has given it up, or finished it")
 
 
 def _made_before(bucket: Bucket, to: str, origin: str) -> TopicDescriptor | None:
@@ -185,7 +192,7 @@ def _made_before(bucket: Bucket, to: str, origin: str) -> TopicDescriptor | None
 def _decide(
     bucket: Bucket, source: TopicDescriptor, wanted: NewTopicSpec, origin: str
 ) -> ConversionPlan:
-    views = look(bucket, source)
+    views = read_views(bucket, source)
     begun = bulk.begin(
         bucket,
         wanted.to,
@@ -202,7 +209,7 @@ def _decide(
 
 
 def slices_of(views: Sequence[PartitionView]) -> list[list[Slice]]:
-    """Every partition in pieces of a task's size."""
+    """Every partition, cut into slices of the size of a task."""
     found = []
     for view in views:
         whole = splits.window(view, view.start, view.end)
@@ -270,7 +277,7 @@ def _report(wanted: NewTopicSpec, made: TopicDescriptor, size: int, notes: list[
 def _estimate(bucket: Bucket, source: TopicDescriptor, wanted: NewTopicSpec) -> Report:
     """What it would read and write, at most as much as there is."""
     _made_before(bucket, wanted.to, "")
-    views = look(bucket, source)
+    views = read_views(bucket, source)
     size = sum(s.length for view in views for s in view.stored_ranges)
     records = sum(s.records for view in views for s in view.stored_ranges)
     objects = sum(len(view.stored_ranges) for view in views)

@@ -14,21 +14,21 @@ from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.execution.here_or_spark import run_near
+from kafscale.spark.execution.here_or_spark import run_here_or_on_spark
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs.arguments import add_value_arguments
 from kafscale.spark.jobs.stopping import Stop, stoppable
 from kafscale.spark.kernels.decoder import BUFFER_BYTES
 from kafscale.spark.lake import attempts, dead_letters, evolution, schemas
 from kafscale.spark.lake.backlog import Gap, backlog, progress_name
-from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, still_there
+from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, check_progress
 from kafscale.spark.lake.tables import open_table
 from kafscale.spark.lake.unit import ExportedFiles, ExportTarget, Outlet, export_unit
 from kafscale.spark.source import cuts, splits
 from kafscale.spark.source.splits import Slice, Split
 from kafscale.spark.values import formats
 from kafscale.spark.values.formats import Spec
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 
 ROUND_BYTES: Final = 8 << 30  # stored bytes between two commits
 WITHOUT_SPARK_BYTES: Final = 32 << 20  # a session takes longer to start than this to export
@@ -225,7 +225,7 @@ class Export:
             self._reading = evolution.learn(self._reading, unknown, self._table.columns())
             self._prepare()
             return
-        still_there(self._table.progress(before), before)
+        check_progress(self._table.progress(before), before)
         attempt.check_in_time()
         spec = self._reading.spec
         dead = dead_letters.commit(self._table, spec, names, after, results, attempt.name)
@@ -270,12 +270,14 @@ class Export:
 
         work = [(target, unit) for unit in units]
         small = size <= WITHOUT_SPARK_BYTES
-        return run_near(self._context, work, export_unit, small=small, progress=progress)
+        return run_here_or_on_spark(
+            self._context, work, export_unit, small=small, progress=progress
+        )
 
     def _backlog(self) -> list[Slice]:
         names = [self._name(at) for at in range(self._topic.partitions)]
         known = self._table.progress(names)
-        found = backlog(self._topic, look(self._context.bucket, self._topic), known)
+        found = backlog(self._topic, read_views(self._context.bucket, self._topic), known)
         self.done.gaps += [gap for gap in found.gaps if gap not in self.done.gaps]
         if found.gaps and not self._wish.allow_gaps:
             raise OffsetOutOfRange(f"{found.gaps[0]}; --allow-gaps goes on after them")

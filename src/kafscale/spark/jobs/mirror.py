@@ -28,7 +28,7 @@ from kafscale.spark.sink import bulk
 from kafscale.spark.transfer import foreign, offset_map
 from kafscale.spark.transfer.foreign import Foreign, ForeignTopic
 from kafscale.spark.transfer.rewriter import Rewriter
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 
 JOB: Final = "mirror"
 SEGMENT_BYTES: Final = 32 << 20
@@ -280,7 +280,9 @@ def _estimate(bucket: Bucket, cluster: str, topics: Sequence[ForeignTopic]) -> R
     rows: list[dict[str, Any]] = []
     for topic in topics:
         made = _existing(bucket, cluster, topic.name)
-        ends = {} if made is None else {view.partition: view.end for view in look(bucket, made)}
+        ends = (
+            {} if made is None else {view.partition: view.end for view in read_views(bucket, made)}
+        )
         for number, (low, high) in enumerate(topic.bounds):
             at = max(ends.get(number, low), low)
             row = {"topic": topic.name, "partition": number, "from": at, "to": high}

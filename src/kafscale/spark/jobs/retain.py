@@ -26,7 +26,7 @@ from kafscale.spark.jobs.compaction.commit_waves import Tally, rewrite
 from kafscale.spark.jobs.compaction.merge import Merge, merge
 from kafscale.spark.jobs.logs import removal, selection
 from kafscale.spark.jobs.logs.log_starts import raise_starts
-from kafscale.spark.jobs.logs.selection import LogFound
+from kafscale.spark.jobs.logs.selection import FoundLog
 
 TAIL_IDLE_S: Final = 900.0
 GRACE_S: Final = 600.0
@@ -96,7 +96,7 @@ def retain(
     bucket = context.bucket
     now_ms = bucket.run(lambda store: store.now_ms())
     rules = Rules(now_ms, default_ms, default_bytes, removal.ended_lanes(context, grace_s))
-    found = selection.look(context, tail_idle_s)
+    found = selection.find_logs(context, tail_idle_s)
     if context.dry_run:
         return _dry_run(context, found, rules, dead_share, grace_s)
     idle = [row for row in found if row.idle]
@@ -106,7 +106,7 @@ def retain(
     tally = Tally()
     units = [
         unit
-        for row in selection.look(context)
+        for row in selection.find_logs(context)
         for unit in mostly_dead(bucket, row, rules, dead_share)
     ]
     if units:
@@ -159,7 +159,7 @@ def limits_of(
     return -1 if by_time is None else by_time, -1 if by_size is None else by_size
 
 
-def new_starts(row: LogFound, rules: Rules) -> dict[int, int]:
+def new_starts(row: FoundLog, rules: Rules) -> dict[int, int]:
     """For each lane with something to expire: its new log start, at most the manifest's end.
 
     Every lane goes by its own topic's limits. One of a topic that was not chosen is left alone,
@@ -194,7 +194,7 @@ def _spans_by_lane(found: Snapshot) -> dict[int, list[Span]]:
 def expire_all(context: Context, rules: Rules) -> dict[str, int]:
     """Move log starts up, one manifest per log that needs it; gives the lanes moved."""
     moved: dict[str, int] = {}
-    found = selection.look(context)
+    found = selection.find_logs(context)
     for number, row in enumerate(found):
         context.progress("expiring", number, len(found), "")
         starts = new_starts(row, rules)
@@ -203,7 +203,7 @@ def expire_all(context: Context, rules: Rules) -> dict[str, int]:
     return moved
 
 
-def mostly_dead(bucket: Bucket, row: LogFound, rules: Rules, dead_share: float) -> list[Merge]:
+def mostly_dead(bucket: Bucket, row: FoundLog, rules: Rules, dead_share: float) -> list[Merge]:
     """Objects so much of which lies below the log starts that rewriting them pays.
 
     What a deleted topic has left in an object beside others' records is not weighed: it goes.
@@ -238,7 +238,7 @@ def dead_bytes(entry: Entry, starts: dict[int, int]) -> int:
 
 def _dry_run(
     context: Context,
-    found: Sequence[LogFound],
+    found: Sequence[FoundLog],
     rules: Rules,
     dead_share: float,
     grace_s: float,

@@ -16,13 +16,13 @@ from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings,
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.execution.here_or_spark import run_near
+from kafscale.spark.execution.here_or_spark import run_here_or_on_spark
 from kafscale.spark.job import Context, Report
 from kafscale.spark.report import group_offsets, sampling, statistics
 from kafscale.spark.report.sampling import RecordSample, SampledRange
 from kafscale.spark.report.statistics import FlushObject, Prices, Statistics, TopicStats
 from kafscale.spark.source.splits import SPLIT_BYTES
-from kafscale.spark.views import PartitionView, StoredRange, look_at_all, places_of, views_of
+from kafscale.spark.views import PartitionView, StoredRange, places_of, read_all_views, views_of
 
 SAMPLE_BYTES: Final = 4 << 20
 WITHOUT_SPARK_BYTES: Final = 256 << 20  # a session takes longer to start than this to read
@@ -97,7 +97,7 @@ def gather(
     chosen = context.chosen()
     context.progress("looking at topics", 0, len(chosen), "")
     wanted = places_of(chosen)
-    snapshots = bucket.look_at_logs(place.folder for _, _, place in wanted)
+    snapshots = bucket.read_logs(place.folder for _, _, place in wanted)
     views = views_of(wanted, snapshots)
     flushes: dict[str, FlushObject] = {}
     for snapshot in snapshots.values():
@@ -106,7 +106,7 @@ def gather(
     for view in views:
         by_topic[view.topic].append(view)
     topics = [_topic(bucket, one, flushes, by_topic[one.name], target_bytes) for one in chosen]
-    looks = [look for view in views for look in sampling.looks(bucket, view, sample_bytes)]
+    looks = [look for view in views for look in sampling.sampled_ranges(bucket, view, sample_bytes)]
     samples = _sampled(context, looks) if sample_bytes else {}
     for one in (one for topic in topics for one in topic.partitions):
         one.sample = samples.get((one.topic, one.partition), RecordSample())
@@ -168,7 +168,9 @@ def _sampled(
         context.progress("taking samples", done, total, "")
 
     small = sum(look.length for look in looks) <= WITHOUT_SPARK_BYTES
-    for result in run_near(context, groups, sampling.look_at_all, small=small, progress=progress):
+    for result in run_here_or_on_spark(
+        context, groups, sampling.look_at_all, small=small, progress=progress
+    ):
         for place, sample in result.items():
             found[place] = found.get(place, RecordSample()) + sample
     return found
@@ -183,8 +185,8 @@ def _add_lags(found: Statistics, bucket: Bucket, metadata: Path | None) -> None:
 
 def _plan(context: Context, sample_bytes: int) -> Report:
     objects = read = requests = 0
-    for view in look_at_all(context.bucket, context.chosen()):
-        looks = sampling.looks(context.bucket, view, sample_bytes) if sample_bytes else []
+    for view in read_all_views(context.bucket, context.chosen()):
+        looks = sampling.sampled_ranges(context.bucket, view, sample_bytes) if sample_bytes else []
         objects += len(view.stored_ranges)
         read += sum(look.length for look in looks)
         requests += len(looks)

@@ -84,7 +84,7 @@ class DeltaTable:
             found = self._load()
             if found is None:
                 raise LostRace(f"{self.place.url} is gone")
-            table.still_there(_versions(found, before), before)
+            table.check_progress(_versions(found, before), before)
             marks = [
                 deltalake.Transaction(app_id=APPLICATION + name, version=offset)
                 for name, offset in after.items()

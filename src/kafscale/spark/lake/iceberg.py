@@ -145,7 +145,7 @@ class IcebergTable:
             if found is None:
                 raise LostRace(f"{'.'.join(self._name)} is gone")
             known = _offsets(found)
-            table.still_there(known, before)
+            table.check_progress(known, before)
             text = msgspec.json.encode({**known, **after}).decode()
             found.metadata.properties[_RETRIES] = "0"  # of this copy, not of the table
             try:

@@ -102,7 +102,7 @@ class ParquetTable:
             if head is None:
                 raise LostRace(f"{self.place.url} is gone")
             old = head.commit
-            table.still_there(old.next, before)
+            table.check_progress(old.next, before)
             if self._append(old, old.partition_by, head.columns, {**old.next, **after}, files):
                 return
         raise LostRace(f"{self.place.url} is being written by too many others")

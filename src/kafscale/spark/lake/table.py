@@ -73,7 +73,7 @@ def repeat(attempt: Callable[[], bool], title: str) -> None:
     raise LostRace(f"{title} is being changed by too many others")
 
 
-def still_there(found: Mapping[str, int], before: Mapping[str, int]) -> None:
+def check_progress(found: Mapping[str, int], before: Mapping[str, int]) -> None:
     """Raise LostRace unless the table is where its exporter believes."""
     for name, offset in before.items():
         if found.get(name, 0) != offset:

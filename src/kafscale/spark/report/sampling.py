@@ -88,7 +88,7 @@ class RecordSample:
         return [(key, seen / keyed) for key, seen in self.keys.most_common(count)]
 
 
-def looks(bucket: Bucket, view: PartitionView, budget_bytes: int) -> list[SampledRange]:
+def sampled_ranges(bucket: Bucket, view: PartitionView, budget_bytes: int) -> list[SampledRange]:
     """Ranges spread evenly over a partition's objects; all of it where the budget allows."""
     total = sum(stored.length for stored in view.stored_ranges)
     if total <= budget_bytes:

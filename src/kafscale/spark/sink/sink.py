@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 
 from kafscale.model.errors import InvalidRecord, InvalidRequest
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.errors import plainly
+from kafscale.spark.errors import without_traceback
 from kafscale.spark.sink import bulk, producing, sealing
 from kafscale.spark.sink.staging import StagedSection, stage
 
@@ -171,7 +171,7 @@ class _Produces:
         self._settings = settings
         self._topic = topic
 
-    @plainly
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Produce everything and wait until it is acknowledged."""
         return Written(this_task(), producing.produce(self._settings, self._topic, iterator))
@@ -235,14 +235,14 @@ class BulkWriter(DataSourceArrowWriter):
             logs=int(logs) if is_virtual else 0,
         )
 
-    @plainly
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Put the rows of one task aside."""
         task = this_task()
         sections = stage(self._plan.target, task, iterator)
         return Written(task, sum(row.records for row in sections), tuple(sections))
 
-    @plainly
+    @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the topic visible."""
         written = sorted(

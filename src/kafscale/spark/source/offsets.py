@@ -68,7 +68,7 @@ def resolve(
     return found
 
 
-def refuse_strangers(rule: OffsetRule, views: Iterable[PartitionView], side: str) -> None:
+def refuse_unknown_partitions(rule: OffsetRule, views: Iterable[PartitionView], side: str) -> None:
     """Refuse a rule that names partitions the query is not about: a slip of the pen, mostly."""
     known = {(view.topic, view.partition) for view in views}
     for topic, row in rule.numbers.items():

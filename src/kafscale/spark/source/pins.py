@@ -55,7 +55,7 @@ def take(
     expires_ms = began_ms + kept_ms
     chosen = bucket.select(topics)
     wanted = places_of(chosen)
-    logs = bucket.look_at_logs(place.folder for _, _, place in wanted)
+    logs = bucket.read_logs(place.folder for _, _, place in wanted)
     pins: list[str] = []
     for log in logs.values():
         held = keys.Pin(log.manifest.generation, log.end, expires_ms)

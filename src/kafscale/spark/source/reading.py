@@ -18,7 +18,7 @@ from kafscale.spark.source import pins
 from kafscale.spark.source.fetching import Fetch
 from kafscale.spark.source.offsets import DataLost
 from kafscale.spark.source.splits import Slice, Split
-from kafscale.spark.views import PartitionView, look_at_all
+from kafscale.spark.views import PartitionView, read_all_views
 
 _SMALL: Final = 2 << 20  # Arrow batches below this are joined with their neighbours
 
@@ -53,7 +53,7 @@ def replaced(bucket: Bucket, fail_on_data_loss: bool, as_of: str = "") -> Refres
         wanted: dict[str, set[int]] = {}
         for one in slices:
             wanted.setdefault(one.topic, set()).add(one.partition)
-        views = look_at_all(bucket, [bucket.topic(name) for name in wanted], wanted)
+        views = read_all_views(bucket, [bucket.topic(name) for name in wanted], wanted)
         found = {(view.topic, view.partition): view for view in views}
         missing, *others = slices
         # What the others have lost, if anything, may be readable for a while yet.

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafscale.model.errors import UnknownTopic
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.errors import plainly, rows_plainly
+from kafscale.spark.errors import rows_without_traceback, without_traceback
 from kafscale.spark.source import offsets, planning, splits, times
 from kafscale.spark.source.columns import WantedColumns
 from kafscale.spark.source.offsets import DataLost, PartitionOffsets
@@ -54,11 +54,11 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
 
     # -- how far -----------------------------------------------------------------------------
 
-    @plainly
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a new query begins."""
         views = self._look().values()
-        offsets.refuse_strangers(self._options.starting, views, "starting")
+        offsets.refuse_unknown_partitions(self._options.starting, views, "starting")
         found = offsets.resolve(
             self._options.starting,
             views,
@@ -79,7 +79,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
-    @plainly
+    @without_traceback
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
@@ -113,19 +113,19 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             return begin
         return offsets.limited(begin, latest, self._options.max_offsets_per_trigger)
 
-    @plainly
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is there now is all this run will read."""
         self._target = {place: view.end for place, view in self._look().items()}
 
-    @plainly
+    @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The ends of the logs, for the query's progress: what is missing to them is the lag."""
         return offsets.to_json({place: view.end for place, view in self._look().items()})
 
     # -- what --------------------------------------------------------------------------------
 
-    @plainly
+    @without_traceback
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """Tasks for exactly the offsets from start to end."""
         begin, until = offsets.from_json(start), offsets.from_json(end)
@@ -148,7 +148,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             SplitPartition(split) for split in planning.cut(self._bucket, self._options, slices)
         ]
 
-    @rows_plainly
+    @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task."""
         return read_rows(self._options, self._asked, split_of(partition), None)

@@ -21,7 +21,7 @@ from kafscale.model.errors import KafscaleError, ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.sink.sealing import MAP
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 
 _TIMEOUT_S: Final = 30.0
 _ATTEMPTS: Final = 30
@@ -66,10 +66,10 @@ def translate(bucket: Bucket, topic: str, committed: Mapping[int, int]) -> dict[
 
 
 def _ends(bucket: Bucket, topic: TopicDescriptor) -> dict[int, int]:
-    return {view.partition: view.end for view in look(bucket, topic)}
+    return {view.partition: view.end for view in read_views(bucket, topic)}
 
 
-def take_along(
+def translate_groups(
     bucket: Bucket, bootstrap: str, topic: str, to: str, groups: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Give groups of one topic their places in the one it was converted into."""

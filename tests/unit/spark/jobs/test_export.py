@@ -36,7 +36,7 @@ def run_here(
 
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "run_near", run_here)
+    monkeypatch.setattr(export, "run_here_or_on_spark", run_here)
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_of_two_exports_at_once_the_loser_plans_anew(
             export_now(topic, lake.wish(values=JSON))
         return results
 
-    monkeypatch.setattr(export, "run_near", overtaken)
+    monkeypatch.setattr(export, "run_here_or_on_spark", overtaken)
     done = export_now(topic, lake.wish(values=JSON))
     assert (done.races_lost, done.commits) == (1, 0)
     check(topic, lake)
@@ -242,7 +242,7 @@ def test_an_export_may_die_between_any_two_steps(
     with monkeypatch.context() as patched:
         patched.setattr(made, "prepare", step(made.prepare))
         patched.setattr(made, "commit", step(made.commit))
-        patched.setattr(export, "run_near", step(run_here))
+        patched.setattr(export, "run_here_or_on_spark", step(run_here))
         with pytest.raises(Crash):
             export_now(topic, lake.wish(values=JSON))
     topic.flush(1, [b'{"id":6}', b"broken"])

@@ -21,7 +21,7 @@ from kafscale.spark.jobs.conversion import shared_append
 from kafscale.spark.jobs.convert import Wanted
 from kafscale.spark.jobs.logs.log_starts import raise_starts
 from kafscale.spark.source import splits
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 from tests.unit.spark.conftest import Units
 from tests.unit.spark.jobs.place import local
 from tests.unit.spark.jobs.test_convert import contents
@@ -61,7 +61,7 @@ def made_of(context: Context, *wishes: Any) -> None:
 
 
 def bounds(bucket: Bucket, topic: str) -> list[tuple[int, int]]:
-    return [(view.start, view.end) for view in look(bucket, bucket.topic(topic))]
+    return [(view.start, view.end) for view in read_views(bucket, bucket.topic(topic))]
 
 
 def wish(topic: str, to: str, layout: Layout, logs: int, partitions: int = 0) -> tuple[Any, ...]:
@@ -90,7 +90,7 @@ def test_log_starts_and_empty_partitions_go_along(context: Context, bucket: Buck
     folders = places.log_folders(bucket.topic("old"))
     ends = [end for _, end in bounds(bucket, "old")]
     for folder, start in zip(folders, [17, ends[1], 0, 300, ends[4]], strict=True):
-        [seen] = bucket.look_at_logs([folder]).values()
+        [seen] = bucket.read_logs([folder]).values()
         if start:
             assert raise_starts(bucket, seen.manifest, folder, {0: start})
     expected = bounds(bucket, "old")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kafscale.records.compression import Codec
 from kafscale.spark.report import sampling
-from kafscale.spark.report.sampling import RecordSample, look_at_all, looks
-from kafscale.spark.views import look
+from kafscale.spark.report.sampling import RecordSample, look_at_all, sampled_ranges
+from kafscale.spark.views import read_views
 from tests.unit.spark.topics import Topic
 
 
@@ -24,8 +24,8 @@ def topic(tmp_path: Path) -> Topic:
 
 
 def test_a_look_at_everything_counts_everything(topic: Topic) -> None:
-    (view,) = look(topic.bucket, topic.descriptor)
-    chosen = looks(topic.bucket, view, 1 << 30)
+    (view,) = read_views(topic.bucket, topic.descriptor)
+    chosen = sampled_ranges(topic.bucket, view, 1 << 30)
     assert [one.length for one in chosen] == [one.length for one in view.stored_ranges]
     found = look_at_all(chosen)["orders", 0]
     assert (found.records, found.batches) == (100, 2)
@@ -41,8 +41,8 @@ def test_a_look_at_everything_counts_everything(topic: Topic) -> None:
 def test_a_small_budget_is_spread_over_the_objects(topic: Topic) -> None:
     for _ in range(30):
         topic.flush(0, [b"c" * 1000] * 200)
-    (view,) = look(topic.bucket, topic.descriptor)
-    chosen = looks(topic.bucket, view, 2 << 20)
+    (view,) = read_views(topic.bucket, topic.descriptor)
+    chosen = sampled_ranges(topic.bucket, view, 2 << 20)
     assert 1 < len(chosen) < len(view.stored_ranges)
     assert chosen[0].key != chosen[-1].key
     found = look_at_all(chosen)["orders", 0]
@@ -50,8 +50,8 @@ def test_a_small_budget_is_spread_over_the_objects(topic: Topic) -> None:
 
 
 def test_a_cut_batch_at_the_end_of_a_look_is_left_out(topic: Topic) -> None:
-    (view,) = look(topic.bucket, topic.descriptor)
-    one = looks(topic.bucket, view, 1 << 30)[1]
+    (view,) = read_views(topic.bucket, topic.descriptor)
+    one = sampled_ranges(topic.bucket, view, 1 << 30)[1]
     assert look_at_all([one._replace(length=one.length - 1)])["orders", 0].records == 0
 
 

@@ -48,12 +48,12 @@ def test_errors_name_the_option_that_was_given() -> None:
 
 
 def test_partitions_nobody_reads_are_refused() -> None:
-    offsets.refuse_strangers(OffsetRule("offsets", {"t": {0: 3}}), [VIEW], "starting")
+    offsets.refuse_unknown_partitions(OffsetRule("offsets", {"t": {0: 3}}), [VIEW], "starting")
     for strange in ({"t": {0: 3, 1: 3}}, {"t": {0: 3}, "other": {0: 3}}):
         with pytest.raises(
             BadOption, match=r"endingOffsets: the query does not read (t-1|other-0)"
         ):
-            offsets.refuse_strangers(OffsetRule("offsets", strange), [VIEW], "ending")
+            offsets.refuse_unknown_partitions(OffsetRule("offsets", strange), [VIEW], "ending")
 
 
 def test_json_goes_both_ways() -> None:

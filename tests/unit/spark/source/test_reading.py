@@ -19,7 +19,7 @@ from kafscale.spark.source.offsets import DataLost
 from kafscale.spark.source.options import BadOption, Options, read_options
 from kafscale.spark.source.splits import Split
 from kafscale.spark.source.tasks import read_rows
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 from tests.support.topics import Lanes, Log, lay, lay_log
 
 START_MS = 1_700_000_000_000
@@ -138,7 +138,7 @@ def test_times_become_offsets(url: str) -> None:
 
 def test_the_first_record_not_older_is_found_anywhere(url: str) -> None:
     bucket = Bucket(url)
-    (view, _) = look(bucket, bucket.topic("t"))
+    (view, _) = read_views(bucket, bucket.topic("t"))
     for offset in (0, 1, 49, 50, 99, 149, 199):
         assert times.first_at_or_after(bucket, view, START_MS + offset) == offset
     assert times.first_at_or_after(bucket, view, START_MS + 200) is None

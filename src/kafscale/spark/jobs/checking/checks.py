@@ -1,7 +1,7 @@
 """One segment against everything it claims: format, checksums, offsets, times, records, index.
 
-Here: findings about one object, from bytes read through a window. Next door: which objects, and
-what they say about each other (audit.py), what their batches look like inside (contents.py).
+Here: findings about one object, from bytes read through a window. Next door: which objects
+(jobs/audit.py), what they say about each other (log_checks.py), the batches in them (contents.py).
 Never here: changing anything.
 """
 

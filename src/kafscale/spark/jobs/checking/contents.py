@@ -1,7 +1,7 @@
 """A lane of one segment, batch by batch: checksums, offsets, times, and every record's frame.
 
 Here: findings about batches, many at a time; only where something is wrong, one by one. Next door:
-the object around them (checks.py), opening batches (opened.py).
+the object around them (checks.py), opening batches (logs/batch_records.py).
 """
 
 from collections.abc import Iterable

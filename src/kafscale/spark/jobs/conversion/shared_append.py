@@ -1,10 +1,10 @@
-"""History on its way into lanes of a log that brokers write at the same time.
+"""Adding history to lanes of a log that a broker writes at the same time.
 
-Here: adding to the end of the log beside its owner (log/writer/job_appender.py), many lanes in
-one segment, in steps small enough to come between two flushes; and the last look before a topic
-is made of it. Whoever is faster only makes us look again: what is there of a lane is not added
-twice, by us, by a run after a crash or by another run at the same time. Next door: what the lanes
-get (convert.py), logs that are a topic's own (sink/bulk.py).
+Here: appending to the end of the log beside its owner (log/writer/job_appender.py), many lanes in
+one segment, in steps small enough to fit between two flushes; and the check of all lanes before the
+topic is created. If the broker or another run is faster, the job reads the log again: no offset of
+a lane is added twice, by this run, by a run after a crash or by a run at the same time.
+Next door: what the lanes get (steps.py), logs that belong to one topic (sink/bulk.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ _AUTHOR: Final = "convert"
 
 
 class LaneOffsets(NamedTuple):
-    """Offsets that a lane is to get."""
+    """A range of offsets that a lane must get."""
 
     lane: int
     first: int
@@ -45,7 +45,7 @@ Make = Callable[[int, int], LaneBatches]  # which part, from which offset on
 
 
 def fill(bucket: Bucket, folder: str, parts: Sequence[LaneOffsets], make: Make) -> int:
-    """Add what is missing of the parts, each lane's in order; gives the bytes added."""
+    """Append what is missing of the parts, in order in each lane; return the bytes appended."""
 
     async def opened(store: ObjectStore) -> Appender:
         found = Appender(

@@ -1,8 +1,8 @@
-"""The steps of a conversion: writing slices anew where they go, or putting them aside first.
+"""The steps of a conversion: rewriting slices at their new place, or staging them first.
 
-Here: what is wanted, what is planned, and the work on executors; every step is done once and its
-result kept, whoever does it. Next door: the command (convert.py), logs that are not the new topic's
-own (filling.py).
+Here: the request, the plan, and the work on executors. The result of every step is stored, so that
+no other run repeats it. Next door: the command (jobs/convert.py), logs that topics share
+(shared_append.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ _COLUMNS: Final = ("key", "value", "offset", "timestamp", "headers")
 
 
 class NewTopicSpec(NamedTuple):
-    """What the new topic shall be."""
+    """What the new topic is to be."""
 
     topic: str
     to: str
@@ -45,7 +45,7 @@ class NewTopicSpec(NamedTuple):
 
 
 class ConversionPlan(msgspec.Struct, frozen=True):
-    """What is done, decided once."""
+    """What the job will do, decided once."""
 
     wish: Wish
     slices: list[Slice]  # in the order in which their records will stand
@@ -78,7 +78,7 @@ class Filled(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The steps of one conversion; each is done once, whoever does it."""
+    """The steps of one conversion; each is done once, also by several runs."""
 
     context: Context
     notes: JobNotes

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
 
-async def patiently(work: Callable[_P, Awaitable[_T]], *args: _P.args, **named: _P.kwargs) -> _T:
+async def with_retries(work: Callable[_P, Awaitable[_T]], *args: _P.args, **named: _P.kwargs) -> _T:
     """Ask again a few times where the store did not answer."""
     for attempt in range(_ATTEMPTS - 1):
         try:
@@ -41,7 +41,7 @@ def read_all(bucket: Bucket, keys: Sequence[str]) -> list[memoryview]:
 def _read_present(bucket: Bucket, keys: Sequence[str]) -> list[memoryview | ObjectMissing]:
     async def one(store: ObjectStore, key: str) -> memoryview | ObjectMissing:
         try:
-            return await patiently(store.read, key)
+            return await with_retries(store.read, key)
         except ObjectMissing as gone:
             return gone
 
@@ -91,12 +91,12 @@ def _reads(wanted: Sequence[tuple[str, int]]) -> list[list[str]]:
     return reads
 
 
-def put_own(bucket: Bucket, key: str, body: Sequence[Buffer]) -> None:
+def put_unique(bucket: Bucket, key: str, body: Sequence[Buffer]) -> None:
     """Create an object under a name that nobody else can have: if it is taken, it is ours."""
 
     async def write(store: ObjectStore) -> None:
         try:
-            await patiently(store.put_new, key, body)
+            await with_retries(store.put_new, key, body)
         except ObjectExists:
             return
 

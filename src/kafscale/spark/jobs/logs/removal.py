@@ -27,7 +27,7 @@ _DELETE_AT_ONCE: Final = 1000
 
 def sweep_all(context: Context, grace_s: float) -> dict[str, int]:
     """Sweep every log of the chosen topics; gives the objects deleted."""
-    folders = [row.folder for row in selection.whose_logs(context)]
+    folders = [row.folder for row in selection.chosen_logs(context)]
     bucket = context.bucket
     swept: dict[str, int] = {}
 

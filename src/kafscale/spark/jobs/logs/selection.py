@@ -21,7 +21,7 @@ from kafscale.spark.jobs.logs import idle_tails
 SHARED: Final = "@shared"  # what reports call the logs that are no single topic's
 
 
-class Whose(NamedTuple):
+class ChosenLog(NamedTuple):
     """A log, and the chosen topics that have partitions in it."""
 
     folder: str
@@ -48,17 +48,17 @@ class Whose(NamedTuple):
         return TopicSettings.of({} if self.topic is None else self.topic.configs, TopicDefaults())
 
 
-class LogFound(NamedTuple):
+class FoundLog(NamedTuple):
     """One log as it was when we looked."""
 
-    whose: Whose
+    whose: ChosenLog
     found: Snapshot
     idle: bool  # its tail has been left alone for long enough
 
 
-def look(context: Context, tail_idle_s: float = -1) -> list[LogFound]:
+def find_logs(context: Context, tail_idle_s: float = -1) -> list[FoundLog]:
     """All logs of the chosen topics, each once."""
-    found = whose_logs(context)
+    found = chosen_logs(context)
 
     async def work(store: ObjectStore) -> tuple[int, list[Snapshot]]:
         now_ms = await store.now_ms()
@@ -67,16 +67,16 @@ def look(context: Context, tail_idle_s: float = -1) -> list[LogFound]:
 
     now_ms, snapshots = context.bucket.run(work)
     return [
-        LogFound(row, seen, idle_tails.is_idle(seen, now_ms, tail_idle_s))
+        FoundLog(row, seen, idle_tails.is_idle(seen, now_ms, tail_idle_s))
         for row, seen in zip(found, snapshots, strict=True)
     ]
 
 
-def whose_logs(context: Context) -> list[Whose]:
+def chosen_logs(context: Context) -> list[ChosenLog]:
     """The logs of the chosen topics; if none is named, also shared logs nobody is in any more."""
     chosen = context.chosen()
     rows = [
-        Whose(folder, topic, {})
+        ChosenLog(folder, topic, {})
         for topic in chosen
         if topic.layout != "shared"
         for folder in places.own_folders(topic)
@@ -88,7 +88,7 @@ def whose_logs(context: Context) -> list[Whose]:
         if topic.layout == "shared":
             for _, place in places.each_place(topic):
                 shared.setdefault(place.folder, {})[place.lane] = topic
-    return rows + [Whose(folder, None, shared[folder]) for folder in sorted(shared)]
+    return rows + [ChosenLog(folder, None, shared[folder]) for folder in sorted(shared)]
 
 
 def shared_folders(bucket: Bucket) -> list[str]:
@@ -98,7 +98,7 @@ def shared_folders(bucket: Bucket) -> list[str]:
     return [keys.log_folder(folder, int(name)) for name in names if name.isdecimal()]
 
 
-def roll_up_tails(bucket: Bucket, logs: Sequence[LogFound]) -> list[str]:
+def roll_up_tails(bucket: Bucket, logs: Sequence[FoundLog]) -> list[str]:
     """Make abandoned tails past; gives what could not be done, in words."""
     notes = []
     for row in logs:
@@ -111,7 +111,7 @@ def roll_up_tails(bucket: Bucket, logs: Sequence[LogFound]) -> list[str]:
     return notes
 
 
-def as_if_rolled_up(row: LogFound) -> LogFound:
+def as_if_rolled_up(row: FoundLog) -> FoundLog:
     """What the log will be once its idle tail is past: for plans that change nothing."""
     if not row.idle:
         return row
