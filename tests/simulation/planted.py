@@ -11,11 +11,11 @@ from unittest.mock import patch
 
 import msgspec
 
-from kafscale.engine import administration
 from kafscale.engine.cluster import fleet
 from kafscale.engine.cluster.fleet_state import FleetState
 from kafscale.engine.moves.moves import Moves
-from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics import changes
+from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Resident, Topic
 from kafscale.engine.upkeep.housekeeping import Housekeeping
 from kafscale.groups.events import Accepted
@@ -142,16 +142,16 @@ def deletion_of_all_that_lies_where_the_topic_lay() -> AbstractContextManager[An
 
 def retention_of_one_topic_for_all_its_neighbours() -> AbstractContextManager[Any]:
     """Every lane of a log goes by the settings of the topic that keeps its records shortest."""
-    honest = Topics.residents
+    honest = TopicRegistry.residents
 
-    def residents(self: Topics, folder: str) -> dict[int, Resident]:
+    def residents(self: TopicRegistry, folder: str) -> dict[int, Resident]:
         found = dict(honest(self, folder))
         shortest = min(
             found.values(), key=lambda row: row.topic.settings.retention_ms, default=None
         )
         return found if shortest is None else dict.fromkeys(found, shortest)
 
-    return patch.object(Topics, "residents", residents)
+    return patch.object(TopicRegistry, "residents", residents)
 
 
 def reclaiming_that_takes_the_living_for_dead() -> AbstractContextManager[Any]:
@@ -193,14 +193,14 @@ def move_that_leaves_the_last_records_behind() -> AbstractContextManager[Any]:
 
 def move_that_is_called_off_too_late() -> AbstractContextManager[Any]:
     """The topic stays where it is, though lanes may be sealed."""
-    honest = administration._sent_to
+    honest = changes._sent_to
 
     def sent_to(topic: TopicDescriptor, asked: tuple[Layout, int], place: Any) -> TopicDescriptor:
         if asked == (topic.layout, topic.logs):
             return msgspec.structs.replace(topic, moving=None)
         return honest(topic, asked, place)
 
-    return patch.object(administration, "_sent_to", sent_to)
+    return patch.object(changes, "_sent_to", sent_to)
 
 
 # Topics that come again.

@@ -27,10 +27,10 @@ RIDDLES: Final = re.compile(
 STILL_RIDDLES: Final = {
     "broker": 6,
     "cli": 4,
-    "engine": 80,
+    "engine": 61,
     "gateways": 23,
     "local": 10,
-    "log": 53,
+    "log": 28,
     "metadata": 14,
     "objects": 1,
     "records": 1,

@@ -42,6 +42,8 @@ class CheckResult(NamedTuple):
 
 def check_all(config: Config) -> Iterator[CheckResult]:
     """Yield every check's result, as soon as it is there."""
+    for setting in config.without_effect:
+        yield CheckResult("warn", "settings", f"{setting} has no effect: every client chooses it")
     running = broker_answers(config.broker.host, config.broker.metrics_port)
     yield check_port("clients", config.broker.host, config.broker.port, running)
     yield check_port("metrics", config.broker.host, config.broker.metrics_port, running)

@@ -38,6 +38,8 @@ class StartFailed(Exception):
 def run(config: Config) -> int:
     """Serve until SIGINT or SIGTERM; gives the exit code."""
     log_output.configure(config.logging.level, config.logging.format)
+    for setting in config.without_effect:
+        logger.warning("setting_without_effect", setting=setting)
     try:
         uvloop.run(_serve(config))
     except (StartFailed, KafscaleError) as problem:

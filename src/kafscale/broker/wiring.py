@@ -27,9 +27,10 @@ from kafscale.engine.partitions.appends import Appends
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.reads import Reads
 from kafscale.engine.partitions.store_gate import StoreGate
-from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Topic
+from kafscale.engine.topics.topics import build_topics
 from kafscale.engine.upkeep import id_marks
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.housekeeping import Housekeeping
@@ -143,13 +144,13 @@ async def build(
         config.layout_rules,
         config.storage.shared_logs,
     )
-    topics = Topics(watched, metadata, rules, clock, dice)
-    topics.broker_count = lambda: max(1, len(fleet.nodes()))
-    probe.is_topic = lambda name: topics.find(name) is not None
+    topics = build_topics(watched, metadata, rules, fleet, clock, dice, tasks)
+    registry = topics.registry
+    probe.is_topic = lambda name: registry.find(name) is not None
     claims = Claims(metadata, identity, clock)
-    offsets = Offsets(metadata, topics, claims, clock)
+    offsets = Offsets(metadata, registry, fleet, claims, clock)
     groups = Groups(metadata, claims, derived.group_rules(config), clock, dice, tasks, fleet)
-    lag = Lag(metadata, topics, logs)
+    lag = Lag(metadata, registry, logs)
     lag.is_ours = fleet.may_coordinate
     offsets.on_noted = lag.note
     groups.on_rebalanced = probe.group_rebalances.inc
@@ -174,7 +175,7 @@ async def build(
         Expiry(metadata, groups, offsets, derived.expiry_rules(config), clock, fleet),
         lag,
         Housekeeping(
-            topics,
+            registry,
             logs,
             offsets,
             watched,
@@ -188,8 +189,8 @@ async def build(
         tasks,
         probe,
         clock,
-        dice,
-        Moves(topics, logs, fleet, watched, metadata, clock, dice),
+        Moves(registry, topics.changes, logs, fleet, watched, metadata, clock),
+        metadata,
         checkpoints=Checkpoints(
             metadata,
             watched,
@@ -219,7 +220,7 @@ async def build(
         buffered_bytes=lambda: buffered.size,
         refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
     )
-    _sample(probe, clock.now_ms() / 1000, health, topics, logs, listener, memory, reader)
+    _sample(probe, clock.now_ms() / 1000, health, registry, logs, listener, memory, reader)
     _sample_groups(probe, groups, lag)
     probe.sample_fleet(
         is_controller=lambda: fleet.is_controller,
@@ -239,7 +240,7 @@ def _sample(
     probe: Probe,
     started_s: float,
     health: StoreGate,
-    topics: Topics,
+    topics: TopicRegistry,
     logs: OpenLogs,
     listener: Listener,
     memory: TailMemory,

@@ -13,7 +13,7 @@ from kafscale.admin import diagnosis
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.settings.config import Config
-from kafscale.settings.sections import BrokerSection
+from kafscale.settings.sections import BrokerSection, ConsumerSection
 from kafscale.settings.stores import open_metadata
 from kafscale.system import SystemClock
 
@@ -118,3 +118,16 @@ async def test_a_metadata_file_that_is_half_rebuilt_is_told(tmp_path: Path) -> N
 
 async def test_memory_is_a_warning() -> None:
     assert (await diagnosis.check_store(Config(use_memory_s3=True))).verdict == "warn"
+
+
+def test_a_setting_without_effect_is_a_warning(tmp_path: Path) -> None:
+    config = Config(
+        broker=BrokerSection(data_dir=str(tmp_path), port=0, metrics_port=0),
+        consumer=ConsumerSection(heartbeat_interval_ms=3000),
+    )
+    first = next(iter(diagnosis.check_all(config)))
+    assert first == (
+        "warn",
+        "settings",
+        "consumer.heartbeatIntervalMs has no effect: every client chooses it",
+    )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafscale.engine.topics.removals import LEFT_ALONE_MS
+from kafscale.engine.topics.records import LEFT_ALONE_MS
 from kafscale.log.catalog import checkpoints
 from kafscale.log.catalog.checkpoints import Checkpoint
 from kafscale.log.catalog.descriptors import Descriptors

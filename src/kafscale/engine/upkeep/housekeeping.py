@@ -11,7 +11,7 @@ import structlog
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.offsets import Offsets
 from kafscale.engine.partitions.open_logs import OpenLogs
-from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import keys, places
 from kafscale.log.protocol import end_of_log, survey
@@ -39,7 +39,7 @@ class Housekeeping:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicRegistry,
         logs: OpenLogs,
         offsets: Offsets,
         store: ObjectStore,
@@ -95,7 +95,7 @@ class Housekeeping:
             if now_s - self._tidied_s.get(log.folder, -1e9) >= rest_s:
                 self._tidied_s[log.folder] = now_s
                 await self._carefully(self._tidy_log(topic, log), log, "tidy")
-        await self._remove_carefully()
+        await self.try_to_remove()
 
     async def _tidy_log(self, topic: Topic | None, log: Log) -> None:
         await log.adopt_foreign()
@@ -166,7 +166,8 @@ class Housekeeping:
         rows = await self._metadata.find(metadata_keys.REMOVALS)
         self._removals = [metadata_keys.decode(metadata_keys.Removal, row.value) for row in rows]
 
-    async def _remove_carefully(self) -> None:
+    async def try_to_remove(self) -> None:
+        """Remove what deleted topics leave behind; a failure is logged."""
         try:
             await self.remove_deleted_topics()
         except KafscaleError as problem:

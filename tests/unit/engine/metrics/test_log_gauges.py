@@ -177,14 +177,14 @@ async def test_a_broker_shows_its_own_and_forgets_topics_that_are_deleted(
         return {(row["topic"], row.get("log") or row["partition"]) for row in found}
 
     for name in ("a", "b"):
-        await harness.engine.create_topic(name, 2, {"storage.placement": "shared"})
+        await harness.engine.topics.create(name, 2, {"storage.placement": "shared"})
         await harness.append(name, b"x", partition=1)
-    await harness.engine.create_topic("own", 1, {})
+    await harness.engine.topics.create("own", 1, {})
     await harness.append("own", b"x")
     assert rows("kafscale_log_dead_bytes") == {("@shared", "0"), ("own", "0")}
     assert rows("kafscale_partition_bytes") == {("a", "1"), ("b", "1"), ("own", "0")}
     assert {("@shared", "0"), ("own", "0")} <= rows("kafscale_log_puts_total")
-    await harness.engine.delete_topic("a")
-    await harness.engine.delete_topic("own")
+    await harness.engine.topics.delete("a")
+    await harness.engine.topics.delete("own")
     assert rows("kafscale_partition_bytes") == {("b", "1")}
     assert rows("kafscale_log_puts_total") == {("@shared", "0")}

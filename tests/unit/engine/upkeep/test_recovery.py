@@ -78,14 +78,14 @@ async def append_as(
 async def busy(harness: EngineHarness) -> None:
     """Topics, one of them changed, one deleted, one made again; groups; producers."""
     engine = harness.engine
-    await engine.create_topic("t", 2, {"retention.ms": "1000"})
-    await engine.create_topic("changed", 1, {})
-    await engine.admin.create_partitions("changed", 3)
+    await engine.topics.create("t", 2, {"retention.ms": "1000"})
+    await engine.topics.create("changed", 1, {})
+    await engine.topics.create_partitions("changed", 3)
     for name in ("gone", "again"):
-        await engine.create_topic(name, 1, {})
+        await engine.topics.create(name, 1, {})
         await harness.append(name, b"old")
-        await engine.delete_topic(name)
-    await engine.create_topic("again", 1, {"cleanup.policy": "compact"})
+        await engine.topics.delete(name)
+    await engine.topics.create("again", 1, {"cleanup.policy": "compact"})
     await append_as(harness, await engine.producer_ids.fresh())
     wishes = [Wish("t", 0, 1, 0, "note"), Wish("t", 1, 99), Wish("again", 0, 0)]
     assert await engine.offsets.commit("g", wishes) == [None] * 3
@@ -108,7 +108,7 @@ async def test_everything_that_counts_is_as_it_was(
 async def test_numbers_rise_above_all_that_was_given_out(
     harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.metadata.commit([Put(keys.BROKER_IDS, b'{"next":1005}')])
     await harness.engine.checkpoints.write()
     # Two blocks of ids are given out after the checkpoint, and an id of them is written with.
@@ -124,7 +124,7 @@ async def test_numbers_rise_above_all_that_was_given_out(
 async def test_producers_are_found_in_manifests_too(
     harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await append_as(harness, 123456)
     (log,) = [log for _, log in harness.engine.logs.each()]
     await rollup.roll_up(log)
@@ -134,7 +134,7 @@ async def test_producers_are_found_in_manifests_too(
 
 
 async def test_an_id_that_nobody_can_have_been_given_is_passed_over(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await append_as(harness, (1 << 62) - 1)
     await append_as(harness, 5)
     assert (await gathered(harness)).producer_id == 5
@@ -185,12 +185,12 @@ async def test_a_metadata_store_of_another_bucket_or_namespace_is_refused(
 ) -> None:
     await require_pair(harness.metadata, MemoryObjectStore(), NAMESPACE)  # no topics yet
     for name in ("a", "b", "c", "d"):
-        await harness.engine.create_topic(name, 1, {})
+        await harness.engine.topics.create(name, 1, {})
     with pytest.raises(MetadataUnavailable, match="topic c, and namespace default of the bucket"):
         await require_pair(harness.metadata, MemoryObjectStore(), NAMESPACE)
     with pytest.raises(MetadataUnavailable, match="namespace other of the bucket never had it"):
         await require_pair(harness.metadata, harness.objects, "other")
-    await harness.engine.delete_topic("a")
+    await harness.engine.topics.delete("a")
     await require_pair(harness.metadata, harness.objects, NAMESPACE)
 
 
@@ -256,11 +256,11 @@ async def test_what_was_deleted_long_ago_is_noted_only_if_something_is_left(
 async def test_offsets_of_deleted_topics_are_not_restored(
     harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
     await harness.engine.checkpoints.write()
-    await harness.engine.delete_topic("t")
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.delete("t")
+    await harness.engine.topics.create("t", 1, {})
     wanted = await recovered(harness, fresh)
     assert (wanted.offsets, wanted.offsets_without_topic) == (0, 1)
     assert await fresh.find(keys.group_offsets("g")) == []
@@ -269,7 +269,7 @@ async def test_offsets_of_deleted_topics_are_not_restored(
 async def test_offsets_that_the_log_does_not_have_are_kept_and_counted(
     harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a", b"b", b"c")
     await harness.engine.inspection.delete_records(harness.engine.topics.get("t"), 0, 2)
     for group, offset in (("below", 1), ("first", 2), ("next", 3), ("beyond", 4)):
@@ -346,7 +346,7 @@ async def test_what_cannot_be_read_is_named_and_the_rest_restored(
 async def test_a_bucket_without_a_checkpoint_gives_topics_and_numbers(
     harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await append_as(harness, 12)
     wanted = await recovered(harness, fresh)
     assert (wanted.topics, wanted.groups, wanted.offsets) == (1, 0, 0)

@@ -25,7 +25,7 @@ FOLDER = "default/copy@636f7079000000000000000000000000/0"
 async def harness() -> AsyncIterator[EngineHarness]:
     async with EngineHarness() as opened:
         await put_topic(opened, "copy", 1)
-        await opened.engine.discovery.look_for("copy")
+        await opened.engine.topics.discover("copy")
         yield opened
 
 

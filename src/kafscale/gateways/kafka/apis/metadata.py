@@ -97,7 +97,7 @@ async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
     if call.engine.auto_create and allowed:
         return await _create(call, name)
     try:
-        topic = await in_time(call, call.engine.discovery.look_for(name), _LONGEST_LOOK_S)
+        topic = await in_time(call, call.engine.topics.discover(name), _LONGEST_LOOK_S)
     except KafscaleError:
         topic = None
     if topic is not None:
@@ -107,7 +107,7 @@ async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
 
 async def _create(call: Call, name: str) -> MetadataResponseTopic:
     try:
-        making = call.engine.find_or_create(name)
+        making = call.engine.topics.find_or_create(name)
         return _describe(call, await in_time(call, making, _LONGEST_CREATION_S))
     except TopicExists:
         # Somebody else was faster; the client asks again and finds it.

@@ -69,7 +69,7 @@ def prepare(call: Call) -> Coroutine[Any, Any, None] | None:
     for topic_data in request.topic_data:
         topic = engine.topics.find(topic_data.name)
         if topic is None:
-            engine.discovery.notice(topic_data.name)
+            engine.topics.search_soon(topic_data.name)
             continue
         closed += [
             (topic, data.index)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kafscale.engine.administration import ConfigChange
+from kafscale.engine.topics.changes import ConfigChange
 from kafscale.metadata import keys as metadata_keys
 from kafscale.model.errors import (
     InvalidTopicConfig,
@@ -28,8 +28,8 @@ def adding(name: str, value: str) -> ConfigChange:
 
 
 async def test_a_change_is_a_new_descriptor_and_survives_a_restart(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {"segment.bytes": "1000"})
-    await harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
+    topic = await harness.engine.topics.create("t", 1, {"segment.bytes": "1000"})
+    await harness.engine.topics.change_configs("t", adding("retention.ms", "5"))
     assert topic.settings.retention_ms == 5, "whoever holds the topic sees it"
     first, second = await descriptors(harness)
     assert first.configs == {"segment.bytes": "1000"}
@@ -40,22 +40,22 @@ async def test_a_change_is_a_new_descriptor_and_survives_a_restart(harness: Engi
 
 
 async def test_open_logs_go_by_the_new_settings(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
     log, lane = await harness.engine.logs.open(topic, 0)
-    await harness.engine.admin.change_configs("t", adding("segment.bytes", "777"))
-    await harness.engine.admin.change_configs("t", adding("kafscale.fetch.buffered", "true"))
+    await harness.engine.topics.change_configs("t", adding("segment.bytes", "777"))
+    await harness.engine.topics.change_configs("t", adding("kafscale.fetch.buffered", "true"))
     await harness.engine.logs.open(topic, 0)
     assert (log.settings.segment_bytes, lane.rules.fetch_buffered) == (777, True)
 
 
 async def test_retention_goes_by_the_new_settings(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
     harness.clock.advance_ms(60_000)
     await harness.engine.housekeeping.tidy()
     assert values_of(await harness.read("t")) == [b"a"]
-    await harness.engine.admin.change_configs("t", adding("retention.ms", "1000"))
+    await harness.engine.topics.change_configs("t", adding("retention.ms", "1000"))
     await harness.engine.housekeeping.tidy()
     assert (await harness.read("t", 1)).start == 1
 
@@ -63,10 +63,10 @@ async def test_retention_goes_by_the_new_settings(harness: EngineHarness) -> Non
 async def test_a_crash_before_the_metadata_store_knew_is_made_good_at_the_next_start(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     harness.metadata.refuse_after(1)  # the note is written, the rest is not
     with pytest.raises(MetadataUnavailable):
-        await harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
+        await harness.engine.topics.change_configs("t", adding("retention.ms", "5"))
     assert len(await descriptors(harness)) == 2
     await harness.reopen()
     assert harness.engine.topics.get("t").settings.retention_ms == 5
@@ -74,10 +74,10 @@ async def test_a_crash_before_the_metadata_store_knew_is_made_good_at_the_next_s
 
 
 async def test_a_crash_before_the_descriptor_changes_nothing(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "find", error=StoreRefused))
     with pytest.raises(StoreRefused):
-        await harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
+        await harness.engine.topics.change_configs("t", adding("retention.ms", "5"))
     assert harness.engine.topics.get("t").descriptor.configs == {}
     harness.plan.clear()
     await harness.reopen()
@@ -86,10 +86,10 @@ async def test_a_crash_before_the_descriptor_changes_nothing(harness: EngineHarn
 
 
 async def test_partitions_cut_short_are_there_after_the_next_start(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     harness.metadata.refuse_after(1)
     with pytest.raises(MetadataUnavailable):
-        await harness.engine.admin.create_partitions("t", 3)
+        await harness.engine.topics.create_partitions("t", 3)
     await harness.reopen()
     assert harness.engine.topics.get("t").partitions == 3
     await harness.append("t", b"a", partition=2)
@@ -99,10 +99,10 @@ async def test_partitions_cut_short_are_there_after_the_next_start(harness: Engi
 async def test_a_start_without_the_bucket_goes_on_with_what_is_known(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     harness.metadata.refuse_after(1)
     with pytest.raises(MetadataUnavailable):
-        await harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
+        await harness.engine.topics.change_configs("t", adding("retention.ms", "5"))
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "find", "*", error=StoreRefused))
     await harness.reopen()
     assert harness.engine.topics.get("t").descriptor.configs == {}
@@ -112,29 +112,29 @@ async def test_a_start_without_the_bucket_goes_on_with_what_is_known(
 
 
 async def test_a_start_with_a_descriptor_nobody_can_read_goes_on(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     harness.metadata.refuse_after(1)
     with pytest.raises(MetadataUnavailable):
-        await harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
+        await harness.engine.topics.change_configs("t", adding("retention.ms", "5"))
     await harness.objects.put_new(f"default/t/descriptor-{3:020d}", [b"{"])
     await harness.reopen()
     assert harness.engine.topics.get("t").descriptor.configs == {}
 
 
 async def test_changes_at_once_are_all_kept(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     names = ["retention.ms", "retention.bytes", "segment.bytes", "max.message.bytes"]
-    change = harness.engine.admin.change_configs
+    change = harness.engine.topics.change_configs
     await asyncio.gather(*(change("t", adding(name, "5000")) for name in names))
     await harness.reopen()
     assert harness.engine.topics.get("t").descriptor.configs == dict.fromkeys(names, "5000")
 
 
 async def test_another_brokers_change_in_between_is_built_upon(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     theirs = (await descriptors(harness))[0].encode().replace(b'"configs": {}', OTHERS)
     await harness.objects.put_new(f"default/t/descriptor-{2:020d}", [theirs])
-    await harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
+    await harness.engine.topics.change_configs("t", adding("retention.ms", "5"))
     assert topic.descriptor.configs == {"segment.bytes": "1000", "retention.ms": "5"}
     assert len(await descriptors(harness)) == 3
 
@@ -143,28 +143,28 @@ OTHERS = b'"configs": {"segment.bytes": "1000"}'
 
 
 async def test_a_deleted_topic_is_not_brought_back_by_a_change(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     changing = asyncio.ensure_future(
-        harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
+        harness.engine.topics.change_configs("t", adding("retention.ms", "5"))
     )
-    await harness.engine.delete_topic("t")
+    await harness.engine.topics.delete("t")
     await asyncio.gather(changing, return_exceptions=True)
     with pytest.raises(UnknownTopic):
-        await harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
+        await harness.engine.topics.change_configs("t", adding("retention.ms", "5"))
     await harness.reopen()
     assert harness.engine.topics.find("t") is None
 
 
 async def test_nothing_is_written_for_a_wish_that_cannot_be(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     with pytest.raises(InvalidTopicConfig):
-        await harness.engine.admin.change_configs("t", adding("retention.ms", "soon"))
+        await harness.engine.topics.change_configs("t", adding("retention.ms", "soon"))
     assert len(await descriptors(harness)) == 1
     assert await harness.metadata.find(metadata_keys.CHANGES) == []
 
 
 async def test_deleted_records_free_their_objects(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     for at in range(3):
         await harness.append("t", b"%d" % at)
     assert await harness.engine.inspection.delete_records(topic, 0, -1) == 3
@@ -176,7 +176,7 @@ async def test_deleted_records_free_their_objects(harness: EngineHarness) -> Non
 
 
 async def test_deleting_while_others_append_loses_nothing(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"old")
 
     async def append() -> None:
@@ -197,7 +197,7 @@ async def test_the_newest_epoch_that_wrote_has_an_end_though_we_are_an_older_one
     harness: EngineHarness,
 ) -> None:
     """A consumer that has read its records would else take them for lost and begin anew."""
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
     log, _ = await harness.engine.logs.open(topic, 0)
     newer = harness.engine.logs._make(topic, topic.folder(0))
