@@ -20,7 +20,7 @@ $(VENV)/.broker: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.broker
-	@$(UV) -e '.[etcd,spark,fast,delta,iceberg,avro,protobuf]' --group dev
+	@$(UV) -e '.[aws,etcd,spark,fast,delta,iceberg,avro,protobuf]' --group dev
 	@touch $@
 
 $(VENV)/.local: $(VENV)/.broker

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks import many, run
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
 from kafscale.objects.files import FileObjectStore
 from kafscale.settings.sections import CacheSection, StorageSection
@@ -76,7 +76,7 @@ async def _measure(folder: Path, value_bytes: int, flushes: int, *, with_spark: 
     try:
         await _beside(lambda: _write(broker.port, batch, flushes))
         found = [await _read(broker, store, "flushes")]
-        await history.roll_up(_log(broker))
+        await rollup.roll_up(_log(broker))
         await broker.restart()
         found.append(await _read(broker, store, "rolled up"))
         if with_spark:

@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 
 from benchmarks.workloads import Figure
-from kafscale.log.upkeep import history
-from kafscale.log.writer.lane import TailMemory
-from kafscale.log.writer.log import Log, LogSettings
+from kafscale.log.upkeep import rollup
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.tail_memory import TailMemory
+from kafscale.log.writer.types import LogSettings
 from kafscale.objects.files import FileObjectStore
 from kafscale.records import batch
 from kafscale.records.record import Record, build_batch
@@ -35,9 +36,9 @@ async def _measure(folder: Path, flushes: int) -> list[float]:
     writer = await _opened(store)
     for number in range(flushes):
         await _write(writer, number)
-        if len(writer.tail) >= writer.settings.rollup_objects:
-            await history.roll_up(writer)
-    await history.roll_up(writer)
+        if len(writer.committed.tail) >= writer.settings.rollup_objects:
+            await rollup.roll_up(writer)
+    await rollup.roll_up(writer)
     for number in range(flushes, flushes + TAIL):
         await _write(writer, number)
     await writer.abandon()
@@ -47,7 +48,11 @@ async def _measure(folder: Path, flushes: int) -> list[float]:
         log = await _opened(store)
         seconds.append(time.perf_counter() - began)
         lane = log.lane(0)
-        if (lane.high, len(lane.producers), len(log.tail)) != (flushes + TAIL, PRODUCERS, TAIL):
+        if (lane.high, len(lane.producers), len(log.committed.tail)) != (
+            flushes + TAIL,
+            PRODUCERS,
+            TAIL,
+        ):
             raise RuntimeError("the log was not opened as it was written")
         await log.abandon()
     await store.aclose()

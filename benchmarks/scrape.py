@@ -19,8 +19,9 @@ from prometheus_client.exposition import generate_latest
 from kafscale.engine.metrics.log_gauges import MOST_LOGS, MOST_PARTITIONS, Census
 from kafscale.engine.metrics.series import REQUEST_SECONDS, Probe
 from kafscale.engine.topics.topic import Topic
-from kafscale.log.writer.lane import TailMemory
-from kafscale.log.writer.log import Log, LogSettings
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.tail_memory import TailMemory
+from kafscale.log.writer.types import LogSettings
 from kafscale.model.meters import Registry
 from kafscale.model.topics import TopicDefaults, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore

@@ -16,8 +16,8 @@ from kafscale.log.formats import keys, manifest, segment
 from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
 from kafscale.log.formats.segment import LaneBatches
 from kafscale.log.reader.reader import Reader
-from kafscale.log.writer.lane import TailMemory
 from kafscale.log.writer.log import Log
+from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.log.writer.types import LogSettings
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.files import FileObjectStore
@@ -143,7 +143,7 @@ async def read_cold(url: str) -> ReadCold:
         size += sum(map(len, found))
         at = _next_offset(found[-1])
     seconds = time.perf_counter() - began
-    objects = len(log.manifest.segments)
+    objects = len(log.committed.manifest.segments)
     await tasks.aclose()
     await log.abandon()
     await store.aclose()

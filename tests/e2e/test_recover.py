@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from kafscale.cli import bucket
+from kafscale.admin import bucket
 from kafscale.log.formats import segment
 from kafscale.records.batch import walk
 from kafscale.settings.config import load
@@ -121,7 +121,7 @@ async def _producer_ids(cluster: Cluster, topic: str) -> set[int]:
     async with bucket.opened(config) as store:
         descriptor = await bucket.find_topic(store, config.storage.namespace, topic)
         for folder in bucket.log_folders(descriptor, None):
-            for piece in (await bucket.look_at(store, folder)).pieces:
+            for piece in (await bucket.survey_log(store, folder)).pieces:
                 data = await store.read(piece.key)
                 for span in segment.parse(data).spans:
                     batches = walk(data, span.start, span.start + span.length)

@@ -11,11 +11,11 @@ from unittest.mock import patch
 
 import msgspec
 
-from kafscale.engine import administration
 from kafscale.engine.cluster import fleet
 from kafscale.engine.cluster.fleet_state import FleetState
 from kafscale.engine.moves.moves import Moves
-from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics import changes
+from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Resident, Topic
 from kafscale.engine.upkeep.housekeeping import Housekeeping
 from kafscale.groups.events import Accepted
@@ -23,8 +23,8 @@ from kafscale.groups.machine import Group
 from kafscale.log.catalog.lane_allotment import SharedLogs
 from kafscale.log.formats import places
 from kafscale.log.formats.producers import ProducerTable
-from kafscale.log.moves import copying, end_of_topic
-from kafscale.log.protocol import commits, opening
+from kafscale.log.moves import end_of_topic
+from kafscale.log.protocol import commits, end_of_log, opening
 from kafscale.log.upkeep import reclaim
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.types import Appended
@@ -142,16 +142,16 @@ def deletion_of_all_that_lies_where_the_topic_lay() -> AbstractContextManager[An
 
 def retention_of_one_topic_for_all_its_neighbours() -> AbstractContextManager[Any]:
     """Every lane of a log goes by the settings of the topic that keeps its records shortest."""
-    honest = Topics.residents
+    honest = TopicRegistry.residents
 
-    def residents(self: Topics, folder: str) -> dict[int, Resident]:
+    def residents(self: TopicRegistry, folder: str) -> dict[int, Resident]:
         found = dict(honest(self, folder))
         shortest = min(
             found.values(), key=lambda row: row.topic.settings.retention_ms, default=None
         )
         return found if shortest is None else dict.fromkeys(found, shortest)
 
-    return patch.object(Topics, "residents", residents)
+    return patch.object(TopicRegistry, "residents", residents)
 
 
 def reclaiming_that_takes_the_living_for_dead() -> AbstractContextManager[Any]:
@@ -169,13 +169,13 @@ def seal_that_nobody_heeds() -> AbstractContextManager[Any]:
 
 def move_that_forgets_producers() -> AbstractContextManager[Any]:
     """In the new place nobody knows what was sent before."""
-    honest = copying.adopt
+    honest = Log.adopt
 
     def adopt(log: Log, number: int, header: BatchHeader, data: memoryview) -> Any:
         with patch.object(ProducerTable, "remember", lambda *_: None):
             return honest(log, number, header, data)
 
-    return patch.object(copying, "adopt", adopt)
+    return patch.object(Log, "adopt", adopt)
 
 
 def move_that_leaves_the_last_records_behind() -> AbstractContextManager[Any]:
@@ -193,14 +193,14 @@ def move_that_leaves_the_last_records_behind() -> AbstractContextManager[Any]:
 
 def move_that_is_called_off_too_late() -> AbstractContextManager[Any]:
     """The topic stays where it is, though lanes may be sealed."""
-    honest = administration._sent_to
+    honest = changes._sent_to
 
     def sent_to(topic: TopicDescriptor, asked: tuple[Layout, int], place: Any) -> TopicDescriptor:
         if asked == (topic.layout, topic.logs):
             return msgspec.structs.replace(topic, moving=None)
         return honest(topic, asked, place)
 
-    return patch.object(administration, "_sent_to", sent_to)
+    return patch.object(changes, "_sent_to", sent_to)
 
 
 # Topics that come again.
@@ -221,4 +221,4 @@ def end_that_is_said_but_not_at_the_tail() -> AbstractContextManager[Any]:
     async def leave_it(*_: Any) -> bool:
         return True
 
-    return patch.object(end_of_topic, "_take_the_tail", leave_it)
+    return patch.object(end_of_log, "_take_the_tail", leave_it)

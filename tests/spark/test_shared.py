@@ -16,7 +16,8 @@ from kafscale.spark.job import Context
 from kafscale.spark.jobs.audit import audit
 from kafscale.spark.jobs.compact import compact
 from kafscale.spark.jobs.compaction.by_key import compact_by_key
-from kafscale.spark.jobs.conversion.steps import NewTopicSpec, convert
+from kafscale.spark.jobs.conversion.steps import NewTopicSpec
+from kafscale.spark.jobs.convert import convert
 from kafscale.spark.jobs.export import export_topic
 from kafscale.spark.jobs.retain import retain
 from kafscale.spark.jobs.stats import gather

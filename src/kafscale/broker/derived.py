@@ -7,7 +7,7 @@ from kafscale.engine.coordinator.expiry import ExpiryRules
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.listener import ListenerLimits
 from kafscale.groups.states import GroupRules
-from kafscale.log.writer.log import LogSettings
+from kafscale.log.writer.types import LogSettings
 from kafscale.settings.config import Config
 
 

@@ -18,6 +18,7 @@ import uvloop
 from kafscale.broker import banner, log_output
 from kafscale.broker.wiring import Broker, build
 from kafscale.engine.cluster.membership import Node
+from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.settings.config import Config
@@ -37,6 +38,8 @@ class StartFailed(Exception):
 def run(config: Config) -> int:
     """Serve until SIGINT or SIGTERM; gives the exit code."""
     log_output.configure(config.logging.level, config.logging.format)
+    for setting in config.without_effect:
+        logger.warning("setting_without_effect", setting=setting)
     try:
         uvloop.run(_serve(config))
     except (StartFailed, KafscaleError) as problem:
@@ -130,7 +133,7 @@ async def _open_door(config: Config, broker: Broker) -> None:
     shown, shown_port = config.broker.advertised(bound)
     identity = broker.engine.identity
     await broker.engine.cluster.join(
-        Node(identity.broker_id, shown, shown_port, config.broker.rack)
+        Node(identity.broker_id, {PLAINTEXT: Endpoint(shown, shown_port)}, config.broker.rack)
     )
     banner.show(config, shown, shown_port)
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
-from kafscale.engine.metrics.log_gauges import SHARED
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.topic import Topic
-from kafscale.log.writer.log import Observer
+from kafscale.log.writer.types import Observer
 from kafscale.model.meters import SampleSource
+from kafscale.model.metric_names import SHARED
 from kafscale.objects.health import Health
 
 logger = structlog.get_logger()

@@ -7,6 +7,7 @@ stores there are (settings/stores.py), the process (main.py).
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kafscale.admin.pairing import require_pair
 from kafscale.broker import derived, kafka_names, process, sampling
 from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
 from kafscale.engine.cluster.fleet import Fleet
@@ -26,13 +27,13 @@ from kafscale.engine.partitions.appends import Appends
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.reads import Reads
 from kafscale.engine.partitions.store_gate import StoreGate
-from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Topic
+from kafscale.engine.topics.topics import build_topics
 from kafscale.engine.upkeep import id_marks
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.housekeeping import Housekeeping
-from kafscale.engine.upkeep.recovery import require_whole
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.call import KafkaContext
@@ -40,8 +41,8 @@ from kafscale.gateways.kafka.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener
 from kafscale.log.reader.reader import Reader
-from kafscale.log.writer.lane import TailMemory
 from kafscale.log.writer.log import Log
+from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
@@ -100,7 +101,7 @@ async def build(
     watched = InstrumentedStore(store, observe, probe.count_requests, clock, window)
     tasks = Tasks()
     buffered = _Buffered()
-    await require_whole(metadata, watched, config.storage.namespace)
+    await require_pair(metadata, watched, config.storage.namespace)
     producer_ids = await id_marks.begin(metadata, watched, config.storage.namespace, clock)
     identity = await claim_identity(metadata, clock, dice, config.broker.id, config.broker_name)
     fleet: Membership = SingleBroker(identity)
@@ -143,13 +144,13 @@ async def build(
         config.layout_rules,
         config.storage.shared_logs,
     )
-    topics = Topics(watched, metadata, rules, clock, dice)
-    topics.broker_count = lambda: max(1, len(fleet.nodes()))
-    probe.is_topic = lambda name: topics.find(name) is not None
+    topics = build_topics(watched, metadata, rules, fleet, clock, dice, tasks)
+    registry = topics.registry
+    probe.is_topic = lambda name: registry.find(name) is not None
     claims = Claims(metadata, identity, clock)
-    offsets = Offsets(metadata, topics, claims, clock)
+    offsets = Offsets(metadata, registry, fleet, claims, clock)
     groups = Groups(metadata, claims, derived.group_rules(config), clock, dice, tasks, fleet)
-    lag = Lag(metadata, topics, logs)
+    lag = Lag(metadata, registry, logs)
     lag.is_ours = fleet.may_coordinate
     offsets.on_noted = lag.note
     groups.on_rebalanced = probe.group_rebalances.inc
@@ -174,7 +175,7 @@ async def build(
         Expiry(metadata, groups, offsets, derived.expiry_rules(config), clock, fleet),
         lag,
         Housekeeping(
-            topics,
+            registry,
             logs,
             offsets,
             watched,
@@ -188,8 +189,8 @@ async def build(
         tasks,
         probe,
         clock,
-        dice,
-        Moves(topics, logs, fleet, watched, metadata, clock, dice),
+        Moves(registry, topics.changes, logs, fleet, watched, metadata, clock),
+        metadata,
         checkpoints=Checkpoints(
             metadata,
             watched,
@@ -219,7 +220,7 @@ async def build(
         buffered_bytes=lambda: buffered.size,
         refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
     )
-    _sample(probe, clock.now_ms() / 1000, health, topics, logs, listener, memory, reader)
+    _sample(probe, clock.now_ms() / 1000, health, registry, logs, listener, memory, reader)
     _sample_groups(probe, groups, lag)
     probe.sample_fleet(
         is_controller=lambda: fleet.is_controller,
@@ -239,7 +240,7 @@ def _sample(
     probe: Probe,
     started_s: float,
     health: StoreGate,
-    topics: Topics,
+    topics: TopicRegistry,
     logs: OpenLogs,
     listener: Listener,
     memory: TailMemory,
@@ -249,7 +250,7 @@ def _sample(
 
     def buffers() -> Iterator[tuple[Sequence[str], float]]:
         for topic, log in logs.each():
-            waiting = log.waiting_bytes()
+            waiting = log.pending_bytes()
             if topic is not None:
                 partition = log.folder.rpartition("/")[2]
                 yield (topic.name, partition), float(sum(waiting.values()))
@@ -265,7 +266,7 @@ def _sample(
     probe.sample_store_health(sampling.states_of(health))
     probe.sample_broker(
         connections=listener.__len__,
-        cache_bytes=lambda: reader.blocks.used_bytes,
+        cache_bytes=lambda: reader.block_cache.used_bytes,
         tail_bytes=lambda: memory.used_bytes,
         resident_bytes=process.resident_bytes,
         cpu_seconds=process.cpu_seconds,

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Producer
-
+from kafscale.admin.client import client_settings
+from kafscale.admin.producing import Delivery, OutgoingRecord, open_producer
 from kafscale.cli import demo_orders
 from kafscale.cli.errors import CommandError
 from kafscale.system import SystemClock
@@ -86,19 +86,13 @@ def _type(*words: str) -> None:
 def _stream(server: str, count: int) -> None:
     """Send the orders with an ordinary producer."""
     clock = SystemClock()
-    producer = Producer({"bootstrap.servers": server, "linger.ms": 50, "compression.type": "lz4"})
-    for order in demo_orders.orders(count, clock.now_ms()):
-        while True:
-            try:
-                producer.produce(
-                    "orders", key=order.key, value=order.value, timestamp=order.timestamp_ms
-                )
-                break
-            except BufferError:
-                producer.poll(0.1)
-    left = producer.flush(60)
-    if left:
-        raise CommandError(f"{left} orders were not acknowledged")
+    settings = {"linger.ms": 50, "compression.type": "lz4", "message.timeout.ms": 60_000}
+    producer = open_producer(client_settings(server, "kafscale-demo", {}, **settings))
+    delivery = Delivery(producer, "orders")
+    orders = demo_orders.orders(count, clock.now_ms())
+    delivery.send((OutgoingRecord(*order) for order in orders), lambda _sent: None)
+    delivery.flush()
+    delivery.check()
     print(f"{count:,} orders of the last week sent in {clock.elapsed_s():.1f} s\n", flush=True)
 
 

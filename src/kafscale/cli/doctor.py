@@ -1,49 +1,23 @@
-"""`kafscale doctor`: would a broker start with this configuration, and would it be well?
+"""`kafscale doctor`: would a broker start with this configuration, and run well?
 
-Here: one check per line, each looking and touching as little as it can. The data folder is not
-created, and what the store is asked to hold for a moment is deleted again.
+Here: one line per check. Next door: the checks (admin/diagnosis.py).
 """
 
 import argparse
-import asyncio
-import errno
-import http.client
 import os
-import resource
-import secrets
-import shutil
-import socket
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from collections.abc import Iterator
 
-from kafscale.cli.output import human_bytes, print_json
-from kafscale.cli.settings import add_config_arguments, config_of
-from kafscale.model.errors import KafscaleError
-from kafscale.objects.capability_check import check_create_if_absent
+from kafscale.admin.diagnosis import CheckResult, check_all
+from kafscale.cli.config_arguments import add_config_arguments, config_of
+from kafscale.cli.output import print_json
 from kafscale.settings.config import Config
 from kafscale.settings.sources import CONFIG_VARIABLE
 from kafscale.settings.values import ConfigError
-from kafscale.system import SystemClock
-
-_ANSWER_WITHIN_S: Final = 3.0
-_SPARE_FILES: Final = 64  # for the store, the metadata and the log, beside connections
-_TIGHT_BYTES: Final = 5 * 2**30
-_FULL_BYTES: Final = 256 * 2**20
-
-
-class Finding(NamedTuple):
-    """What one check came to."""
-
-    verdict: Literal["ok", "warn", "fail"]
-    subject: str
-    text: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    parser.add_argument("--json", action="store_true", help="one line of JSON per check")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per check")
     add_config_arguments(parser)
 
 
@@ -52,155 +26,23 @@ def run(args: argparse.Namespace) -> int:
     try:
         config = config_of(args)
     except ConfigError as bad:
-        _print(args, Finding("fail", "configuration", str(bad)))
+        _print(args, CheckResult("fail", "configuration", str(bad)))
         return 2
     failed = False
-    for finding in _findings(args, config):
-        _print(args, finding)
-        failed |= finding.verdict == "fail"
+    for result in _results(args, config):
+        _print(args, result)
+        failed |= result.verdict == "fail"
     return 1 if failed else 0
 
 
-def _print(args: argparse.Namespace, finding: Finding) -> None:
-    if args.json:
-        print_json(finding._asdict())
-    else:
-        print(f"{finding.verdict:5} {finding.subject:13} {finding.text}", flush=True)
-
-
-def _findings(args: argparse.Namespace, config: Config) -> Iterator[Finding]:
+def _results(args: argparse.Namespace, config: Config) -> Iterator[CheckResult]:
     source = args.config or os.environ.get(CONFIG_VARIABLE) or "defaults, variables and flags"
-    yield Finding("ok", "configuration", str(source))
-    running = broker_answers(config.broker.host, config.broker.metrics_port)
-    yield check_port("clients", config.broker.host, config.broker.port, running)
-    yield check_port("metrics", config.broker.host, config.broker.metrics_port, running)
-    yield asyncio.run(check_store(config))
-    yield asyncio.run(check_metadata(config, running))
-    yield check_disk(Path(config.broker.data_dir), config.store_kind == "files")
-    yield check_open_files(config.network.max_connections)
+    yield CheckResult("ok", "configuration", str(source))
+    yield from check_all(config)
 
 
-def broker_answers(host: str, metrics_port: int) -> bool:
-    """Whether a broker of ours is behind the metrics port."""
-    if metrics_port == 0:
-        return False
-    connection = http.client.HTTPConnection(_own(host), metrics_port, timeout=_ANSWER_WITHIN_S)
-    try:
-        connection.request("GET", "/metrics")
-        return b"kafscale_" in connection.getresponse().read(1_000_000)
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
-def _own(host: str) -> str:
-    """Where to reach a listener on this machine: a wildcard is no address to connect to."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-
-
-def check_port(subject: str, host: str, port: int, running: bool) -> Finding:
-    """Whether the broker could listen there, or already does."""
-    if port == 0:
-        return Finding("ok", subject, f"any free port of {host}")
-    address = f"{host}:{port}"
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except OSError as bad:
-        if bad.errno != errno.EADDRINUSE:
-            return Finding("fail", subject, f"cannot listen on {address}: {bad.strerror}")
-        if running:
-            return Finding("ok", subject, f"{address} is in use: a kafscale broker is running")
-        return Finding("fail", subject, f"{address} is in use by another program")
-    return Finding("ok", subject, f"{address} is free")
-
-
-async def check_store(config: Config) -> Finding:
-    """Whether objects can be written, and create-if-absent is what it says."""
-    if config.store_kind == "memory":
-        return Finding("warn", "store", "memory: everything is gone when the broker stops")
-    where = f"bucket {config.s3.bucket}" if config.store_kind == "s3" else "files"
-    folder = Path(config.broker.data_dir)
-    if config.store_kind == "files" and not folder.exists():
-        return _check_parent("store", folder)
-    from kafscale.settings.stores import open_store
-
-    async def probe() -> None:
-        store = open_store(config)
-        try:
-            await check_create_if_absent(store, config.storage.namespace, secrets.token_hex(8))
-        finally:
-            await store.aclose()
-
-    return await _tried("store", f"{where}: create-if-absent works", probe)
-
-
-async def check_metadata(config: Config, running: bool) -> Finding:
-    """Whether etcd answers, or the metadata file opens, and belongs to the bucket.
-
-    A file that a running broker holds is left alone.
-    """
-    where = f"etcd at {', '.join(config.etcd.targets())} answers"
-    if not config.etcd.endpoints:
-        folder = Path(config.broker.data_dir)
-        if not folder.exists():
-            return _check_parent("metadata", folder)
-        if running:
-            return Finding("ok", "metadata", "in use by the running broker")
-        where = f"opens under {folder}"
-    from kafscale.engine.upkeep.recovery import require_whole
-    from kafscale.settings.stores import open_metadata, open_store
-
-    async def open_and_read() -> None:
-        async with AsyncExitStack() as opened:
-            metadata = open_metadata(config, SystemClock())
-            opened.push_async_callback(metadata.aclose)
-            store = open_store(config)
-            opened.push_async_callback(store.aclose)
-            await require_whole(metadata, store, config.storage.namespace)
-
-    return await _tried("metadata", where, open_and_read)
-
-
-async def _tried(subject: str, text: str, work: Callable[[], Awaitable[None]]) -> Finding:
-    try:
-        await work()
-    except (KafscaleError, OSError) as bad:
-        return Finding("fail", subject, " ".join(str(bad).split()) or type(bad).__name__)
-    return Finding("ok", subject, text)
-
-
-def _check_parent(subject: str, folder: Path) -> Finding:
-    parent = _nearest(folder)
-    if os.access(parent, os.W_OK | os.X_OK):
-        return Finding("ok", subject, f"{folder} does not exist yet and can be created")
-    return Finding("fail", subject, f"{folder} does not exist and {parent} cannot be written to")
-
-
-def _nearest(folder: Path) -> Path:
-    """The folder, or the closest one above it that exists."""
-    absolute = folder.absolute()
-    return next(one for one in (absolute, *absolute.parents) if one.exists())
-
-
-def check_disk(folder: Path, holds_objects: bool) -> Finding:
-    """Whether there is room; a full disk stops a broker on files, and all metadata."""
-    free = shutil.disk_usage(_nearest(folder)).free
-    text = f"{human_bytes(free)} free for {folder}"
-    if free < _FULL_BYTES:
-        return Finding("fail", "disk", text)
-    if holds_objects and free < _TIGHT_BYTES:
-        return Finding("warn", "disk", text)
-    return Finding("ok", "disk", text)
-
-
-def check_open_files(max_connections: int) -> Finding:
-    """Whether the system allows as many connections as the configuration does."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed != resource.RLIM_INFINITY and allowed < max_connections + _SPARE_FILES:
-        text = f"{allowed} allowed, network.maxConnections is {max_connections} (see ulimit -n)"
-        return Finding("warn", "open files", text)
-    return Finding("ok", "open files", "as many as network.maxConnections needs")
+def _print(args: argparse.Namespace, result: CheckResult) -> None:
+    if args.json:
+        print_json(result._asdict())
+    else:
+        print(f"{result.verdict:5} {result.subject:13} {result.text}", flush=True)

@@ -1,32 +1,20 @@
 """`kafscale groups reset-offsets`: moving what a group has committed.
 
-Here: where to, which partitions, and showing it before it is done. Nothing is changed without
---execute, and nothing while the group has members: they would overwrite it with their next commit.
-Next door: looking at groups (groups.py).
+Here: where to, which partitions, and the plan on the screen. Nothing changes without --execute.
+Next door: the plan (admin/group_resets.py).
 """
 
 import argparse
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import (
-    ConsumerGroupState,
-    ConsumerGroupTopicPartitions,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
-
-from kafscale.cli.errors import CommandError, UsageError
-from kafscale.cli.group_questions import committed_of, described, offsets_at, state_name
-from kafscale.cli.kafka import ANSWER_WITHIN_S, admin_client, wait
-from kafscale.cli.leaders import Place
+from kafscale.admin.group_resets import PlannedOffset, ResetTarget, commit_reset, plan_reset
+from kafscale.cli.client_arguments import admin_client
+from kafscale.cli.errors import UsageError
 from kafscale.cli.output import print_columns, print_json
-from kafscale.cli.topics import describe_topic
 from kafscale.system import SystemClock
 
-_IDLE: Final = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 _ISO_DURATION: Final = re.compile(
     r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?)?",
     re.IGNORECASE,
@@ -64,107 +52,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Show where offsets would go, and let them go there if told so."""
+    """Show where offsets would go; with --execute move them there."""
     if args.execute and args.dry_run:
         raise UsageError("--execute and --dry-run contradict each other")
     if bool(args.topic) == args.all_topics:
         raise UsageError("give either --topic TOPIC or --all-topics")
-    when_ms = _when_ms(args)
+    target = _target(args)
+    partitions = None if args.all_topics else _partitions(args.topic)
     admin = admin_client(args)
-    group = described(admin, args.name)
-    if group.state not in _IDLE:
-        raise CommandError(
-            f"{args.name}: the group is {state_name(group.state)} and has {len(group.members)} "
-            "members; stop them first"
-        )
-    committed = committed_of(admin, args.name)
-    places = list(committed) if args.all_topics else _named(admin, args.topic)
-    if not places:
-        raise CommandError(f"{args.name}: the group has committed nothing")
-    planned = _planned(admin, args, sorted(places), committed, when_ms)
+    planned = plan_reset(admin, args.name, target, partitions)
     if args.execute:
-        _commit(admin, args.name, planned)
-    _show(args, planned, committed)
+        commit_reset(admin, args.name, planned)
+    _show(args, planned)
 
 
-def _named(admin: AdminClient, wanted: list[str]) -> list[Place]:
-    places: dict[Place, None] = {}
+def _target(args: argparse.Namespace) -> ResetTarget:
+    when_ms = _when_ms(args)
+    if args.to_earliest:
+        return ResetTarget("earliest")
+    if args.to_latest:
+        return ResetTarget("latest")
+    if when_ms is not None:
+        return ResetTarget("time", when_ms)
+    if args.shift_by is not None:
+        return ResetTarget("shift", args.shift_by)
+    return ResetTarget("offset", args.to_offset)
+
+
+def _partitions(wanted: list[str]) -> dict[str, list[int] | None]:
+    """Read TOPIC and TOPIC:P,P; None: all partitions of the topic."""
+    partitions: dict[str, list[int] | None] = {}
     for text in wanted:
         name, colon, numbers = text.partition(":")
-        known = [partition.id for partition in describe_topic(admin, name).partitions]
-        chosen = known if not colon else [_number(text, one) for one in numbers.split(",")]
-        for partition in chosen:
-            if partition not in known:
-                raise CommandError(f"{name}: there is no partition {partition}")
-            places[name, partition] = None
-    return list(places)
+        if not colon:
+            partitions[name] = None
+            continue
+        chosen = [_number(text, number) for number in numbers.split(",")]
+        before = partitions.get(name, [])
+        partitions[name] = None if before is None else [*before, *chosen]
+    return partitions
 
 
-def _number(text: str, one: str) -> int:
-    if not one.strip().isdecimal():
+def _number(text: str, number: str) -> int:
+    if not number.strip().isdecimal():
         raise UsageError(f"--topic: expected TOPIC:P,P, found {text!r}")
-    return int(one)
+    return int(number)
 
 
-def _planned(
-    admin: AdminClient,
-    args: argparse.Namespace,
-    places: list[Place],
-    committed: Mapping[Place, int],
-    when_ms: int | None,
-) -> dict[Place, int]:
-    """Where each partition goes, within what there is of it."""
-    firsts = offsets_at(admin, places, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-    ends = offsets_at(admin, places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-    wished: Mapping[Place, int]
-    if args.to_earliest:
-        wished = firsts
-    elif args.to_latest:
-        wished = ends
-    elif when_ms is not None:
-        spec = OffsetSpec.for_timestamp(when_ms)
-        found = offsets_at(admin, places, spec)
-        # Nothing as new as that: behind the last record.
-        wished = {at: offset if offset >= 0 else ends[at] for at, offset in found.items()}
-    elif args.shift_by is not None:
-        missing = [at for at in places if at not in committed]
-        if missing:
-            raise CommandError(f"{missing[0][0]}/{missing[0][1]}: nothing is committed to shift")
-        wished = {at: committed[at] + args.shift_by for at in places}
-    else:
-        wished = dict.fromkeys(places, args.to_offset)
-    there = [at for at in places if at in wished and at in firsts and at in ends]
-    return {at: min(max(wished[at], firsts[at]), ends[at]) for at in there}
-
-
-def _commit(admin: AdminClient, name: str, planned: Mapping[Place, int]) -> None:
-    rows = [TopicPartition(*place, offset) for place, offset in planned.items()]
-    wanted = [ConsumerGroupTopicPartitions(name, rows)]
-    answers = admin.alter_consumer_group_offsets(wanted, request_timeout=ANSWER_WITHIN_S)
-    for row in wait(name, answers[name]).topic_partitions:
-        if row.error is not None:
-            raise CommandError(f"{row.topic}/{row.partition}: {row.error.str()}")
-
-
-def _show(
-    args: argparse.Namespace, planned: Mapping[Place, int], committed: Mapping[Place, int]
-) -> None:
-    rows: list[dict[str, Any]] = [
-        {
-            "topic": place[0],
-            "partition": place[1],
-            "committed": committed.get(place),
-            "new": offset,
-            "done": args.execute,
-        }
-        for place, offset in planned.items()
-    ]
+def _show(args: argparse.Namespace, planned: list[PlannedOffset]) -> None:
     if args.json:
-        for row in rows:
-            print_json(row)
+        for row in planned:
+            print_json({**row._asdict(), "done": args.execute})
         return
-    headings = ("topic", "partition", "committed", "new")
-    print_columns(headings, [[row[key] for key in headings] for row in rows])
+    print_columns(PlannedOffset._fields, planned)
     if not args.execute:
         print("nothing was changed: --execute does it")
 

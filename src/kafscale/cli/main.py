@@ -101,20 +101,22 @@ def _add_debug(parser: argparse.ArgumentParser) -> None:
 
 
 def _exit_code(bad: Exception) -> int:
+    from kafscale.admin.errors import InvalidArgument
     from kafscale.settings.values import ConfigError
 
     if isinstance(bad, CommandError):
         return bad.exit_code
-    return 2 if isinstance(bad, ConfigError) else 1
+    return 2 if isinstance(bad, ConfigError | InvalidArgument) else 1
 
 
 def _one_line(bad: Exception) -> str:
+    from kafscale.admin.errors import AdminError
     from kafscale.model.errors import KafscaleError
     from kafscale.settings.values import ConfigError
 
     if isinstance(bad, OSError) and bad.strerror:
         text = f"{bad.filename}: {bad.strerror}" if bad.filename else bad.strerror
-    elif isinstance(bad, CommandError | ConfigError | KafscaleError):
+    elif isinstance(bad, CommandError | AdminError | ConfigError | KafscaleError):
         text = str(bad) or type(bad).__name__
     else:
         text = f"unexpected {type(bad).__name__}: {bad} (--debug shows where)"

@@ -1,9 +1,8 @@
 """What commands print: columns for people and pipes, progress for people alone."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 import msgspec
 
@@ -13,8 +12,8 @@ def print_columns(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> 
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
     right = [
-        bool(rows) and all(isinstance(row[at], int) or row[at] is None for row in rows)
-        for at in range(len(headings))
+        bool(rows) and all(isinstance(row[column], int) or row[column] is None for row in rows)
+        for column in range(len(headings))
     ]
     for line in ([*headings], *cells):
         fields = (
@@ -33,27 +32,12 @@ def print_json(value: object) -> None:
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
 
 
-def human_bytes(size: int) -> str:
-    """Write a size with at most three digits and a binary unit."""
-    amount = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if amount < 999.5 or unit == "TiB":
-            break
-        amount /= 1024
-    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 99.95 else f"{amount:.3g} {unit}"
-
-
-class Counter(Protocol):
-    """Told how far a long command has come."""
-
-    def __call__(self, done: int) -> None:
-        """Say how much is done now."""
-        ...
+ShowProgress = Callable[[int], None]  # is called with how much is done
 
 
 @contextmanager
-def counting(what: str, total: int | None, shown: bool) -> Iterator[Counter]:
-    """Show a line on stderr while records pass by, if somebody is there to see it."""
+def counting(what: str, total: int | None, shown: bool) -> Iterator[ShowProgress]:
+    """Show a line on stderr while records pass by, if stderr is a terminal."""
     if not (shown and sys.stderr.isatty()):
         yield lambda done: None
         return

@@ -6,29 +6,15 @@
 
 import base64
 import re
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
+from kafscale.admin.consuming import ConsumedRecord
 from kafscale.cli.errors import UsageError
 
-Headers = Sequence[tuple[str, bytes | None]]
-
-
-class Record(NamedTuple):
-    """What a consumer was handed."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-
-
-Format = Callable[[Record], bytes]
+Format = Callable[[ConsumedRecord], bytes]
 
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _FIELDS: Final[dict[str, Format]] = {
@@ -65,7 +51,7 @@ def compile_format(text: str) -> Format:
     )
 
 
-def as_json(record: Record) -> bytes:
+def as_json(record: ConsumedRecord) -> bytes:
     """Write a record as one line; what is not UTF-8 goes under `..._base64` instead."""
     fields: dict[str, object] = {
         "topic": record.topic,

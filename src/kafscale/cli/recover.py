@@ -15,10 +15,10 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from kafscale.cli import bucket
+from kafscale.admin import bucket
+from kafscale.cli.config_arguments import add_config_arguments, config_of
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.output import counting, print_json
-from kafscale.cli.settings import add_config_arguments, config_of
 from kafscale.engine.upkeep import bucket_scan, recovery
 from kafscale.engine.upkeep.bucket_scan import Evidence
 from kafscale.engine.upkeep.recovery import Plan

@@ -1,4 +1,7 @@
-"""`kafscale segments`: a topic's objects, read from the bucket itself. No broker is asked."""
+"""`kafscale segments`: a topic's objects, read from the bucket itself. No broker is asked.
+
+Next door: finding the topic (admin/bucket.py), the checks (admin/verification.py).
+"""
 
 import argparse
 import asyncio
@@ -8,10 +11,13 @@ from typing import Any
 
 import msgspec
 
-from kafscale.cli import bucket, checkpoint_view, verify
+from kafscale.admin import bucket, checkpoint_view
+from kafscale.admin.checkpoint_view import CheckpointView
+from kafscale.admin.units import human_bytes
+from kafscale.admin.verification import verify_logs
+from kafscale.cli.config_arguments import add_config_arguments, config_of
 from kafscale.cli.errors import CommandError
-from kafscale.cli.output import counting, human_bytes, print_columns, print_json
-from kafscale.cli.settings import add_config_arguments, config_of
+from kafscale.cli.output import counting, print_columns, print_json
 from kafscale.log.formats import index, keys, places, segment
 from kafscale.log.protocol.survey import LogView, Piece
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
@@ -27,14 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="show the segments that make up a topic")
     inspect = actions.add_parser("inspect", help="show what is in one object")
-    check = actions.add_parser("verify", help="read everything and check it")
+    check = actions.add_parser("verify", help="read every object of a topic and check it")
     for action in (listing, check):
         action.add_argument("topic", metavar="TOPIC")
-        action.add_argument("-p", "--partition", type=int, metavar="N", help="else all of them")
+        action.add_argument(
+            "-p", "--partition", type=int, metavar="N", help="one partition (default: all)"
+        )
     inspect.add_argument("key", metavar="KEY", help="an object's key, as `list` shows it")
-    inspect.add_argument("--topic", metavar="TOPIC", help="of a segment, this topic's lanes only")
+    inspect.add_argument(
+        "--topic", metavar="TOPIC", help="show only this topic's lanes of a segment"
+    )
     for action in (listing, inspect, check):
-        action.add_argument("--json", action="store_true", help="JSON instead of columns")
+        action.add_argument("--json", action="store_true", help="print JSON instead of columns")
         add_config_arguments(action)
 
 
@@ -54,7 +64,7 @@ async def _views(
 ) -> tuple[TopicDescriptor, list[LogView]]:
     descriptor = await bucket.find_topic(store, config.storage.namespace, args.topic)
     folders = bucket.log_folders(descriptor, args.partition)
-    return descriptor, [await bucket.look_at(store, folder) for folder in folders]
+    return descriptor, [await bucket.survey_log(store, folder) for folder in folders]
 
 
 async def _list(args: argparse.Namespace, config: Config) -> int:
@@ -121,21 +131,15 @@ def _extent(piece: Piece, first: int, last: int, records: int, size: int) -> dic
 async def _verify(args: argparse.Namespace, config: Config) -> int:
     async with bucket.opened(config) as store:
         descriptor, views = await _views(args, config, store)
-        pieces = [(view, piece) for view in views for piece in view.pieces]
-        problems = [text for view in views for text in verify.check_joints(view)]
-        records = size = 0
-        with counting("segments checked", len(pieces), shown=True) as show:
-            for done, (view, piece) in enumerate(pieces, start=1):
-                found = await verify.check_piece(store, piece, view.indexes)
-                records, size = records + found.records, size + found.size
-                problems += found.problems
-                show(done)
+        segments = sum(len(view.pieces) for view in views)
+        with counting("segments checked", segments, shown=True) as show:
+            records, size, problems = await verify_logs(store, views, show)
     if args.json:
         print_json(
             {
                 "topic": args.topic,
                 "logs": len(views),
-                "segments": len(pieces),
+                "segments": segments,
                 "records": records,
                 "bytes": size,
                 "problems": problems,
@@ -147,7 +151,7 @@ async def _verify(args: argparse.Namespace, config: Config) -> int:
         kind = "shared " if descriptor.layout == "shared" else ""
         verdict = f"{len(problems)} problems" if problems else "all sound"
         print(
-            f"{args.topic}: {len(views)} {kind}logs, {len(pieces)} segments, {records} records, "
+            f"{args.topic}: {len(views)} {kind}logs, {segments} segments, {records} records, "
             f"{human_bytes(size)}: {verdict}"
         )
     return 1 if problems else 0
@@ -181,9 +185,31 @@ async def _inspect(args: argparse.Namespace, config: Config) -> int:
 
 async def _show_checkpoint(args: argparse.Namespace, store: ObjectStore) -> None:
     try:
-        await checkpoint_view.show(store, args.key, as_json=args.json)
+        view = await checkpoint_view.read_checkpoint(store, args.key)
     except (CorruptObject, ObjectMissing) as bad:
         raise CommandError(f"{args.key}: not whole: {bad}") from bad
+    if args.json:
+        tables = {"groups": list(view.groups.values()), "offsets": view.offsets}
+        numbers = {"marks": view.marks, "brokers": view.brokers}
+        print_json({**view.facts, **tables, **numbers, "others": view.others})
+    else:
+        _print_checkpoint(view)
+
+
+def _print_checkpoint(view: CheckpointView) -> None:
+    facts = dict(view.facts)
+    print(f"checkpoint {facts.pop('key')}")
+    facts |= {"groups": len(view.groups), "offsets": len(view.offsets)}
+    facts |= {f"next of {kind}": number for kind, number in view.marks.items()}
+    facts |= {f"broker {name}": number for name, number in view.brokers.items()}
+    facts |= {key: msgspec.json.encode(value).decode() for key, value in view.others.items()}
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        print(f"  {name:{width}} {value}")
+    for rows in (list(view.groups.values()), view.offsets):
+        if rows:
+            print()
+            print_columns(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _print_document(args: argparse.Namespace, data: memoryview) -> None:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafscale.cli.settings import add_config_arguments, config_of
+from kafscale.cli.config_arguments import add_config_arguments, config_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,32 +1,16 @@
-"""`kafscale topics`: create, list, describe, alter, delete."""
+"""`kafscale topics`: create, list, describe, alter, delete.
+
+Next door: asking brokers (admin/topics.py) and the bucket (admin/holdings.py).
+"""
 
 import argparse
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget them
-    AdminClient,
-    ConfigResource,
-    ConfigSource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-    TopicDescription,
-)
-
+from kafscale.admin import configs, topics
+from kafscale.admin.client import KafkaAdmin
+from kafscale.cli.client_arguments import add_client_arguments, admin_client, parse_pairs
 from kafscale.cli.errors import UsageError
-from kafscale.cli.kafka import (
-    ANSWER_WITHIN_S,
-    add_client_arguments,
-    admin_client,
-    refusal,
-    wait,
-    wait_for_all,
-)
-from kafscale.cli.leaders import list_offsets
 from kafscale.cli.output import print_columns, print_json
 from kafscale.settings.values import MAX_INT32
 
@@ -34,7 +18,7 @@ from kafscale.settings.values import MAX_INT32
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="make new topics")
+    create = actions.add_parser("create", help="create topics")
     create.add_argument("names", nargs="+", metavar="TOPIC")
     create.add_argument("-p", "--partitions", type=int, default=-1, metavar="N")
     create.add_argument(
@@ -45,26 +29,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a setting of the topic, such as retention.ms=60000; may be repeated",
     )
-    create.add_argument("--if-not-exists", action="store_true", help="an existing topic is fine")
-    listing = actions.add_parser("list", help="show which topics there are")
-    describe = actions.add_parser("describe", help="show partitions, offsets, places and settings")
+    create.add_argument(
+        "--if-not-exists", action="store_true", help="do nothing for a topic that exists"
+    )
+    listing = actions.add_parser("list", help="list all topics")
+    describe = actions.add_parser(
+        "describe", help="show partitions, offsets, logs, objects and settings"
+    )
     describe.add_argument("names", nargs="+", metavar="TOPIC")
     describe.add_argument(
-        "--config", type=Path, metavar="FILE", help="the broker's settings: they say which bucket"
+        "--config", type=Path, metavar="FILE", help="the broker's settings, which name its bucket"
     )
     describe.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="one of those settings"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one of the broker's settings; may be repeated",
     )
     describe.add_argument(
-        "--no-objects", action="store_true", help="ask the broker alone, not the bucket"
+        "--no-objects", action="store_true", help="ask the broker only, not the bucket"
     )
-    alter = actions.add_parser("alter", help="give a topic more partitions")
+    alter = actions.add_parser("alter", help="add partitions to a topic")
     alter.add_argument("name", metavar="TOPIC")
     alter.add_argument("-p", "--partitions", type=int, required=True, metavar="N")
-    delete = actions.add_parser("delete", help="remove topics and all their records")
+    delete = actions.add_parser("delete", help="delete topics and all their records")
     delete.add_argument("names", nargs="+", metavar="TOPIC")
     for action in (listing, describe):
-        action.add_argument("--json", action="store_true", help="one line of JSON per topic")
+        action.add_argument("--json", action="store_true", help="print one line of JSON per topic")
     for action in (create, listing, describe, alter, delete):
         add_client_arguments(action)
 
@@ -81,22 +73,21 @@ def run(args: argparse.Namespace) -> int:
         case "alter":
             _alter(args)
         case "delete":
-            _delete(args)
+            topics.delete_topics(admin_client(args), args.names)
     return 0
 
 
 def _create(args: argparse.Namespace) -> None:
-    configs = parse_pairs("--topic-config", args.topic_config)
+    given = parse_pairs("--topic-config", args.topic_config)
     if args.partitions != -1:
         _check_count(args.partitions)
-    wanted = [
-        NewTopic(name, num_partitions=args.partitions, replication_factor=-1, config=configs)
-        for name in dict.fromkeys(args.names)
-    ]
-    admin = admin_client(args)  # a name, or it is gone before it has answered
-    answers = admin.create_topics(wanted, request_timeout=ANSWER_WITHIN_S)
-    tolerated = {KafkaError.TOPIC_ALREADY_EXISTS} if args.if_not_exists else set()
-    wait_for_all(answers, tolerated)
+    topics.create_topics(
+        admin_client(args),
+        args.names,
+        partitions=args.partitions,
+        configs=given,
+        may_exist=args.if_not_exists,
+    )
 
 
 def _check_count(partitions: int) -> None:
@@ -106,35 +97,16 @@ def _check_count(partitions: int) -> None:
 
 def _alter(args: argparse.Namespace) -> None:
     _check_count(args.partitions)
-    admin = admin_client(args)
-    wanted = NewPartitions(args.name, args.partitions)
-    answers = admin.create_partitions([wanted], request_timeout=ANSWER_WITHIN_S)
-    wait(args.name, answers[args.name])
-
-
-def _delete(args: argparse.Namespace) -> None:
-    names = list(dict.fromkeys(args.names))
-    admin = admin_client(args)
-    answers = admin.delete_topics(names, request_timeout=ANSWER_WITHIN_S)
-    wait_for_all(answers)
+    topics.add_partitions(admin_client(args), args.name, args.partitions)
 
 
 def _list(args: argparse.Namespace) -> None:
-    topics = all_topics(admin_client(args))
+    counts = topics.list_topics(admin_client(args))
     if args.json:
-        for name, count in topics.items():
+        for name, count in counts.items():
             print_json({"name": name, "partitions": count})
-    elif topics:
-        print_columns(("topic", "partitions"), list(topics.items()))
-
-
-def all_topics(admin: AdminClient) -> dict[str, int]:
-    """Ask for every topic and its number of partitions."""
-    try:
-        found = admin.list_topics(timeout=ANSWER_WITHIN_S).topics
-    except KafkaException as bad:
-        raise refusal("", bad) from bad
-    return {name: len(found[name].partitions) for name in sorted(found)}
+    elif counts:
+        print_columns(("topic", "partitions"), list(counts.items()))
 
 
 def _describe(args: argparse.Namespace) -> None:
@@ -174,81 +146,34 @@ _COLUMNS: Final = (
 )
 
 
-def _facts(admin: AdminClient, args: argparse.Namespace, name: str) -> dict[str, Any]:
-    from kafscale.cli import holdings  # what reads a bucket is for this command alone
+def _facts(admin: KafkaAdmin, args: argparse.Namespace, name: str) -> dict[str, Any]:
+    from kafscale.admin import holdings  # what reads a bucket is for this command alone
 
-    topic = describe_topic(admin, name)
-    topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_")  # as Kafka's tools do
-    numbers = [partition.id for partition in topic.partitions]
-    ranges = offset_ranges(admin, name, numbers)
-    configs = _own_configs(admin, name)
-    found = holdings.Found({}, unknown="--no-objects")
+    topic = topics.describe_topic(admin, name)
+    own_configs = configs.own_configs(admin, name)
+    held = holdings.TopicHoldings({}, unknown="--no-objects")
     if not args.no_objects:
         given = parse_pairs("--set", args.set)
-        found = holdings.look(args.config, given, name, topic_id)
-    places = found.partitions
-    for number in numbers:
-        places.setdefault(number, holdings.told_by(configs, number, len(numbers)))
+        held = holdings.find_holdings(args.config, given, name, topic.topic_id)
+    count = len(topic.partitions)
     return {
         "name": name,
-        "id": topic_id,
-        "configs": configs,
-        **({"unknown": found.unknown} if found.unknown else {}),
-        **({"moving_to": found.moving_to} if found.moving_to else {}),
+        "id": topic.topic_id,
+        "configs": own_configs,
+        **({"unknown": held.unknown} if held.unknown else {}),
+        **({"moving_to": held.moving_to} if held.moving_to else {}),
         "partitions": [
             {
-                "partition": partition.id,
-                "leader": partition.leader.id if partition.leader else None,
-                **places[partition.id]._asdict(),
-                "earliest": ranges[partition.id][0],
-                "latest": ranges[partition.id][1],
-                "records": ranges[partition.id][1] - ranges[partition.id][0],
+                "partition": facts.partition,
+                "leader": facts.leader,
+                **(
+                    held.partitions.get(facts.partition)
+                    or holdings.place_by_configs(own_configs, facts.partition, count)
+                )._asdict(),
+                "earliest": facts.earliest,
+                "latest": facts.latest,
+                "records": facts.latest - facts.earliest,
             }
-            for partition in topic.partitions
+            for facts in topic.partitions
         ],
     }
-
-
-def describe_topic(admin: AdminClient, name: str) -> TopicDescription:
-    """Ask for a topic without creating it by asking."""
-    answer = admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_WITHIN_S)
-    topic: TopicDescription = wait(name, answer[name])
-    return topic
-
-
-def offset_ranges(
-    admin: AdminClient, name: str, partitions: Iterable[int]
-) -> dict[int, tuple[int, int]]:
-    """Ask for the first offset of each partition and the one the next record will get."""
-    bounds: list[dict[int, int]] = []
-    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
-        found: dict[int, int] = {}
-        answers = list_offsets(admin, {(name, number): spec for number in partitions})
-        for (_, number), answer in answers.items():
-            if isinstance(answer, KafkaException):
-                raise refusal(f"{name}/{number}", answer) from answer
-            found[number] = answer
-        bounds.append(found)
-    return {number: (bounds[0][number], bounds[1][number]) for number in bounds[0]}
-
-
-def _own_configs(admin: AdminClient, name: str) -> Mapping[str, str]:
-    """The settings somebody chose for this very topic."""
-    resource = ConfigResource(ResourceType.TOPIC, name)
-    answers = admin.describe_configs([resource], request_timeout=ANSWER_WITHIN_S)
-    return {
-        key: entry.value
-        for key, entry in sorted(wait(name, answers[resource]).items())
-        if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    }
-
-
-def parse_pairs(option: str, pairs: Iterable[str]) -> dict[str, str]:
-    """Read KEY=VALUE arguments."""
-    parsed: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise UsageError(f"{option}: expected KEY=VALUE, found {pair!r}")
-        parsed[key] = value
-    return parsed

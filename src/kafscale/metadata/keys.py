@@ -27,6 +27,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import CorruptObject
 from kafscale.model.topics import LaneRange, Move
 
@@ -307,14 +308,19 @@ class BrokerRow(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach a broker, and how far it has followed the fleet."""
 
     broker_id: int
-    host: str
+    host: str  # of the first endpoint: earlier versions read this one alone
     port: int
+    endpoints: dict[str, Endpoint] = {}  # by listener name; none: an earlier version wrote this
     rack: str | None = None
     started_at: str
     version: str
     incarnation: int = 0  # another one with every registration
     leaving: bool = False
     generation: int = 0  # of members: what was lost up to this one has been let go of
+
+    def by_listener(self) -> dict[str, Endpoint]:
+        """Where clients reach the broker; an earlier version has one listener, PLAINTEXT."""
+        return self.endpoints or {PLAINTEXT: Endpoint(self.host, self.port)}
 
 
 class ControllerRow(msgspec.Struct, frozen=True, kw_only=True):

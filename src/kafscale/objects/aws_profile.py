@@ -1,9 +1,8 @@
 """Credentials from AWS's shared files: the one link of its usual chain that obstore lacks.
 
 Here: `~/.aws/credentials` and `~/.aws/config`, one profile with keys in it.
-Next door: everything else of the chain (variables, web identity, container and instance roles) is
-obstore's (bucket_client.py).
-Never here: profiles that point elsewhere (single sign-on, roles, programs); those are refused.
+Next door: everything else of the chain (aws_chain.py).
+Never here: profiles that point elsewhere (single sign-on, roles, programs).
 """
 
 import configparser
@@ -45,8 +44,13 @@ class ProfileCredentials:
         }
 
     def has_keys(self) -> bool:
-        """Whether there is anything to read."""
+        """Whether the files hold keys of this profile."""
         return "aws_access_key_id" in self._read()
+
+    def points_elsewhere(self) -> bool:
+        """Whether the profile names another source of keys instead."""
+        found = self._read()
+        return "aws_access_key_id" not in found and any(key in found for key in _ELSEWHERE)
 
     def _read(self) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -62,25 +66,42 @@ class ProfileCredentials:
 
 
 def from_environment(environ: Mapping[str, str]) -> ProfileCredentials | None:
-    """The profile to use, if the variables leave the choice to the files."""
+    """Give the profile to use, if the variables leave the choice to the files."""
     if any(environ.get(name) for name in _STRONGER):
         return None
-    asked = environ.get("AWS_PROFILE") or environ.get("AWS_DEFAULT_PROFILE")
-    name = asked or "default"
+    profile = _chosen(environ)
+    if _asked(environ):
+        profile()  # the user named this profile: report now what is wrong with it
+    return profile if profile.has_keys() else None
+
+
+def points_elsewhere(environ: Mapping[str, str]) -> bool:
+    """Whether the profile to use has no keys and says where to get them."""
+    if any(environ.get(name) for name in _STRONGER):
+        return False
+    return _chosen(environ).points_elsewhere()
+
+
+def _asked(environ: Mapping[str, str]) -> str:
+    return environ.get("AWS_PROFILE") or environ.get("AWS_DEFAULT_PROFILE") or ""
+
+
+def _chosen(environ: Mapping[str, str]) -> ProfileCredentials:
+    name = _asked(environ) or "default"
     home = Path(environ.get("HOME", "/")) / ".aws"
     credentials = Path(environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials")
     config = Path(environ.get("AWS_CONFIG_FILE") or home / "config")
-    found = ProfileCredentials(
+    return ProfileCredentials(
         name, {credentials: name, config: name if name == "default" else f"profile {name}"}
     )
-    if asked:
-        found()  # the user named this profile: report now what is wrong with it
-    return found if found.has_keys() else None
 
 
 def _why(found: Mapping[str, str]) -> str:
     if not found:
         return ": there is no such profile in the shared files"
     if elsewhere := next((key for key in _ELSEWHERE if key in found), None):
-        return f": {elsewhere} is not supported, give keys or a role of the machine"
+        return (
+            f": {elsewhere} is not supported without boto3 (pip install 'kafscale[aws]'); "
+            "else give keys or a role of the machine"
+        )
     return ""

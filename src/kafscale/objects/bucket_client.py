@@ -1,7 +1,7 @@
 """From settings to a client of a bucket: S3, Google Cloud Storage or Azure, all through obstore.
 
 Here: where the bucket is, who we are, how patient we are, what is sent along with every object.
-Next door: what is done with the client (s3.py), AWS's shared files (aws_profile.py).
+Next door: what is done with the client (s3.py), AWS's credentials (aws_chain.py).
 """
 
 import os
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from kafscale.objects import aws_profile
+from kafscale.objects import aws_chain
 
 if TYPE_CHECKING:
     from obstore.store import (  # exist in the type stubs only
@@ -139,7 +139,7 @@ def _endpoint(settings: S3Settings) -> str:
 
 def _credentials(settings: S3Settings) -> "S3CredentialProvider | None":
     if not settings.access_key:
-        return aws_profile.from_environment(os.environ)
+        return aws_chain.from_environment(os.environ)
 
     def given() -> "S3Credential":
         return {

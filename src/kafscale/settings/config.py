@@ -107,6 +107,21 @@ class Config(Section, frozen=True):
         return (512 if self.store_kind == "s3" else 64) << 20
 
     @property
+    def without_effect(self) -> list[str]:
+        """Settings that were given and change nothing.
+
+        Every member of a group chooses these times for itself. Configurations of other brokers
+        name them, so they are accepted.
+        """
+        fields = ("session_timeout_ms", "heartbeat_interval_ms", "rebalance_timeout_ms")
+        names = {field.name: field.encode_name for field in msgspec.structs.fields(ConsumerSection)}
+        return [
+            f"consumer.{names[field]}"
+            for field in (*fields, "max_poll_interval_ms")
+            if getattr(self.consumer, field) is not None
+        ]
+
+    @property
     def placement(self) -> str:
         """Where topics lie that do not say: by the namespace, else by the cluster."""
         storage = self.storage

@@ -184,10 +184,11 @@ class CacheSection(Section, frozen=True):
 class ConsumerSection(Section, frozen=True):
     """Consumer groups."""
 
-    session_timeout_ms: Milliseconds = 30000
-    heartbeat_interval_ms: Milliseconds = 3000
-    rebalance_timeout_ms: Milliseconds = 60000
-    max_poll_interval_ms: Milliseconds = 300000
+    # Accepted, without effect: see Config.without_effect.
+    session_timeout_ms: Milliseconds | None = None
+    heartbeat_interval_ms: Milliseconds | None = None
+    rebalance_timeout_ms: Milliseconds | None = None
+    max_poll_interval_ms: Milliseconds | None = None
     min_session_timeout_ms: Milliseconds = 6000
     max_session_timeout_ms: Milliseconds = 1800000
     initial_rebalance_delay_ms: Milliseconds = 3000

@@ -18,6 +18,7 @@ from kafscale.gateways.listener import Listener
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
+from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
@@ -100,7 +101,11 @@ class InProcessBroker:
             await broker.engine.start()
             self.port = await broker.listener.open(_HOST, 0)
             await broker.engine.cluster.join(
-                Node(broker.engine.identity.broker_id, _HOST, self.port, self.config.broker.rack)
+                Node(
+                    broker.engine.identity.broker_id,
+                    {PLAINTEXT: Endpoint(_HOST, self.port)},
+                    self.config.broker.rack,
+                )
             )
             self._broker = broker
             self._undo = undo.pop_all()

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from kafscale.cli.output import counting, human_bytes, print_columns
+from kafscale.admin.units import human_bytes
+from kafscale.cli.output import counting, print_columns
 
 
 def test_columns_are_aligned_with_numbers_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:

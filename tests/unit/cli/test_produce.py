@@ -6,8 +6,9 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from kafscale.cli.errors import CommandError
-from kafscale.cli.produce import Delivery, Line, _header, _separator, read_lines
+from kafscale.admin.errors import AdminError
+from kafscale.admin.producing import Delivery, OutgoingRecord
+from kafscale.cli.produce import _header, _separator, read_lines
 
 
 def test_a_line_is_a_value_without_its_line_end() -> None:
@@ -18,7 +19,11 @@ def test_a_line_is_a_value_without_its_line_end() -> None:
 
 def test_a_separator_splits_once_and_a_line_without_it_has_no_key() -> None:
     lines = list(read_lines([b"k::v::w\n", b"plain\n", b"::v\n"], b"::"))
-    assert lines == [Line(b"k", b"v::w"), Line(None, b"plain"), Line(b"", b"v")]
+    assert lines == [
+        OutgoingRecord(b"k", b"v::w"),
+        OutgoingRecord(None, b"plain"),
+        OutgoingRecord(b"", b"v"),
+    ]
 
 
 def test_arguments_that_are_no_utf_8_are_the_bytes_that_were_typed() -> None:
@@ -55,7 +60,7 @@ class FakeProducer:
 
 def deliver(producer: FakeProducer, values: list[bytes]) -> Delivery:
     delivery = Delivery(cast(Producer, producer), "t", None, [])
-    delivery.send([Line(None, value) for value in values], lambda done: None)
+    delivery.send([OutgoingRecord(None, value) for value in values], lambda done: None)
     producer.flush()
     return delivery
 
@@ -69,5 +74,5 @@ def test_a_full_queue_is_waited_for_and_nothing_is_lost_or_sent_twice() -> None:
 
 def test_records_that_did_not_arrive_are_counted_with_the_first_reason() -> None:
     delivery = deliver(FakeProducer(bad=frozenset({b"2", b"3"})), [b"1", b"2", b"3"])
-    with pytest.raises(CommandError, match=r"2 of 3 records were not delivered to t: .*too large"):
+    with pytest.raises(AdminError, match=r"2 of 3 records were not delivered to t: .*too large"):
         delivery.check()

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from kafscale.admin.consuming import ConsumedRecord
 from kafscale.cli.errors import UsageError
-from kafscale.cli.record_format import Record, as_json, compile_format
+from kafscale.cli.record_format import as_json, compile_format
 
-RECORD = Record("orders", 3, 17, 1700000000000, b"k", b"v", (("a", b"1"), ("b", None)))
-BARE = Record("orders", 0, 0, None, None, None, ())
+RECORD = ConsumedRecord("orders", 3, 17, 1700000000000, b"k", b"v", (("a", b"1"), ("b", None)))
+BARE = ConsumedRecord("orders", 0, 0, None, None, None, ())
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ async def use(data: Path) -> None:
     store = FileObjectStore(data / "objects")
     metadata = EmbeddedMetadataStore(data / "metadata.db", "OFF")
     async with InProcessBroker(config=FOR_TESTS, store=store, metadata=metadata) as broker:
-        await broker.engine.create_topic("orders", 2, {"retention.ms": "1000"})
-        await broker.engine.create_topic("gone", 1, {})
-        await broker.engine.delete_topic("gone")
+        await broker.engine.topics.create("orders", 2, {"retention.ms": "1000"})
+        await broker.engine.topics.create("gone", 1, {})
+        await broker.engine.topics.delete("gone")
         await broker.engine.offsets.commit("g", [Wish("orders", 0, 5)])
     await metadata.aclose()
     await store.aclose()

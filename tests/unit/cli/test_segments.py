@@ -7,14 +7,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafscale.cli import bucket, main, segments
+from kafscale.admin import bucket
+from kafscale.cli import main, segments
 from kafscale.log.catalog import checkpoints
 from kafscale.log.formats import checkpoint, keys
 from kafscale.metadata import keys as metadata_keys
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
 from kafscale.testing.clock import SeededDice
-from tests.unit.cli.bucket_builder import LOG, TopicInMemory
+from tests.unit.admin.bucket_builder import LOG, TopicInMemory
 
 Run = Callable[..., tuple[int, str, str]]
 

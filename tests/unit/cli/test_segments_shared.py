@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafscale.cli import bucket, main
+from kafscale.admin import bucket
+from kafscale.cli import main
 from kafscale.log.formats import keys
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
-from tests.unit.cli.shared_builder import LOGS, SharedInMemory, size_of, two_topics
+from tests.unit.admin.shared_builder import LOGS, SharedInMemory, size_of, two_topics
 
 Run = Callable[..., tuple[int, str]]
 

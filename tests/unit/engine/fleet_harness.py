@@ -183,7 +183,7 @@ class FleetHarness:
 async def with_topic(fleet: FleetHarness, brokers: int, partitions: int) -> list[Member]:
     """Brokers that all know a topic "t"."""
     members = await fleet.start_all(brokers)
-    await members[0].engine.create_topic("t", partitions, {})
+    await members[0].engine.topics.create("t", partitions, {})
     await eventually(lambda: all(member.engine.topics.find("t") for member in members))
     return members
 

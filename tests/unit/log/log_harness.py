@@ -9,8 +9,11 @@ from kafscale.log.formats import keys
 from kafscale.log.formats.manifest import Manifest
 from kafscale.log.protocol.opening import Opened, open_log
 from kafscale.log.reader.reader import Reader
-from kafscale.log.writer.lane import Lane, TailMemory
-from kafscale.log.writer.log import Appended, Log, LogSettings, Observer, State
+from kafscale.log.writer.lane import Lane
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.states import LogState
+from kafscale.log.writer.tail_memory import TailMemory
+from kafscale.log.writer.types import Appended, LogSettings, Observer
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch, record
 from kafscale.records.batch import BatchHeader
@@ -216,7 +219,7 @@ async def settle(turns: int = 20) -> None:
 async def opened_again(log: Log) -> None:
     """Wait until a log that lost its tail has found the new one."""
     async with asyncio.timeout(20):
-        while log.state is State.OPENING:
+        while log.state is LogState.OPENING:
             await asyncio.sleep(0.001)
 
 

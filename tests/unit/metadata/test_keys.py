@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.metadata import keys
+from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import CorruptObject
 
 # What a client may send as a name: also text that is no valid Unicode.
@@ -107,3 +108,16 @@ def test_members_that_cannot_be_unpacked_are_said_to_be_corrupt() -> None:
     )
     with pytest.raises(CorruptObject, match="'g'"):
         keys.decode_group(keys.encode(group))
+
+
+def test_a_registration_of_an_earlier_version_has_one_listener() -> None:
+    raw = b'{"broker_id":1,"host":"h","port":9092,"started_at":"","version":"0.1"}'
+    assert keys.decode(keys.BrokerRow, raw).by_listener() == {PLAINTEXT: Endpoint("h", 9092)}
+
+
+def test_a_registration_names_every_listener() -> None:
+    endpoints = {"IN": Endpoint("in", 1), "OUT": Endpoint("out", 2)}
+    row = keys.BrokerRow(
+        broker_id=1, host="in", port=1, endpoints=endpoints, started_at="", version="0.1"
+    )
+    assert keys.decode(keys.BrokerRow, keys.encode(row)).by_listener() == endpoints

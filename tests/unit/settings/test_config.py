@@ -474,3 +474,14 @@ def test_prices_may_be_anything_from_nothing_up(tmp_path: Path) -> None:
     prices = load(file, {}, {"prices.putPer1000": "0.0054"}).prices
     assert (prices.currency, prices.storage_gb_month) == ("EUR", 0.0245)
     assert (prices.get_per_1000, prices.put_per_1000) == (0.0, 0.0054)
+
+
+def test_settings_that_change_nothing_are_accepted_and_named() -> None:
+    given = {
+        "consumer.sessionTimeoutMs": 30000,
+        "consumer.heartbeatIntervalMs": 1,
+        "consumer.rebalanceTimeoutMs": 2,
+        "consumer.maxPollIntervalMs": 3,
+    }
+    assert load(None, {}, {}).without_effect == []
+    assert load(None, {}, given).without_effect == list(given)

@@ -11,9 +11,9 @@ from kafscale.log.catalog.lane_allotment import SharedLogs
 from kafscale.log.formats import keys, places
 from kafscale.log.formats.manifest import Manifest
 from kafscale.log.protocol import commits
-from kafscale.log.upkeep import history
-from kafscale.log.writer.lane import TailMemory
+from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
+from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.log.writer.types import LogSettings
 from kafscale.model.errors import KafscaleError, NotTheOwner
 from kafscale.model.topics import TopicDescriptor
@@ -100,7 +100,7 @@ class SharedNamespace:
             assert await asyncio.gather(*waiting) == [None] * len(waiting)
         for log in logs.values():
             if roll_up:
-                await history.roll_up(log, merge=merge)
+                await rollup.roll_up(log, merge=merge)
             await log.aclose()
 
     def _batch(self, pairs: Sequence[Pair]) -> memoryview:

@@ -10,7 +10,7 @@ from kafscale.log.formats import keys
 from kafscale.model.errors import ObjectExists, UnknownTopic
 from kafscale.objects.files import FileObjectStore
 from kafscale.spark.bucket import Bucket
-from tests.unit.cli.bucket_builder import LOG, TOPIC, built
+from tests.unit.admin.bucket_builder import LOG, TOPIC, built
 
 
 @pytest.fixture

@@ -182,10 +182,12 @@ class Fleet(FleetState):
                     self._check_ours(there)
             members = await self._metadata.find(keys.MEMBERS)
             newest = [there.generation for there in readable(keys.MemberList, members)]
+            first = next(iter(self.node.endpoints.values()))
             row = keys.BrokerRow(
                 broker_id=self.identity.broker_id,
-                host=self.node.host,
-                port=self.node.port,
+                host=first.host,
+                port=first.port,
+                endpoints=dict(self.node.endpoints),
                 rack=self.node.rack,
                 started_at=self._started_at,
                 version=__version__,

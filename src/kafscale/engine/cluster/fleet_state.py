@@ -46,7 +46,7 @@ class FleetState:
         self.incarnation = identity.epoch
         self.lease: Lease | None = None
         self.is_leaving = False
-        self.node = Node(identity.broker_id, "127.0.0.1", 0)
+        self.node = Node(identity.broker_id, {})
         self.placement = Placement(keys.MemberList(generation=0))
         self.brokers: dict[int, keys.BrokerRow] = {}
         self.controller: keys.ControllerRow | None = None
@@ -212,7 +212,7 @@ class FleetState:
         if who == self.identity.broker_id:
             return self.node
         row = self.brokers.get(who)
-        return None if row is None else Node(who, row.host, row.port, row.rack)
+        return None if row is None else Node(who, row.by_listener(), row.rack)
 
     def nodes(self) -> list[Node]:
         """Everyone registered, and this broker, so that clients always have somebody to ask."""

@@ -6,19 +6,20 @@ Next door: a broker with peers (fleet.py), the only broker (single.py), the arit
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 from kafscale.engine.cluster.identity import Identity
+from kafscale.model.endpoints import Endpoint
 
 HAND_OVER_S: Final = 3.0  # for flushing what another broker waits for
 
 
 class Node(NamedTuple):
-    """A broker as clients are told of it."""
+    """A broker as clients are told of it: by the endpoint of the listener they came in by."""
 
     broker_id: int
-    host: str
-    port: int
+    endpoints: Mapping[str, Endpoint]  # by listener name, the first one first
     rack: str | None = None
 
 

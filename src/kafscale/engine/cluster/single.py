@@ -21,7 +21,7 @@ class SingleBroker:
         self.identity = identity
         self.generation = identity.epoch
         self._events: ClusterEvents | None = None
-        self._node = Node(identity.broker_id, "127.0.0.1", 0)
+        self._node = Node(identity.broker_id, {})
         self._is_leaving = False
 
     def holds(self) -> bool:

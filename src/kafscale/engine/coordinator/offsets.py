@@ -17,9 +17,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.claims import Claims
 from kafscale.engine.coordinator.listing import each_group
-from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.metadata import keys
 from kafscale.metadata.keys import CommittedOffset
 from kafscale.metadata.store import (
@@ -76,12 +77,18 @@ class Offsets:
     """The committed offsets of all groups, kept in the metadata store."""
 
     def __init__(
-        self, metadata: MetadataStore, topics: Topics, claims: Claims, clock: Clock
+        self,
+        metadata: MetadataStore,
+        topics: TopicRegistry,
+        cluster: Membership,
+        claims: Claims,
+        clock: Clock,
     ) -> None:
         """Remember nothing here: every answer is read from the store."""
         self._metadata = metadata
         self._claims = claims
         self._topics = topics
+        self._cluster = cluster
         self._clock = clock
         self._gathering = _Round()
         self._writing = asyncio.Lock()
@@ -185,7 +192,7 @@ class Offsets:
                     if len(guards) > 1:
                         break
                     for name in known:
-                        await self._topics.look_at(name)
+                        await self._topics.refresh(name)
                     if self._versions(writes) == known:
                         raise MetadataConflict(f"the group is lost: {problem}") from None
                     writes = [(self._stamped(row), guard) for row, guard in writes]
@@ -198,7 +205,7 @@ class Offsets:
 
     def _versions(self, writes: Sequence[_Guarded]) -> dict[str, int]:
         """The topics that offsets are written for, as we know them: others may know better."""
-        if not self._topics.has_others:
+        if not self._cluster.has_peers:
             return {}
         places = [keys.place_committed_by(row.key) for row, _ in writes if isinstance(row, Put)]
         return {place[0]: self._topics.version_of(place[0]) for place in places if place}

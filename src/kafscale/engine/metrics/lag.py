@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafscale.engine.partitions.open_logs import OpenLogs
-from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Topic
 from kafscale.metadata import keys
 from kafscale.metadata.store import Entry, MetadataStore
@@ -41,7 +41,11 @@ class Lag:
     """The committed offsets of at most `most_rows` partitions of groups."""
 
     def __init__(
-        self, metadata: MetadataStore, topics: Topics, logs: OpenLogs, most_rows: int = MOST_ROWS
+        self,
+        metadata: MetadataStore,
+        topics: TopicRegistry,
+        logs: OpenLogs,
+        most_rows: int = MOST_ROWS,
     ) -> None:
         """Know none yet."""
         self._metadata = metadata

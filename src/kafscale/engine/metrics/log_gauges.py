@@ -14,11 +14,11 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import places
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.log import Log
+from kafscale.model.metric_names import SHARED
 from kafscale.virtual.arithmetic import partition_of
 
 MOST_LOGS: Final = 500
 MOST_PARTITIONS: Final = 2_000
-SHARED: Final = "@shared"  # in the place of a topic's name, where a log is no topic's own
 
 Row = tuple[Sequence[str], float]
 _Labels = tuple[str, str]
@@ -97,11 +97,11 @@ class Census:
 
     def end_positions(self) -> Iterator[Row]:
         """How many records were ever committed to a log."""
-        return self._of_logs(lambda log: log.end)
+        return self._of_logs(lambda log: log.committed.end)
 
     def tail_objects(self) -> Iterator[Row]:
         """Flushes that wait to be rolled up."""
-        return self._of_logs(lambda log: len(log.tail))
+        return self._of_logs(lambda log: len(log.committed.tail))
 
     def live_bytes(self) -> Iterator[Row]:
         """Bytes of batches that can be read."""
@@ -109,7 +109,7 @@ class Census:
 
     def dead_bytes(self) -> Iterator[Row]:
         """Bytes of deleted batches in objects that stay because others are in them, too."""
-        return self._of_logs(lambda log: log.dead_bytes)
+        return self._of_logs(lambda log: log.committed.dead_bytes)
 
     def _of_logs(self, look: Callable[[Log], int]) -> Iterator[Row]:
         return ((labels, look(log)) for labels, log in self._logs)

@@ -9,19 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kafscale.engine.metrics.fetch_counts import TopicReads
-from kafscale.engine.metrics.log_gauges import SHARED, Census
+from kafscale.engine.metrics.log_gauges import Census
 from kafscale.log.formats import keys
 from kafscale.model.meters import Counter, Family, Histogram, Registry, SampleSource
+from kafscale.model.metric_names import NO_TOPIC, S3_BYTES, S3_REQUESTS, SHARED, STARTED
 
 REQUEST_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 STORE_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 MAX_SERIES: Final = 10_000  # per family; what comes later counts as one series
-NO_TOPIC: Final = "@store"  # for requests that are about no topic; '@' is in no topic's name
-
-# Read back by those who price them.
-S3_REQUESTS: Final = "kafscale_s3_requests_total"
-S3_BYTES: Final = "kafscale_s3_bytes_total"
-STARTED: Final = "process_start_time_seconds"
 
 _PARTITION: Final = ("topic", "partition")
 _LOG: Final = ("topic", "log")

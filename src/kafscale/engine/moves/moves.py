@@ -21,13 +21,13 @@ from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.moves.reports import MoveReports, Reports
 from kafscale.engine.moves.steps import MoveWork, Task
 from kafscale.engine.partitions.open_logs import OpenLogs
-from kafscale.engine.topics.new_places import new_place
-from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.changes import TopicChanges
+from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import places
 from kafscale.log.protocol import survey
 from kafscale.metadata.store import MetadataStore
-from kafscale.model.clock import Clock, Dice
+from kafscale.model.clock import Clock
 from kafscale.model.errors import KafscaleError
 from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -88,30 +88,29 @@ class Moves:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicRegistry,
+        changes: TopicChanges,
         logs: OpenLogs,
         fleet: Membership,
         store: ObjectStore,
         metadata: MetadataStore,
         clock: Clock,
-        dice: Dice,
     ) -> None:
         """Move nothing yet."""
         self._clock = clock
-        self._dice = dice
         self._journeys: dict[bytes, Journey] = {}  # by topic
         self._turns = asyncio.Semaphore(survey.READS_AT_ONCE)
         self._topics = topics
+        self._changes = changes
         self._fleet = fleet
         self._reports = MoveReports(metadata)
         self._work = MoveWork(logs, fleet, store, self._reports)
         self._bell = asyncio.Event()
         self._clear_at_s = 0.0
         self._untold: set[str] = set()  # whose change the metadata store may not know of yet
-        self.on_moved: Callable[[Topic], None] = lambda topic: None
         self.on_failed: Callable[[], None] = lambda: None
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """A topic has changed: it may be moving."""
         self._bell.set()
         for journey in self._journeys.values():
@@ -129,7 +128,7 @@ class Moves:
             since = [one.since_s for one in self._journeys.values() if one.phase == phase]
             yield (phase,), now_s - min(since, default=now_s)
 
-    async def move_for_ever(self) -> None:
+    async def run(self) -> None:
         """Go along with every topic that moves, as long as it does."""
         async with asyncio.TaskGroup() as group:
             while True:
@@ -147,7 +146,7 @@ class Moves:
     async def _tell(self) -> None:
         for name in list(self._untold):
             try:
-                await self._topics.finish_change(name)
+                await self._changes.finish(name)
                 self._untold.discard(name)
             except KafscaleError as problem:
                 logger.warning("move_not_told", topic=name, reason=str(problem))
@@ -259,7 +258,7 @@ class Moves:
             return
         further: Move | None = None
         if move.sealing and move.then is not None:
-            further = await new_place(self._topics, topic, *move.then, self._dice)
+            further = await self._changes.find_place(topic, *move.then)
 
         def changed(old: TopicDescriptor) -> TopicDescriptor:
             if old.moving != move:
@@ -271,10 +270,10 @@ class Moves:
 
         self._untold.add(topic.name)
         try:
-            await self._topics.change(topic.name, changed)
+            await self._changes.change(topic.name, changed)
             self._untold.discard(topic.name)
         finally:
-            self.on_moved(topic)
+            self._topics.announce_change(topic)
         now = topic.descriptor.moving
         if now is None or now.move_id != move.move_id:
             logger.info("topic_moved", topic=topic.name, layout=move.layout, folder=move.folder)

@@ -4,7 +4,7 @@ Here: both for all logs of one topic at a time, as far as they are this broker's
 sealed producers wait, so nothing here waits for its turn that could be under way: all seals of a
 log are one flush, all logs are sealed at once, and so are the last records copied. What is in
 memory meanwhile is limited by bytes, not by lanes.
-Next door: when (moves.py), seals and copies (log/moves/copying.py).
+Next door: when (moves.py), seals and copies (log/moves/seals.py, copying.py).
 """
 
 import asyncio
@@ -17,12 +17,13 @@ from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import places
 from kafscale.log.formats.places import Place
-from kafscale.log.moves import copying
+from kafscale.log.moves import copying, seals
 from kafscale.log.moves.byte_budget import Allowance
 from kafscale.log.moves.copying import Source
 from kafscale.log.protocol import survey
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import retention, rollup
 from kafscale.log.writer.log import Log
+from kafscale.log.writer.types import wait_for_commit
 from kafscale.metadata.keys import MoveReport
 from kafscale.model.errors import NotTheOwner
 from kafscale.model.topics import Move, TopicDescriptor
@@ -94,7 +95,7 @@ class MoveWork:
 
         async def one(folder: str) -> None:
             log = await self._open(task, folder, task.home.layout == "shared")
-            ends = await copying.seal_all(log, places.lanes_in(task.home, folder))
+            ends = await seals.seal_all(log, places.lanes_in(task.home, folder))
             report = MoveReport(move_id=task.move.move_id, state="sealed", ends=ends)
             await self._reports.put(task.topic, folder, report)
 
@@ -180,11 +181,10 @@ class MoveWork:
         allowance = self._allowances[is_urgent]
         copied = await _copy(store, log, from_where, room, allowance)
         if is_urgent:
-            with log.one_flush():
-                pass  # nothing more is to come
+            log.flush_soon()
         for one in copied:
             if one.waiting is not None:
-                await copying.committed(one.waiting)
+                await wait_for_commit(one.waiting)
         self._copied_s[folder] = asyncio.get_running_loop().time()
         if all(log.lane(lane).high >= _end(old, said) for lane, old in lanes.items()):
             starts = {lane: source.start for lane, source in from_where.items()}
@@ -201,10 +201,10 @@ class MoveWork:
         """What no batch tells must be in a manifest: where lanes begin, who produced there."""
         low = {lane: at for lane, at in starts.items() if log.lane(lane).start < at}
         if low:
-            await history.raise_starts(log, low)
-        await history.roll_up(log)
+            await retention.raise_starts(log, low)
+        await rollup.roll_up(log)
         if not all(copying.is_told(log, lane) for lane in lanes):
-            await history.roll_up(log, always=True)
+            await rollup.roll_up(log, always=True)
         # If not, somebody came between: the next pass looks again.
         return all(copying.is_told(log, lane) for lane in lanes) and not any(
             log.lane(lane).start < at for lane, at in low.items()

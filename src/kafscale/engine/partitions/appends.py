@@ -11,7 +11,7 @@ from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.lane import Lane
-from kafscale.log.writer.log import Appended
+from kafscale.log.writer.types import Appended
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
     BatchTooLarge,

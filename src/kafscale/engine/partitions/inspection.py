@@ -13,9 +13,9 @@ from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.reads import check_epoch
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats.producers import Snapshot
+from kafscale.log.reader import time_lookup
 from kafscale.log.reader.reader import Reader
-from kafscale.log.upkeep import history
-from kafscale.log.writer import late_writes
+from kafscale.log.upkeep import retention
 from kafscale.model.errors import NotTheOwner, OffsetOutOfRange, OutcomeUnknown
 from kafscale.tasks import Tasks
 
@@ -56,16 +56,16 @@ class Inspection:
     ) -> tuple[int, int] | None:
         """First (offset, timestamp) at or after a time."""
         log, lane = await self._logs.open(topic, partition)
-        found = await self._reader.find_time(log, lane, timestamp_ms)
-        if found is None and self._cluster.has_peers and late_writes.is_due(log):
-            await late_writes.catch_up(log)
-            found = await self._reader.find_time(log, lane, timestamp_ms)
+        found = await time_lookup.find_time(self._reader, log, lane, timestamp_ms)
+        if found is None and self._cluster.has_peers and log.late_writes.is_due():
+            await log.late_writes.catch_up()
+            found = await time_lookup.find_time(self._reader, log, lane, timestamp_ms)
         return found
 
     async def newest_by_time(self, topic: Topic, partition: int) -> tuple[int, int] | None:
         """The (offset, timestamp) with the greatest timestamp."""
         log, lane = await self._logs.open(topic, partition)
-        return await self._reader.find_max_time(log, lane)
+        return await time_lookup.find_max_time(self._reader, log, lane)
 
     async def epoch_end(
         self, topic: Topic, partition: int, epoch: int, current: int
@@ -111,7 +111,7 @@ class Inspection:
         log.require_open()
         start = lane.high if before == HIGH_WATERMARK else before
         if start > lane.high:
-            await late_writes.catch_up(log)
+            await log.late_writes.catch_up()
         if not 0 <= start <= lane.high:
             raise OffsetOutOfRange(f"{start} is beyond the high watermark {lane.high}")
         for _ in range(_ATTEMPTS):
@@ -120,6 +120,6 @@ class Inspection:
             if lane.start >= start:
                 return lane.start
             # False: a roll-up or another writer's manifest came first. Try again.
-            await history.raise_starts(log, {lane.number: start})
+            await retention.raise_starts(log, {lane.number: start})
             log.require_open()
         raise OutcomeUnknown(f"the log start of {topic.name}-{partition} could not be moved")

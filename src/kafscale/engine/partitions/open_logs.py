@@ -5,7 +5,6 @@ Here: from (topic, partition) to a log and its lane. Next door: the log itself (
 
 import asyncio
 import dataclasses
-import math
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -15,11 +14,10 @@ from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.partitions.priority_gate import PriorityGate
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import places
-from kafscale.log.moves import copying
-from kafscale.log.writer import late_writes
-from kafscale.log.writer.flush_queue import Waiting
+from kafscale.log.writer.flush_queue import PendingBatch
 from kafscale.log.writer.lane import Lane
-from kafscale.log.writer.log import Log, State
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.states import LogState
 from kafscale.model.errors import (
     BadSequence,
     KafscaleError,
@@ -71,7 +69,7 @@ class OpenLogs:
         log = self._open.get(folder)
         if log is None or not self._fleet.holds() or topic.topic_id in self._ended:
             return None
-        log.is_used = True
+        log.mark_used()
         place = log, _lane(log, number, topic, partition)
         found = self._found.get(topic.topic_id)
         if found is None or found[0] is not topic.descriptor:
@@ -110,7 +108,7 @@ class OpenLogs:
         self._require_alive(topic)
         folder, number = topic.place(partition)
         log = await self.open_log(folder, None if topic.uses_shared_logs else topic)
-        log.is_used = True
+        log.mark_used()
         return log, _lane(log, number, topic, partition)
 
     async def open_log(self, folder: str, topic: Topic | None, *, urgent: bool = True) -> Log:
@@ -157,14 +155,16 @@ class OpenLogs:
             self._opening.pop(folder, None)
         self._failed.pop(folder, None)
         self._open[folder] = log
-        log.on_turned_away = self._turned_away
+        log.report_turned_away(self._turned_away)
         if topic is not None:
             self._topic_of[folder] = topic
             _adjust(log, topic)  # its settings may have changed meanwhile
-        logger.debug("log_opened", folder=folder, end=log.end, tail=len(log.tail))
+        logger.debug(
+            "log_opened", folder=folder, end=log.committed.end, tail=len(log.committed.tail)
+        )
         return log
 
-    def _turned_away(self, lost: list[Waiting]) -> None:
+    def _turned_away(self, lost: list[PendingBatch]) -> None:
         for row in lost:
             if row.lane.whose is not None:
                 self.on_turned_away(*row.lane.whose, row.header)
@@ -184,7 +184,7 @@ class OpenLogs:
         if not self._fleet.has_peers:
             return problem
         if log.folder not in self._looking:
-            if not late_writes.is_due(log):
+            if not log.late_writes.is_due():
                 return problem
             self._looking.add(log.folder)
             self._tasks.spawn(self._look_again(log), f"second look at {log.folder}")
@@ -192,9 +192,9 @@ class OpenLogs:
 
     async def _look_again(self, log: Log) -> None:
         try:
-            await late_writes.catch_up(log)
+            await log.late_writes.catch_up()
         except KafscaleError as reason:
-            log.looked_s = -math.inf  # nothing has been seen
+            log.late_writes.forget()  # nothing has been seen
             logger.warning("look_failed", folder=log.folder, error=str(reason))
         finally:
             self._looking.discard(log.folder)
@@ -202,7 +202,7 @@ class OpenLogs:
     def each(self) -> Iterator[tuple[Topic | None, Log]]:
         """All open logs with their topics; None for those that many share."""
         for folder, log in list(self._open.items()):
-            if log.state is State.OPEN:
+            if log.state is LogState.OPEN:
                 yield self._topic_of.get(folder), log
 
     def adjust(self, topic: Topic) -> None:
@@ -219,7 +219,7 @@ class OpenLogs:
 
     def stopped(self) -> int:
         """How many of our logs are of no use, because their objects contradict each other."""
-        found = sum(log.state is State.STOPPED for log in self._open.values())
+        found = sum(log.state is LogState.STOPPED for log in self._open.values())
         return found + sum(
             isinstance(problem, LogStopped) and self._fleet.may_open(folder)
             for folder, problem in self._failed.items()
@@ -233,7 +233,7 @@ class OpenLogs:
             log.close_to_new()
         self.handed_over += len(logs)
         for log in self._open.values():
-            log.newest_epoch = self._fleet.generation
+            log.note_generation(self._fleet.generation)
         return _close_all(logs, deadline_s)
 
     def drop(self) -> None:
@@ -282,7 +282,7 @@ class OpenLogs:
             log = self._open.get(folder)
             if log is not None:
                 try:
-                    copying.seal(log, number)
+                    log.seal(number)
                 except KafscaleError as reason:
                     logger.info("lane_not_sealed", folder=folder, reason=str(reason))
 
@@ -307,8 +307,8 @@ class OpenLogs:
 
 def _lane(log: Log, number: int, topic: Topic, partition: int) -> Lane:
     lane = log.lane(number)
-    lane.whose = topic.name, partition
-    lane.rules = topic.lane_rules  # as they are now: settings change while a log is open
+    # The rules as they are now: settings change while a log is open.
+    lane.serve(topic.name, partition, topic.lane_rules)
     return lane
 
 
@@ -328,8 +328,10 @@ async def _close_all(logs: Sequence[Log], deadline_s: float) -> None:
 
 def _adjust(log: Log, topic: Topic) -> None:
     settings = topic.settings
-    log.settings = dataclasses.replace(
-        log.settings,
-        segment_bytes=settings.segment_bytes,
-        index_interval_bytes=settings.index_interval_bytes,
+    log.use(
+        dataclasses.replace(
+            log.settings,
+            segment_bytes=settings.segment_bytes,
+            index_interval_bytes=settings.index_interval_bytes,
+        )
     )

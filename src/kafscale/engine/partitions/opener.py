@@ -15,7 +15,7 @@ import structlog
 
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.partitions.open_logs import AT_ONCE, OpenLogs
-from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Topic
 from kafscale.model.errors import KafscaleError, NotTheOwner, StoreError, UnknownTopic
 
@@ -28,7 +28,7 @@ _AGAIN_S: Final = 30.0  # until the next pass, after one in which the store coul
 class Opener:
     """Opens the logs that should be open and are not."""
 
-    def __init__(self, topics: Topics, logs: OpenLogs, fleet: Membership) -> None:
+    def __init__(self, topics: TopicRegistry, logs: OpenLogs, fleet: Membership) -> None:
         """Open into `logs` what `fleet` says is this broker's."""
         self._topics = topics
         self._logs = logs

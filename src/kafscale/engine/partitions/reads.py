@@ -15,9 +15,9 @@ from kafscale.engine.partitions.long_poll import LongPoll
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.reader.reader import Reader
-from kafscale.log.writer import late_writes
 from kafscale.log.writer.lane import Lane, Watcher
-from kafscale.log.writer.log import Log, State
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.states import LogState
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
     FencedLeaderEpoch,
@@ -88,7 +88,7 @@ class Reads:
                 start, high, offset, epoch = lane.start, lane.high, one.offset, one.leader_epoch
                 if (
                     start <= offset <= high
-                    and log.state is State.OPEN
+                    and log.state is LogState.OPEN
                     and (epoch < 0 or epoch == log.newest_epoch)
                     and not lane.rules.fetch_buffered
                 ):
@@ -148,7 +148,7 @@ class Reads:
         log, lane = place
         is_fenced = one.leader_epoch not in (-1, log.newest_epoch)
         is_at_its_end = one.offset == lane.high and not lane.rules.fetch_buffered
-        if is_fenced or not is_at_its_end or log.state is not State.OPEN:
+        if is_fenced or not is_at_its_end or log.state is not LogState.OPEN:
             return None
         lane.watchers.add(watcher)
         return lane
@@ -267,14 +267,14 @@ class Reads:
                 return None
             log, lane = place
             end = _visible_end(one, lane)
-            if one.offset > end and late_writes.is_due(log):
+            if one.offset > end and log.late_writes.is_due():
                 return None
             if not lane.start <= one.offset <= end:
                 return ReadResult(_out_of_range(one, lane, end), end, lane.start, [], 0)
             if one.offset == end or (limit <= 0 and not at_least_one):
                 return ReadResult(None, end, lane.start, [], 0)
             if one.offset >= lane.high:
-                found: list[memoryview] | None = log.read_waiting(lane, one.offset, limit)
+                found: list[memoryview] | None = log.read_pending(lane, one.offset, limit)
             else:
                 found = lane.read_memory(one.offset, limit, at_least_one=at_least_one)
         except KafscaleError as problem:
@@ -291,7 +291,7 @@ class Reads:
             log.require_open()
             check_epoch(log, one.leader_epoch)
             if one.offset > lane.high:
-                await late_writes.catch_up(log)
+                await log.late_writes.catch_up()
                 log.require_open()
             if not lane.start <= one.offset <= lane.high:
                 return ReadResult(_out_of_range(one, lane, lane.high), lane.high, lane.start, [], 0)

@@ -1,6 +1,6 @@
-"""What the configuration says about new topics: limits, defaults, and how they are laid out.
+"""What the configuration says about new topics: limits, defaults and layouts.
 
-Next door: a topic's life (topics.py), the arithmetic of layouts (virtual/).
+Next door: creating topics (lifecycle.py), the arithmetic of layouts (virtual/).
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class TopicRules:
             )
 
     def check_count(self, partitions: int, *, is_virtual: bool) -> None:
-        """Raise InvalidPartitionCount where there would be too many or none."""
+        """Raise InvalidPartitionCount for too many partitions or none."""
         most = self.max_virtual_partitions if is_virtual else self.max_partitions
         if not 1 <= partitions <= most:
             raise InvalidPartitionCount(f"a topic has 1 to {most} partitions, not {partitions}")
@@ -50,9 +50,9 @@ class TopicRules:
         return self.layouts.layout_of(name).virtual_partitions or self.default_partitions
 
     def lay_out(self, name: str, partitions: int, configs: dict[str, str]) -> int | None:
-        """On how many logs a new topic's partitions lie; None for one each.
+        """How many logs a new topic's partitions share; None: each partition has its own log.
 
-        A topic says itself what it is made of: its settings are completed.
+        Completes `configs`, so that a topic's own settings say what it is made of.
         """
         if self._uses_shared_logs(name, configs):
             configs["storage.placement"] = "shared"
@@ -66,9 +66,9 @@ class TopicRules:
     def laid_out(
         self, topic: TopicDescriptor, configs: Mapping[str, str], *, anew: bool
     ) -> tuple[Layout, int]:
-        """The layout, and the number of own logs, that other settings of a topic ask for.
+        """The layout, and the number of own logs, that new settings of a topic ask for.
 
-        What they do not say is as for a new topic, if `anew`, else as it is.
+        Where they say nothing the topic is laid out as a new one if `anew`, else as it is now.
         """
         partitions = topic.partitions
         layout, now = _wanted_now(topic)
@@ -97,8 +97,8 @@ class TopicRules:
         return "virtual", logs
 
     def default_place(self, topic: TopicDescriptor) -> dict[str, str]:
-        """What the settings of its place would be if the topic had none of its own."""
-        rest = {name: row for name, row in topic.configs.items() if name != "storage.placement"}
+        """The settings of a topic's place by default, if the topic set none itself."""
+        rest = {name: value for name, value in topic.configs.items() if name != "storage.placement"}
         uses_shared_logs = self._uses_shared_logs(topic.name, rest)
         planned = self.layouts.layout_of(topic.name).physical_partitions
         return {
@@ -107,7 +107,7 @@ class TopicRules:
         }
 
     def _uses_shared_logs(self, name: str, configs: Mapping[str, str | None]) -> bool:
-        """What the topic says itself, else whether it is to be virtual, else the default."""
+        """The topic's own setting decides, then whether it is virtual, then the default."""
         said = configs.get("storage.placement")
         if said is not None:
             return said == "shared"
@@ -126,7 +126,7 @@ class TopicRules:
 
 
 def place_of_topic(topic: TopicDescriptor) -> dict[str, str]:
-    """The settings of its place as they are, said or not; of a topic that moves, as wanted."""
+    """The settings of a topic's place as they are; of a topic that moves, where it goes."""
     layout, logs = _wanted_now(topic)
     return {
         "storage.placement": "shared" if layout == "shared" else "dedicated",

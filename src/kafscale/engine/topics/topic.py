@@ -1,6 +1,6 @@
-"""A topic as this broker knows it: its descriptor, read once for the many who ask.
+"""A topic as this broker knows it: its descriptor, read once for many requests.
 
-Next door: a topic's life (topics.py), what layouts mean (log/formats/places.py).
+Next door: all topics (registry.py), what layouts mean (log/formats/places.py).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,13 +31,12 @@ class Topic:
     )
 
     def __init__(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
-        """Read a descriptor once, for the many who ask."""
         self.name = descriptor.name
         self.topic_id: TopicId = topic_id_from_hex(descriptor.topic_id)
-        self.become(descriptor, defaults)
+        self.replace_descriptor(descriptor, defaults)
 
-    def become(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
-        """Take up a newer descriptor of the same topic; whoever holds the topic sees it at once."""
+    def replace_descriptor(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
+        """Take over a newer descriptor of the same topic; all holders of the topic see it."""
         self.descriptor = descriptor
         self.partitions = descriptor.partitions
         self.uses_shared_logs = descriptor.layout == "shared"
@@ -51,10 +50,10 @@ class Topic:
         )
 
     def own_configs(self, defaults: Mapping[str, str]) -> dict[str, str]:
-        """Its own settings; also, where it lies is one if that is not what the defaults say."""
+        """Its own settings, and those of its place where the place is not the default one."""
         place = place_of_topic(self.descriptor)
-        unsaid = {name: value for name, value in place.items() if value != defaults[name]}
-        return unsaid | self.descriptor.configs
+        implied = {name: value for name, value in place.items() if value != defaults[name]}
+        return implied | self.descriptor.configs
 
     def place(self, partition: int) -> Place:
         """Log and lane of a partition."""
@@ -71,30 +70,29 @@ class Topic:
 
 
 class Resident(NamedTuple):
-    """Whose a lane of a shared log is."""
+    """The partition that has a lane of a shared log."""
 
     topic: Topic
     partition: int
 
 
 class Residents:
-    """Whose the lanes of all shared logs are, looked up again only when topics have changed."""
+    """The partitions that have the lanes of shared logs; computed anew when topics change."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
-        self._found: dict[str, dict[int, Resident]] = {}
-        self._revision = -1  # of topics, that they were found in
+        self._by_folder: dict[str, dict[int, Resident]] = {}
+        self._revision = -1  # the registry's, when this was computed
 
     def lanes(
         self, topics: Callable[[], Iterable[Topic]], revision: int
     ) -> dict[str, dict[int, Resident]]:
-        """By the logs' folders and lanes."""
+        """Residents by the log's folder and the lane."""
         if self._revision != revision:
-            self._found = {}
+            self._by_folder = {}
             for topic in topics():
                 if topic.uses_shared_logs:
                     for partition, (folder, lane) in places.each_place(topic.descriptor):
-                        lanes = self._found.setdefault(folder, {})
+                        lanes = self._by_folder.setdefault(folder, {})
                         lanes[lane] = Resident(topic, partition)
             self._revision = revision
-        return self._found
+        return self._by_folder

@@ -2,7 +2,7 @@
 
 Here: reading. Topics from their descriptors, deleted ones from their tombstones, numbers and
 bounds from the logs, groups from the newest checkpoint that is whole.
-Next door: what is made of it (recovery.py), single logs (log/protocol/highest.py).
+Next door: what is made of it (recovery.py), single logs (log/protocol/survey.py).
 """
 
 import asyncio
@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafscale.engine.topics.removals import LEFT_ALONE_MS
+from kafscale.engine.topics.records import LEFT_ALONE_MS
 from kafscale.log.catalog import checkpoints
 from kafscale.log.catalog.checkpoints import Checkpoint
 from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats import keys, places
-from kafscale.log.protocol import highest
+from kafscale.log.protocol import survey
 from kafscale.metadata.keys import Removal
 from kafscale.model.clock import Clock
 from kafscale.model.errors import CorruptObject
@@ -123,7 +123,7 @@ async def _look_at_logs(store: ObjectStore, found: Evidence, progress: Progress)
     async def one(folder: str, topics: Sequence[TopicDescriptor]) -> None:
         async with gate:
             try:
-                seen = await highest.look(store, folder)
+                seen = await survey.read_highest(store, folder)
             except CorruptObject as bad:
                 found.problems.append(f"{folder}: {bad}")
                 return

@@ -1,6 +1,6 @@
 """What a broker does in the background: roll-up, retention, sweeping, removing deleted topics.
 
-Here: when. Next door: how (log/upkeep/history.py). Every pass survives a store that is sick.
+Here: when. Next door: how (log/upkeep/). Every pass survives a store that is sick.
 """
 
 import asyncio
@@ -11,12 +11,11 @@ import structlog
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.offsets import Offsets
 from kafscale.engine.partitions.open_logs import OpenLogs
-from kafscale.engine.topics.registry import Topics
+from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import keys, places
-from kafscale.log.moves import end_of_topic
-from kafscale.log.protocol import survey
-from kafscale.log.upkeep import history, reclaim, sweep_plan
+from kafscale.log.protocol import end_of_log, survey
+from kafscale.log.upkeep import reclaim, retention, rollup, sweep
 from kafscale.log.writer.log import Log
 from kafscale.metadata import keys as metadata_keys
 from kafscale.metadata.store import MetadataStore, Remove
@@ -40,7 +39,7 @@ class Housekeeping:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicRegistry,
         logs: OpenLogs,
         offsets: Offsets,
         store: ObjectStore,
@@ -75,8 +74,8 @@ class Housekeeping:
         while True:
             await asyncio.sleep(_ROLL_UP_LOOK_S)
             for _, log in self._logs.each():
-                if history.roll_up_is_due(log):
-                    await self._carefully(history.roll_up(log), log, "roll_up")
+                if rollup.roll_up_is_due(log):
+                    await self._carefully(rollup.roll_up(log), log, "roll_up")
 
     async def tidy_for_ever(self) -> None:
         """Expire, sweep, remove, look for foreign manifests."""
@@ -96,7 +95,7 @@ class Housekeeping:
             if now_s - self._tidied_s.get(log.folder, -1e9) >= rest_s:
                 self._tidied_s[log.folder] = now_s
                 await self._carefully(self._tidy_log(topic, log), log, "tidy")
-        await self._remove_carefully()
+        await self.try_to_remove()
 
     async def _tidy_log(self, topic: Topic | None, log: Log) -> None:
         await log.adopt_foreign()
@@ -105,11 +104,11 @@ class Housekeeping:
             await self._tidy_lanes(log, now_ms)
         elif topic.settings.deletes:
             settings = topic.settings
-            await history.retain(log, now_ms, settings.retention_ms, settings.retention_bytes)
+            await retention.retain(log, now_ms, settings.retention_ms, settings.retention_bytes)
         now_s = self._clock.elapsed_s()
         if now_s - self._swept_s.get(log.folder, -1e9) >= self._grace_s / 4:
             self._swept_s[log.folder] = now_s
-            deleted = await history.sweep(log)
+            deleted = await sweep.sweep(log)
             if deleted:
                 logger.info("log_swept", folder=log.folder, objects=deleted)
 
@@ -146,7 +145,7 @@ class Housekeeping:
             start = lane.high if number in ended else lane.start
             if number in residents and residents[number].topic.settings.deletes:
                 settings = residents[number].topic.settings
-                start = history.expired_start(
+                start = retention.expired_start(
                     [span for span, _ in lane.spans],
                     lane.start,
                     now_ms,
@@ -156,7 +155,7 @@ class Housekeeping:
             if start > lane.start:
                 starts[number] = start
         if starts:
-            await history.raise_starts(log, starts)
+            await retention.raise_starts(log, starts)
         broken = self._broken.setdefault(log.folder, set())
         await reclaim.reclaim(log, overdue, RECLAIMED_AT_ONCE, broken)
         await reclaim.forget(log, deleted)
@@ -167,7 +166,8 @@ class Housekeeping:
         rows = await self._metadata.find(metadata_keys.REMOVALS)
         self._removals = [metadata_keys.decode(metadata_keys.Removal, row.value) for row in rows]
 
-    async def _remove_carefully(self) -> None:
+    async def try_to_remove(self) -> None:
+        """Remove what deleted topics leave behind; a failure is logged."""
         try:
             await self.remove_deleted_topics()
         except KafscaleError as problem:
@@ -221,11 +221,11 @@ class Housekeeping:
         """
         listed = await self._store.find(folder)
         names = [row.key for row in listed]
-        if not removal.name and sweep_plan.is_pinned(names, await self._store.now_ms()):
+        if not removal.name and sweep.is_pinned(names, await self._store.now_ms()):
             return None
         if self._fleet.has_peers:  # else we have closed it, and nobody else has it
             is_new = not self._is_remembered_enough(removal)
-            listed = await end_of_topic.remains(self._store, folder, self._grace_s, is_new=is_new)
+            listed = await end_of_log.remains(self._store, folder, self._grace_s, is_new=is_new)
         doomed = [row.key for row in listed]
         for at in range(0, len(doomed), _DELETE_AT_ONCE):
             await self._store.delete(doomed[at : at + _DELETE_AT_ONCE])
@@ -236,7 +236,7 @@ class Housekeeping:
 
     def _is_remembered_enough(self, removal: metadata_keys.Removal, more_s: float = 0.0) -> bool:
         """Whether even a broker that has heard nothing for very long must know by now."""
-        enough_s = max(end_of_topic.REMEMBERED_S, self._grace_s * 2) + more_s
+        enough_s = max(end_of_log.REMEMBERED_S, self._grace_s * 2) + more_s
         return self._age_ms(removal) >= enough_s * 1000
 
     async def _forget_offsets(self, removal: metadata_keys.Removal) -> None:

@@ -16,12 +16,9 @@ import structlog
 
 from kafscale.engine.topics.records import record_of
 from kafscale.engine.upkeep.bucket_scan import Evidence
-from kafscale.log.catalog import checkpoints
-from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats.checkpoint import Row
 from kafscale.metadata import keys
 from kafscale.metadata.store import (
-    BEYOND,
     Compare,
     Entry,
     MetadataStore,
@@ -30,9 +27,8 @@ from kafscale.metadata.store import (
     pages,
 )
 from kafscale.model.clock import Clock
-from kafscale.model.errors import CorruptObject, MetadataUnavailable, StoreError
+from kafscale.model.errors import CorruptObject
 from kafscale.model.topics import TopicDefaults, iso_time
-from kafscale.objects.store import ObjectStore
 
 logger = structlog.get_logger()
 
@@ -40,7 +36,6 @@ logger = structlog.get_logger()
 SPARE_PRODUCER_IDS: Final = 10_000_000
 SPARE_EPOCHS: Final = 1000
 SPARE_BROKER_IDS: Final = 100
-_TOPICS_LOOKED_FOR: Final = 3  # one of them might be about to be created or deleted
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -64,50 +59,6 @@ class Plan:
     offsets_beyond_end: int = 0
     marks: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-
-
-async def require_whole(metadata: MetadataStore, store: ObjectStore, namespace: str) -> None:
-    """Raise where the metadata store cannot be the one that belongs to the bucket.
-
-    A recovery that has not ended: much would seem never to have been. A store that was never
-    used, below a bucket with checkpoints: producer ids would be given out a second time, and
-    records of their new owners taken for repetitions. One with topics that this namespace of the
-    bucket never had: their logs would begin anew, at offset 0.
-    """
-    if await metadata.get(keys.RECOVERY) is not None:
-        raise MetadataUnavailable(
-            "the metadata store is half rebuilt: let `kafscale recover` finish, or run it again"
-        )
-    if await metadata.get(keys.CLUSTER) is None and await checkpoints.heads(store, namespace):
-        raise MetadataUnavailable(
-            f"the metadata store is empty and namespace {namespace} of the bucket has belonged to "
-            "a cluster: rebuild what it knew with `kafscale recover --from-bucket`"
-        )
-    await _require_same_bucket(metadata, store, namespace)
-
-
-async def _require_same_bucket(metadata: MetadataStore, store: ObjectStore, namespace: str) -> None:
-    """Look for some of the topics in the bucket: it keeps the name even of one that was deleted."""
-    descriptors = Descriptors(store, namespace)
-    after = unknown = ""
-    for _ in range(_TOPICS_LOOKED_FOR):
-        found = await metadata.find(keys.TOPICS, after=after, limit=1)
-        name = keys.topic_named_by(found[0].key) if found else None
-        if name is None:
-            break
-        try:
-            if await descriptors.knows(name):
-                return
-        except StoreError as problem:
-            # A broker may start without the bucket, and writes nothing until it is there.
-            logger.warning("bucket_not_checked", error=str(problem))
-            return
-        unknown, after = name, keys.topic(name) + BEYOND
-    if unknown:
-        raise MetadataUnavailable(
-            f"the metadata store has topic {unknown}, and namespace {namespace} of the bucket "
-            "never had it: is it the right bucket? Every namespace needs its own metadata store"
-        )
 
 
 async def plan(metadata: MetadataStore, found: Evidence, defaults: TopicDefaults) -> Plan:

@@ -1,13 +1,15 @@
 """What a handler gets and what it may give back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
+from kafscale.engine.cluster.membership import Node
 from kafscale.engine.engine import Engine
 from kafscale.gateways.kafka.conversion import Conversions, Converted
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
+from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import OutcomeUnknown
 from kafscale.wire.kafka.schema import Message
 
@@ -42,6 +44,7 @@ class Call:
     began_s: float  # by the engine's clock
     peer: str = ""  # the client's address, for the log
     client_id: str = ""  # what the client calls itself
+    listener: str = PLAINTEXT  # the name of the listener that the client came in by
     converted: dict[tuple[int, int], Converted] | None = None  # message sets, by their place
     until_s: float | None = None  # by the loop's clock; see `in_time`
 
@@ -49,6 +52,13 @@ class Call:
     def engine(self) -> Engine:
         """The engine this call is for."""
         return self.context.engine
+
+    def reachable(self, nodes: Iterable[Node]) -> Iterator[tuple[Node, Endpoint]]:
+        """The brokers that have the client's listener, and where; others are left out."""
+        for node in nodes:
+            endpoint = node.endpoints.get(self.listener)
+            if endpoint is not None:
+                yield node, endpoint
 
 
 async def in_time(call: Call, work: Coroutine[Any, Any, T], timeout_s: float) -> T:

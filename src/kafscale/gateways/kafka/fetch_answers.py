@@ -123,7 +123,7 @@ def _topic(call: Call, asked: str | bytes) -> Topic | KafscaleError:
         if isinstance(asked, bytes):
             return topics.get_by_id(asked)
         if topics.find(asked) is None:
-            call.engine.discovery.notice(asked)
+            call.engine.topics.search_soon(asked)
         return topics.get(asked)
     except KafscaleError as problem:
         return problem

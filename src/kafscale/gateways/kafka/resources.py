@@ -1,14 +1,14 @@
 """Config resources: what a request may describe or alter.
 
 Here: what AlterConfigs, IncrementalAlterConfigs and DescribeConfigs have in common.
-Next door: the APIs themselves (apis/), what a change does (engine/administration.py).
+Next door: the APIs themselves (apis/), what a change does (engine/topics/changes.py).
 """
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from kafscale.engine.administration import ConfigChange
+from kafscale.engine.topics.changes import ConfigChange
 from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Call, in_time
 from kafscale.gateways.kafka.errors import code_of, words_of
@@ -107,7 +107,7 @@ async def alter_each(
 async def alter(call: Call, name: str, change: ConfigChange) -> None:
     """Change a topic's settings, or only look whether that could be done."""
     only_check: bool = call.message.validate_only
-    work = call.engine.admin.change_configs(name, change, only_check=only_check)
+    work = call.engine.topics.change_configs(name, change, only_check=only_check)
     await in_time(call, work, _ALTERED_WITHIN_S)
 
 

@@ -29,7 +29,7 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})(-[0-9a-f]{8}-\d+)?")
 
 _LONGEST: Final = 200
 
-# Generations that no manifest of a log that goes on ever has: see ending.py.
+# Generations that no manifest of a log that goes on ever has: see protocol/end_of_log.py.
 ENDED: Final = (1 << 63) - 1
 ENDING: Final = ENDED - 1
 

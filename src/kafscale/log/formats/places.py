@@ -3,7 +3,7 @@
 Here: pure functions, the one place that knows the three layouts. An ordinary partition is lane 0
 of a log of its own; V virtual ones are lanes of P logs of their topic; partitions of small topics
 share the logs of their namespace. Only the first two kinds may ever be treated by folder.
-Next door: names (keys.py), who deals out the lanes of shared logs (shared.py).
+Next door: names (keys.py), who deals out the lanes of shared logs (catalog/lane_allotment.py).
 """
 
 from collections.abc import Iterable, Iterator

@@ -67,7 +67,9 @@ LANE_TAIL: Final = struct.Struct(
 assert LANE_TAIL.size == 24
 
 SMALLEST: Final = HEADER.size + FOOTER.size
-THE_END: Final = b"the log ends here\n"  # stands where a log would go on: see ending.py
+THE_END: Final = (
+    b"the log ends here\n"  # stands where a log would go on: see protocol/end_of_log.py
+)
 assert len(THE_END) < SMALLEST
 
 

@@ -1,6 +1,6 @@
 """Bytes that may be in memory at once, given out in the order they are asked for.
 
-Next door: what takes them (moving.py).
+Next door: what takes them (copying.py).
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Moving a lane from one log to another, batch by batch, offsets and all.
+"""Copying a lane from one log to another, batch by batch; the batches keep their offsets.
 
-Here: the seal that ends a lane, batches that keep their offsets, and copying what the bucket has of
-one lane into another. A move takes one offset, the seal's; in the new place it holds nothing.
-Next door: who moves what and when (engine/moves/moves.py), ordinary appending (log.py).
+Here: reading what the bucket has of one lane, and appending it to another.
+Next door: the seal that ends the old lane (seals.py), which lanes move and when
+(engine/moves/moves.py), ordinary appending (writer/log.py).
 """
 
 import asyncio
@@ -11,75 +11,21 @@ from typing import Final, NamedTuple, Protocol
 
 from kafscale.log.formats.producers import SEALER, Snapshot
 from kafscale.log.formats.segment import Span
+from kafscale.log.moves import seals
 from kafscale.log.moves.byte_budget import Allowance
 from kafscale.log.protocol import survey
-from kafscale.log.writer.flush_queue import Outcome, Waiting
-from kafscale.log.writer.lane import Lane, LaneRules
 from kafscale.log.writer.log import Log
-from kafscale.log.writer.types import Appended
+from kafscale.log.writer.types import CommitOutcome, wait_for_commit
 from kafscale.model.errors import CorruptObject, NotTheOwner
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.records.batch import BatchHeader
-from kafscale.records.control import control_batch, empty_batch
+from kafscale.records.control import empty_batch
 
-_LONGEST_GAP: Final = 1 << 31  # of one batch
 _ENDS: Final = 16  # objects at the end of a log
 _ENDS_BYTES: Final = 16 << 20  # of all logs
 _MANY_LANES: Final = 4
 _STEP: Final = 4 << 20  # bytes that are read, or wait for their commit, at a time
-
-
-async def seal_all(log: Log, lanes: Collection[int]) -> dict[int, int]:
-    """Let lanes take nothing more, by one flush for all of them; gives their ends.
-
-    An end is told when its seal is committed, by whomever (rule 15).
-    """
-    with log.one_flush():
-        sealed = [seal(log, lane) for lane in lanes]
-    for one in sealed:
-        if one.committed is not None:
-            await committed(one.committed)
-    return {lane: log.lane(lane).high for lane in lanes}
-
-
-def seal(log: Log, lane: int) -> Appended:
-    """Let a lane take nothing more, whoever may write the log later: its topic moves away.
-
-    The seal is a batch like any other. A writer that does not know of it yet loses the race for
-    the position it stands at, opens the log again, and finds it.
-    """
-    log.lane(lane).rules = LaneRules()  # a lane whose offsets are used up must be able to leave
-    made = memoryview(control_batch(log.clock.now_ms(), SEALER))
-    return log.append(lane, batch.read_header(made), made, acknowledged=False)
-
-
-def adopt(log: Log, number: int, header: BatchHeader, data: memoryview) -> asyncio.Future[Outcome]:
-    """Let a batch that has its offset already wait for the next commit: its topic moves in."""
-    log.require_taking()
-    lane = log.lane(number)
-    first = header.base_offset
-    if first < lane.end:
-        raise NotTheOwner(f"lane {number} of {log.folder} is at {lane.end} already, not at {first}")
-    if not lane.end:
-        lane.start = lane.high = lane.end = first
-    while first > lane.end:
-        _fill(log, lane, min(first, lane.end + _LONGEST_GAP) - 1, header)
-    # What is written here later must not look older.
-    log.epoch = max(log.epoch, header.leader_epoch)
-    log.newest_epoch = max(log.newest_epoch, log.epoch)
-    lane.end = header.next_offset
-    if header.producer_id >= 0:
-        lane.producers.remember(header, first, log.clock.now_ms(), lane.high)
-    return log.gather(Waiting(lane, header, first, data, False, header.leader_epoch))
-
-
-def _fill(log: Log, lane: Lane, last: int, following: BatchHeader) -> None:
-    """Take the offsets that nothing is left of: a lane goes on where it ended."""
-    epoch = following.leader_epoch
-    made = memoryview(empty_batch(lane.end, last, following.base_timestamp_ms, epoch))
-    log.gather(Waiting(lane, batch.read_header(made), lane.end, made, False, epoch))
-    lane.end = last + 1
 
 
 class Stretch(NamedTuple):
@@ -156,7 +102,7 @@ class Copied(NamedTuple):
     """What was brought of a lane, the last of it perhaps waiting for its commit yet."""
 
     size: int
-    waiting: asyncio.Future[Outcome] | None
+    waiting: asyncio.Future[CommitOutcome] | None
 
 
 async def copy(
@@ -173,7 +119,7 @@ async def copy(
     which wait for nothing, so that nobody who holds some of it ever keeps others from going on.
     """
     copied = waiting = 0
-    done: asyncio.Future[Outcome] | None = None
+    done: asyncio.Future[CommitOutcome] | None = None
     lane = log.lane(number)
     at = lane.end
     for stretch in source.stretches:
@@ -182,7 +128,7 @@ async def copy(
         if stretch.span.last < max(lane.end, source.start):
             continue
         async for held, batches in _reads(store, stretch, allowance):
-            last: asyncio.Future[Outcome] | None = None
+            last: asyncio.Future[CommitOutcome] | None = None
             try:
                 for header, data in batches:
                     if lane.end != at:
@@ -194,8 +140,8 @@ async def copy(
                     if header.last_offset < max(lane.end, source.start):
                         continue
                     if header.producer_id == SEALER:
-                        header, data = _unsealed(header)
-                    last = adopt(log, number, header, data)
+                        header, data = seals.unsealed(header)
+                    last = log.adopt(number, header, data)
                     at = lane.end
                     waiting += len(data)
                     copied += len(data)
@@ -203,39 +149,34 @@ async def copy(
                 _give_back(allowance, held, last)
             done = last or done
             if done is not None and waiting >= _STEP:
-                await committed(done)
+                await wait_for_commit(done)
                 done, waiting = None, 0
     if copied < most_bytes and lane.end == at < source.end:
         # What expired since, the seal perhaps: its offsets are taken all the same.
         last_offset = source.end - 1
         made = memoryview(empty_batch(last_offset, last_offset, log.clock.now_ms(), log.epoch))
-        done = adopt(log, number, batch.read_header(made), made)
+        done = log.adopt(number, batch.read_header(made), made)
     # Before the last commit: no roll-up may take that for past without knowing the producers.
-    lane.producers.learn(source.producers)
+    log.learn_producers(number, source.producers)
     return Copied(copied, done)
 
 
 def is_told(log: Log, number: int) -> bool:
     """Whether the newest manifest knows the lane, and its producers as the lane knows them."""
-    lane, mark = log.lane(number), log.manifest.lanes.get(number)
+    lane, mark = log.lane(number), log.committed.manifest.lanes.get(number)
     if mark is None:
         return not lane.high
     told = {row.producer_id: row.marks[-1] for row in mark.producers}
     return told == {row.producer_id: row.marks[-1] for row in lane.producers.snapshot(lane.high)}
 
 
-def _give_back(allowance: Allowance, held: int, waits_for: asyncio.Future[Outcome] | None) -> None:
+def _give_back(
+    allowance: Allowance, held: int, waits_for: asyncio.Future[CommitOutcome] | None
+) -> None:
     if waits_for is None:
         allowance.give_back(held)
     else:
         waits_for.add_done_callback(lambda _: allowance.give_back(held))
-
-
-def _unsealed(seal: BatchHeader) -> tuple[BatchHeader, memoryview]:
-    """What stands for a seal in the lane that goes on: nothing, but at its offset."""
-    made = memoryview(control_batch(seal.base_timestamp_ms))
-    batch.stamp(made, seal.base_offset, seal.leader_epoch)
-    return batch.read_header(made), made
 
 
 async def _reads(
@@ -273,10 +214,3 @@ def _whole(key: str, data: memoryview) -> tuple[list[tuple[BatchHeader, memoryvi
         found.append((header, one))
         used += header.size
     return found, _STEP
-
-
-async def committed(done: asyncio.Future[Outcome]) -> None:
-    """Wait for a commit; raises why there was none."""
-    problem = await asyncio.shield(done)
-    if problem is not None:
-        raise problem

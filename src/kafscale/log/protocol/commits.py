@@ -2,7 +2,7 @@
 
 Here: repeating identical bytes, finding out whose object lies there; reading the newest
 generation, writing the next, and finding out whether ours counts.
-Next door: what to change (manifest.py), who changes it (history.py).
+Next door: what to change (manifest.py), the changes (upkeep/).
 """
 
 import asyncio

@@ -6,7 +6,7 @@ Never here: writing. The past costs one manifest, the tail one or two small read
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from kafscale.log.formats import keys, segment
@@ -15,10 +15,14 @@ from kafscale.log.formats.segment import ContentId, Outline, Span
 from kafscale.log.protocol import commits
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.objects.store import ObjectStore, StoredObject
+from kafscale.records import batch
 
 READS_AT_ONCE: Final = 32
 _WHOLE_UP_TO: Final = 64 << 10  # below this one read of everything is cheaper than two of ends
 _FOOT: Final = 4 << 10  # room for 84 lanes
+# Clients may call themselves by any id below 2^62. One that is far from all that were ever given
+# out was made up, and must not use up the room above it.
+STRANGE_ID: Final = 1 << 61
 _T = TypeVar("_T")
 
 
@@ -219,3 +223,59 @@ def in_words(key: str, bad: CorruptObject) -> str:
     """Name the object a complaint is about."""
     text = str(bad)
     return text if text.startswith(key) else f"{key}: {text}"
+
+
+# -- the highest numbers -------------------------------------------------------------------------
+
+
+class HighestNumbers(NamedTuple):
+    """The highest producer id and leader epoch that a log has seen; -1: it has seen none.
+
+    Whoever gives out new numbers must begin above them.
+    """
+
+    producer_id: int
+    epoch: int
+    lanes: dict[int, tuple[int, int]]  # log start and next offset
+    problems: list[str]
+
+
+async def read_highest(store: ObjectStore, folder: str) -> HighestNumbers:
+    """Read the highest numbers of one log, as far as its chain holds.
+
+    Of the past it reads the manifest's marks alone; they say what producers did there.
+    """
+    while True:
+        seen = await snapshot(store, folder)
+        marks, problems = list(_of_manifest(seen)), list(seen.problems)
+        try:
+            for piece in seen.tail:
+                try:
+                    marks.append(await _of_piece(store, piece))
+                except CorruptObject as bad:
+                    problems.append(in_words(piece.key, bad))
+        except ObjectMissing:
+            continue  # rolled up and swept meanwhile: the manifest knows it now
+        return HighestNumbers(
+            max((known for known, _ in marks if known < STRANGE_ID), default=-1),
+            max((epoch for _, epoch in marks), default=-1),
+            seen.lanes(),
+            problems,
+        )
+
+
+def _of_manifest(seen: Snapshot) -> Iterator[tuple[int, int]]:
+    for mark in seen.manifest.lanes.values():
+        yield from ((-1, epoch) for epoch, _ in mark.epochs)
+        yield from ((known.producer_id, -1) for known in mark.producers)
+
+
+async def _of_piece(store: ObjectStore, piece: Piece) -> tuple[int, int]:
+    data = await store.read(piece.key)
+    producer_id = epoch = -1
+    for span in segment.parse(data).spans:
+        for _, header in batch.walk(data, span.start, span.start + span.length):
+            if header.producer_id < STRANGE_ID:
+                producer_id = max(producer_id, header.producer_id)
+            epoch = max(epoch, header.leader_epoch)
+    return producer_id, epoch

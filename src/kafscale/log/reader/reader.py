@@ -1,8 +1,8 @@
-"""Reading what has left memory: batches by offset and by time.
+"""Reading batches that have left memory, by offset.
 
-Here: from (lane, offset) to whole batches, and from a time to an offset. Every batch handed
-out from here has had its checksum looked at.
-Next door: recent batches (lane.py), which bytes are loaded and kept (blocks.py).
+Here: from (lane, offset) to whole batches. `read` checks the checksum of every batch it gives.
+Next door: recent batches (writer/lane.py), which bytes are loaded and kept (blocks.py), from a
+time to an offset (time_lookup.py).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,14 +26,13 @@ from kafscale.model.errors import (
     StoreError,
 )
 from kafscale.objects.store import ObjectStore
-from kafscale.records import batch, record
+from kafscale.records import batch
 from kafscale.records.batch import BatchHeader
 from kafscale.tasks import Tasks
 
 BLOCK_BYTES: Final = 4 << 20
 _SMALL_AT_ONCE: Final = 64
 _REBUILT_INTERVAL: Final = 4096
-_LARGEST_OPENED: Final = 128 << 20
 _ALL: Final = 1 << 62
 _REMEMBERED: Final = 10_000
 
@@ -58,16 +57,16 @@ class Reader:
         """Share one cache between all logs."""
         self._store = store
         self._block_bytes = block_bytes
-        self._bytes = Blocks(
+        self._blocks = Blocks(
             store,
             cache_bytes=cache_bytes,
             block_bytes=block_bytes,
             read_ahead=read_ahead,
             tasks=tasks,
         )
-        self.blocks = self._bytes.cache
+        self.block_cache = self._blocks.cache
         self._bookmarks: Recent[tuple[ContentId, int, int]] = Recent(_REMEMBERED)
-        self.indexes: LoadingCache[Index] = LoadingCache(
+        self.index_cache: LoadingCache[Index] = LoadingCache(
             index_cache_bytes, lambda found: 64 + 80 * len(found.addresses), tasks
         )
 
@@ -77,7 +76,7 @@ class Reader:
         self, log: Log, lane: Lane, offset: int, max_bytes: int, *, at_least_one: bool
     ) -> list[memoryview]:
         """Whole batches from the one that holds `offset` on, at most `max_bytes` of them."""
-        return await _on_newest(
+        return await on_newest(
             log, lambda: self._read(log, lane, offset, max_bytes, at_least_one=at_least_one)
         )
 
@@ -97,7 +96,7 @@ class Reader:
             if ended:
                 found += await self._whole_small(log.folder, later, max_bytes - len(piece))
             if len(piece):
-                self._bytes.look_ahead(log.folder, entry, span, stop, later[len(found) - 1 :])
+                self._blocks.look_ahead(log.folder, entry, span, stop, later[len(found) - 1 :])
             return [one for one in found if len(one)]
         return []
 
@@ -111,7 +110,7 @@ class Reader:
             if room < 0 or span.length > self._block_bytes:
                 break
             wanted.append((span, entry))
-        pieces = await self._bytes.read_whole(folder, wanted)
+        pieces = await self._blocks.read_whole(folder, wanted)
         for (_, entry), piece in zip(wanted, pieces, strict=True):
             self._check(entry, piece)
         return pieces
@@ -132,7 +131,7 @@ class Reader:
         # Blocks are loaded whole: looking on to the end of this one costs nothing more.
         block_end = at + self._block_bytes - (at - span.start) % self._block_bytes
         window_end = min(end, max(at + max_bytes, block_end))
-        window = await self._bytes.read(folder, entry, span, at, window_end)
+        window = await self._blocks.read(folder, entry, span, at, window_end)
         begin: int | None = None
         stop = following_offset = 0
         for position, header in batch.walk(window):
@@ -170,12 +169,12 @@ class Reader:
         """Go on batch by batch from `at`, where a window could not help, to the first wanted."""
         end = span.start + span.length
         while at < end:
-            head = await self._bytes.read(folder, entry, span, at, at + batch.HEADER_SIZE)
+            head = await self._blocks.read(folder, entry, span, at, at + batch.HEADER_SIZE)
             header = batch.read_header(head)
             if header.last_offset >= offset:
                 if header.size > max_bytes and not at_least_one:
                     return memoryview(b""), at
-                piece = await self._bytes.read(folder, entry, span, at, at + header.size)
+                piece = await self._blocks.read(folder, entry, span, at, at + header.size)
                 self._check(entry, piece)
                 return piece, at + header.size
             at += header.size
@@ -202,7 +201,7 @@ class Reader:
         if found is not None and await self._is_right(folder, entry, span, *found):
             return found[1]
         rebuilt = await self._rebuild_index(folder, entry)
-        self.indexes.put(f"{folder}/{entry.name}", rebuilt)
+        self.index_cache.put(f"{folder}/{entry.name}", rebuilt)
         found = rebuilt.find(span.lane, offset)
         return span.start if found is None else found[1]
 
@@ -212,7 +211,7 @@ class Reader:
         """The index may stem from another attempt: believe it only if the batch agrees."""
         if not span.start <= position <= span.start + span.length - batch.HEADER_SIZE:
             return False
-        head = await self._bytes.read(folder, entry, span, position, position + batch.HEADER_SIZE)
+        head = await self._blocks.read(folder, entry, span, position, position + batch.HEADER_SIZE)
         header = batch.read_header(head)
         return header.magic == 2 and header.base_offset == first
 
@@ -225,7 +224,7 @@ class Reader:
             except (ObjectMissing, CorruptObject):
                 return await self._rebuild_index(folder, entry)
 
-        return await self.indexes.get(key, load)
+        return await self.index_cache.get(key, load)
 
     async def _rebuild_index(self, folder: str, entry: Entry) -> Index:
         key = f"{folder}/{entry.name}"
@@ -240,46 +239,9 @@ class Reader:
             logger.info("index_not_written", key=key, error=repr(problem))
         return found
 
-    # -- by time ---------------------------------------------------------------------------
+    # -- all batches of a span -------------------------------------------------------------
 
-    async def find_time(self, log: Log, lane: Lane, timestamp_ms: int) -> tuple[int, int] | None:
-        """First record at or after a time: (offset, its timestamp); None if there is none."""
-        return await _on_newest(log, lambda: self._find_time(log, lane, timestamp_ms))
-
-    async def _find_time(self, log: Log, lane: Lane, timestamp_ms: int) -> tuple[int, int] | None:
-        for span, entry in list(lane.spans_at(lane.start)):
-            if span.max_timestamp_ms < timestamp_ms:
-                continue
-            async for data, header in self._batches(log, lane, entry, span):
-                if header.max_timestamp_ms < timestamp_ms or header.last_offset < lane.start:
-                    continue
-                for one in record.open_batch(data, _LARGEST_OPENED):
-                    if one.timestamp_ms >= timestamp_ms and one.offset >= lane.start:
-                        return one.offset, one.timestamp_ms
-        return None
-
-    async def find_max_time(self, log: Log, lane: Lane) -> tuple[int, int] | None:
-        """The record with the greatest timestamp, the first of them if several share it."""
-        return await _on_newest(log, lambda: self._find_max_time(log, lane))
-
-    async def _find_max_time(self, log: Log, lane: Lane) -> tuple[int, int] | None:
-        best: tuple[int, int] | None = None  # (timestamp, -offset)
-        spans = list(lane.spans_at(lane.start))
-        for span, entry in sorted(spans, key=lambda row: -row[0].max_timestamp_ms):
-            # The latest record of a span may lie below the log start, so a span that promises
-            # most need not keep it; one that promises less than we have need not be opened.
-            if best is not None and span.max_timestamp_ms < best[0]:
-                break
-            async for data, header in self._batches(log, lane, entry, span):
-                if best is not None and header.max_timestamp_ms < best[0]:
-                    continue
-                for one in record.open_batch(data, _LARGEST_OPENED):
-                    if one.offset >= lane.start:
-                        mine = (one.timestamp_ms, -one.offset)
-                        best = mine if best is None else max(best, mine)
-        return None if best is None else (-best[1], best[0])
-
-    async def _batches(
+    async def batches(
         self, log: Log, lane: Lane, entry: Entry, span: Span
     ) -> AsyncIterator[tuple[memoryview, BatchHeader]]:
         """All batches of a span, from memory where they still are."""
@@ -295,7 +257,7 @@ class Reader:
             return
         at, end = span.start, span.start + span.length
         while at < end:
-            window = await self._bytes.read(
+            window = await self._blocks.read(
                 log.folder, entry, span, at, min(end, at + self._block_bytes)
             )
             moved = 0
@@ -304,20 +266,20 @@ class Reader:
                 yield window[position:moved], header
             if not moved:
                 header = batch.read_header(window)
-                yield await self._bytes.read(log.folder, entry, span, at, at + header.size), header
+                yield await self._blocks.read(log.folder, entry, span, at, at + header.size), header
                 moved = header.size
             at += moved
 
 
-async def _on_newest(log: Log, look: Callable[[], Awaitable[T]]) -> T:
+async def on_newest(log: Log, look: Callable[[], Awaitable[T]]) -> T:
     """Look; where an object was rewritten and deleted since, look again by a newer manifest."""
-    seen = log.manifest.generation
+    seen = log.committed.manifest.generation
     again = False
     while True:
         try:
             return await look()
         except ObjectMissing:
-            moved = log.manifest.generation != seen
+            moved = log.committed.manifest.generation != seen
             if again or not (moved or await log.adopt_foreign()):
                 raise
             again = True

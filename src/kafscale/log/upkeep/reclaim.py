@@ -1,9 +1,10 @@
-"""Giving back what is dead inside objects that are still alive.
+"""Reclaiming dead bytes inside objects that are still needed.
 
-Here: rewriting an object without the lanes that nobody can read any more. An object whose lanes
-have all ended goes as a whole, by retention; this is for those where one long-lived lane keeps the
-bytes of many others. The pipeline does it at scale (`retain`), a log's owner a little at a time.
-Next door: moving log starts, by which lanes end (history.py).
+Here: rewriting an object without the lanes that no reader can read any more. An object whose lanes
+have all ended goes as a whole, by retention; this is for objects in which one long-lived lane keeps
+the bytes of many others. The pipeline does it at scale (`retain`), a log's owner a little at a
+time.
+Next door: moving log starts, by which lanes end (retention.py).
 """
 
 from collections.abc import Collection, Mapping
@@ -11,13 +12,13 @@ from typing import Final
 
 import structlog
 
-from kafscale.log.formats import manifest, segment
+from kafscale.log.formats import manifest
 from kafscale.log.formats.manifest import Entry, LaneMark, Manifest, Replacement
 from kafscale.log.formats.segment import LaneBatches, Span
 from kafscale.log.protocol import commits
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
-from kafscale.log.writer.types import State
+from kafscale.log.writer.states import LogState
 from kafscale.model.errors import CorruptObject, ObjectMissing
 
 logger = structlog.get_logger()
@@ -30,56 +31,70 @@ async def reclaim(
 ) -> int:
     """Rewrite objects that are half dead, or hold anything of lanes that have `ended`.
 
-    Reads at most `most_bytes`, one object at least; the others have their turn another time.
-    Gives how many objects were rewritten. An object that is broken stays as it is, is told of once
-    and added to `broken`; those are not read again.
+    Reads at most `most_bytes`, one object at least; later calls rewrite the others. Gives how many
+    objects were rewritten. An object that is broken stays as it is. It is reported once and added
+    to `broken`; objects in there are not read again.
     """
     broken = set() if broken is None else broken
-    async with log.busy_with_history:
-        if log.state is not State.OPEN:
+    async with log.history:
+        if log.state is not LogState.OPEN:
             return 0
-        wanted: list[Replacement] = []
-        for entry in log.manifest.segments:
-            if wanted and most_bytes < entry.size:
-                break
-            if entry.name not in broken and is_worth_it(entry, log.manifest.lanes, ended):
-                most_bytes -= entry.size
-                try:
-                    wanted.append(Replacement((entry,), (await _without_the_dead(log, entry),)))
-                except CorruptObject as problem:
-                    # What is alive in it may be readable yet: nothing is made of it by guessing.
-                    broken.add(entry.name)
-                    log.observer.found_broken(entry.name)
-                    logger.error("object_broken", folder=log.folder, reason=str(problem))
-                except ObjectMissing as problem:
-                    logger.warning("reclaiming_given_up", folder=log.folder, reason=str(problem))
-                    await log.recover_view()
-                    return 0
-        if not wanted:
+        try:
+            replacements = await _rewrite(log, ended, most_bytes, broken)
+        except ObjectMissing as problem:
+            logger.warning("reclaiming_given_up", folder=log.folder, reason=str(problem))
+            await log.history.follow()
             return 0
-        outputs = [row.outputs[0].name for row in wanted]
+        if not replacements:
+            return 0
+        outputs = [replacement.outputs[0].name for replacement in replacements]
 
         def change(old: Manifest) -> Manifest:
-            if not all(manifest.replaces(old, row) for row in wanted):
+            if not all(manifest.replaces(old, replacement) for replacement in replacements):
                 raise commits.LostRace("somebody else rewrote these objects")
-            return manifest.replace(old, wanted)
+            return manifest.replace(old, replacements)
 
         def is_in(newer: Manifest) -> bool:
             return set(outputs) <= newer.names()
 
-        if not await history.commit(log, change, is_in, outputs):
+        if not await log.history.commit(change, is_in, outputs):
             return 0
-        logger.info("reclaimed", folder=log.folder, objects=len(wanted))
-        return len(wanted)
+        logger.info("reclaimed", folder=log.folder, objects=len(replacements))
+        return len(replacements)
+
+
+async def _rewrite(
+    log: Log, ended: Collection[int], most_bytes: int, broken: set[str]
+) -> list[Replacement]:
+    """Write the objects that will replace others; adds to `broken` what cannot be read."""
+    past = log.committed.manifest
+    replacements: list[Replacement] = []
+    for entry in past.segments:
+        if replacements and most_bytes < entry.size:
+            break
+        if entry.name in broken or not is_worth_it(entry, past.lanes, ended):
+            continue
+        most_bytes -= entry.size
+        try:
+            rewritten = await _without_the_dead(log, entry)
+        except CorruptObject as problem:
+            # What is alive in it may still be readable: nothing is rewritten by guessing.
+            broken.add(entry.name)
+            log.observer.found_broken(entry.name)
+            logger.error("object_broken", folder=log.folder, reason=str(problem))
+        else:
+            replacements.append(Replacement((entry,), (rewritten,)))
+    return replacements
 
 
 async def forget(log: Log, ended: Collection[int]) -> int:
-    """Let go of lanes that have ended and of which nothing is left; gives how many there were."""
-    async with log.busy_with_history:
-        if log.state is not State.OPEN:
+    """Forget lanes that have ended and of which nothing is left; gives how many there were."""
+    async with log.history:
+        if log.state is not LogState.OPEN:
             return 0
-        gone = log.manifest.lanes.keys() - manifest.forget_lanes(log.manifest, ended).lanes.keys()
-        in_tail = {span.lane for row in log.tail for span in row.entry.spans()}
+        past = log.committed.manifest
+        gone = past.lanes.keys() - manifest.forget_lanes(past, ended).lanes.keys()
+        in_tail = {span.lane for flush in log.committed.tail for span in flush.entry.spans()}
         gone = {lane for lane in gone - in_tail if not len(log.lane(lane).watchers)}
         if not gone:
             return 0
@@ -87,15 +102,14 @@ async def forget(log: Log, ended: Collection[int]) -> int:
         def change(old: Manifest) -> Manifest:
             return manifest.forget_lanes(old, gone)
 
-        if not await history.commit(log, change, lambda newer: not gone & newer.lanes.keys()):
+        if not await log.history.commit(change, lambda newer: not gone & newer.lanes.keys()):
             return 0
-        for lane in gone:
-            log.lanes.pop(lane, None)
+        log.committed.forget_lanes(gone)
         return len(gone)
 
 
 def is_worth_it(entry: Entry, lanes: Mapping[int, LaneMark], ended: Collection[int]) -> bool:
-    """Whether an object has something alive, and enough, or something urgent, that is not."""
+    """Whether to rewrite an object: it has live bytes, and many dead ones or some of `ended`."""
     dead = [span for span in entry.spans() if not is_alive(span, lanes)]
     if len(dead) in (0, len(entry.spans())):
         return False  # nothing to gain, or gone as a whole before long
@@ -104,15 +118,12 @@ def is_worth_it(entry: Entry, lanes: Mapping[int, LaneMark], ended: Collection[i
 
 
 def is_alive(span: Span, lanes: Mapping[int, LaneMark]) -> bool:
-    """Whether anybody may still read any of it."""
+    """Whether a reader may still read any of it."""
     return span.lane not in lanes or span.last >= lanes[span.lane].start
 
 
 async def _without_the_dead(log: Log, entry: Entry) -> Entry:
-    key = f"{log.folder}/{entry.name}"
-    data = await commits.persist(lambda: log.store.read(key), "reclaiming")
-    if segment.parse(data).content_id != entry.content_id:
-        raise CorruptObject(f"{key} is not the object that was committed")
+    data = await rollup.read_committed(log, entry, "reclaiming")
     alive = [
         LaneBatches(
             span.lane,
@@ -124,6 +135,6 @@ async def _without_the_dead(log: Log, entry: Entry) -> Entry:
             [data[span.start : span.start + span.length]],
         )
         for span in entry.spans()
-        if is_alive(span, log.manifest.lanes)
+        if is_alive(span, log.committed.manifest.lanes)
     ]
-    return await history.write_anew(log, entry.base, entry.end, alive)
+    return await rollup.write_anew(log, entry.base, entry.end, alive)

@@ -1,65 +1,98 @@
-"""A log as this process knows it: the past by its manifest, the committed tail, the lanes.
+"""A log's committed state, as this process knows it: the manifest, the tail, the lanes.
 
-Here: taking up what the bucket says and what has just been committed. No store, no waiting.
-Next door: the writer that adds to it (log.py), the walk through the bucket (opening.py).
+Here: loading what the bucket says, and adding what has just been committed. No store, no waiting.
+Next door: the writers that have one (log.py, job_appender.py), reading the bucket
+(protocol/opening.py).
 """
 
 from collections.abc import Iterable
 
 from kafscale.log.formats import segment
-from kafscale.log.formats.manifest import Entry, Manifest
+from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
 from kafscale.log.formats.segment import ContentId, Span
 from kafscale.log.protocol import commits
 from kafscale.log.protocol.opening import Opened, TailSegment
-from kafscale.log.writer.lane import Lane, TailMemory
-from kafscale.log.writer.tail_memory import Chunk
-from kafscale.log.writer.types import Tail
+from kafscale.log.writer.lane import Lane
+from kafscale.log.writer.tail_memory import Chunk, TailMemory
+from kafscale.log.writer.types import TailFlush
 from kafscale.records import batch
 
+_NONE_WAITS = 1 << 62  # an offset above all: every batch of the producer counts as committed
 
-class View:
-    """What is committed, as of our last look."""
+
+class CommittedLog:
+    """What is committed in one log, as of the last look at the bucket and our own commits."""
 
     def __init__(self, memory: TailMemory) -> None:
-        """Begin with an empty log."""
-        self.memory = memory
-        self.lanes: dict[int, Lane] = {}
+        """An empty log, whose recent batches `memory` will hold."""
+        self._memory = memory
+        self.lanes: dict[int, Lane] = {}  # always this dict: a Log shares it
         self.manifest: Manifest = commits.before_any()
-        self.tail: list[Tail] = []
+        self.tail: list[TailFlush] = []
         self.tail_bytes = 0
-        self.dead_bytes = 0  # below lane starts, in segments that stay for other lanes' sake
-        self.sweep_due = True
+        self.dead_bytes = 0  # below lane starts, in segments that other lanes still need
         self.end = 0  # the position after the last committed record
-        self.tail_id = segment.NOTHING_BEFORE  # content id of the last committed flush
+        self.end_id = segment.NOTHING_BEFORE  # content id of the last committed flush
 
     def lane(self, number: int) -> Lane:
-        """The lane of that number, empty if nothing was ever written to it."""
-        found = self.lanes.get(number)
-        if found is None:
-            found = self.lanes[number] = Lane(number)
-        return found
+        """The lane of that number; an empty one if nothing was ever written to it."""
+        lane = self.lanes.get(number)
+        if lane is None:
+            lane = self.lanes[number] = Lane(number)
+        return lane
+
+    def marks(self) -> dict[int, LaneMark]:
+        """All lanes that have committed records, as a manifest describes them."""
+        return {number: lane.mark() for number, lane in self.lanes.items() if lane.high}
+
+    def boundaries(self) -> set[int]:
+        """Positions at which a manifest may end and our chain still go on."""
+        return {self.manifest.end, *(flush.entry.end for flush in self.tail)}
+
+    # -- from the bucket -------------------------------------------------------------------
 
     def load(self, opened: Opened) -> None:
-        """Forget everything and take up what was found in the bucket."""
+        """Forget everything and start from what was found in the bucket."""
         self.release()
         for lane in self.lanes.values():
             lane.reset()
         self.tail = []
         self.tail_bytes = 0
-        self.sweep_due = True
         self.manifest = opened.manifest
         self.end = opened.manifest.end
-        self.tail_id = ContentId._make(opened.manifest.end_id)
+        self.end_id = ContentId._make(opened.manifest.end_id)
         for number, mark in opened.manifest.lanes.items():
             self.lane(number).restore(mark)
         self._list_past()
         for found in opened.tail:
-            self.take_up(found)
+            self.add_found(found)
 
     def release(self) -> None:
-        """Give back the memory that the recent batches take."""
+        """Give back the memory of the recent batches."""
         for lane in self.lanes.values():
-            self.memory.release(lane)
+            self._memory.release(lane.recent)
+
+    def add_found(self, found: TailSegment) -> None:
+        """Add a flush that was found in the bucket: offsets, producers, epochs, memory."""
+        parts = []
+        for span in found.content.spans:
+            lane = self.lane(span.lane)
+            lane.begin_at(span.first)
+            firsts: list[int] = []
+            batches: list[memoryview] = []
+            for at, header in batch.walk(found.data, span.start, span.start + span.length):
+                if header.producer_id >= 0:
+                    lane.producers.remember(
+                        header, header.base_offset, found.content.created_ms, _NONE_WAITS
+                    )
+                lane.note_epoch(header.leader_epoch, header.base_offset)
+                firsts.append(header.base_offset)
+                batches.append(found.data[at : at + header.size])
+            lane.advance(span.last + 1)
+            parts.append((span, Chunk(span.first, span.last, firsts, batches)))
+        self.extend(found.entry, found.content.content_id, parts)
+
+    # -- from our own commits --------------------------------------------------------------
 
     def extend(
         self, entry: Entry, content_id: ContentId, parts: Iterable[tuple[Span, Chunk]]
@@ -68,35 +101,27 @@ class View:
         chunks = []
         for span, chunk in parts:
             lane = self.lane(span.lane)
-            lane.high = span.last + 1
-            lane.add_span(span, entry)
-            self.memory.keep(lane, chunk)
+            lane.commit(span, entry)
+            self._memory.keep(lane.recent, chunk)
             chunks.append((span.lane, chunk))
-        self.tail.append(Tail(entry, chunks))
+        self.tail.append(TailFlush(entry, chunks))
         self.tail_bytes += entry.size
         self.end = entry.end
-        self.tail_id = content_id
+        self.end_id = content_id
 
-    def take_up(self, found: TailSegment) -> None:
-        """Adopt a flush that is in the bucket: offsets, producers, epochs, memory."""
-        parts = []
-        for span in found.content.spans:
-            lane = self.lane(span.lane)
-            if not lane.end:
-                lane.start = span.first  # that of a topic that has moved in is any offset
-            firsts: list[int] = []
-            batches: list[memoryview] = []
-            for at, header in batch.walk(found.data, span.start, span.start + span.length):
-                if header.producer_id >= 0:
-                    lane.producers.remember(
-                        header, header.base_offset, found.content.created_ms, 1 << 62
-                    )
-                lane.note_epoch(header.leader_epoch, header.base_offset)
-                firsts.append(header.base_offset)
-                batches.append(found.data[at : at + header.size])
-            lane.end = span.last + 1
-            parts.append((span, Chunk(span.first, span.last, firsts, batches)))
-        self.extend(found.entry, found.content.content_id, parts)
+    def take_manifest(self, newest: Manifest) -> None:
+        """Make a newer manifest our past; it ends at a boundary of our chain."""
+        self.manifest = newest
+        self.tail = [flush for flush in self.tail if flush.entry.base >= newest.end]
+        self.tail_bytes = sum(flush.entry.size for flush in self.tail)
+        for number, mark in newest.lanes.items():
+            self.lane(number).raise_start(mark.start)
+        for lane in self.lanes.values():
+            lane.forget_spans()
+        self._list_past()
+        for flush in self.tail:
+            for span in flush.entry.spans():
+                self.lane(span.lane).add_span(span, flush.entry)
 
     def _list_past(self) -> None:
         for entry in self.manifest.segments:
@@ -104,22 +129,7 @@ class View:
                 self.lane(span.lane).add_span(span, entry)
         self.dead_bytes = sum(lane.forget_spans_before(lane.start) for lane in self.lanes.values())
 
-    def boundaries(self) -> set[int]:
-        """Positions at which a manifest may end and our chain still go on."""
-        return {self.manifest.end, *(row.entry.end for row in self.tail)}
-
-    def take_manifest(self, newest: Manifest) -> None:
-        """Make a newer manifest, which ends at a boundary of our chain, our past."""
-        self.manifest = newest
-        self.sweep_due = True
-        self.tail = [row for row in self.tail if row.entry.base >= newest.end]
-        self.tail_bytes = sum(row.entry.size for row in self.tail)
-        for number, mark in newest.lanes.items():
-            lane = self.lane(number)
-            lane.start = max(lane.start, mark.start)
-        for lane in self.lanes.values():
-            lane.forget_spans()
-        self._list_past()
-        for row in self.tail:
-            for span in row.entry.spans():
-                self.lane(span.lane).add_span(span, row.entry)
+    def forget_lanes(self, numbers: Iterable[int]) -> None:
+        """Drop lanes that have ended and of which the manifest knows nothing any more."""
+        for number in numbers:
+            self.lanes.pop(number, None)

@@ -1,11 +1,12 @@
 """A lane: one partition's place in a log.
 
-Here: its offsets, its producers, the map from offsets to segments. Next door: its recent batches
-in memory (recent.py), the log that writes it (log.py), reading what has left memory (reader.py).
+Here: its offsets, its producers, the map from offsets to segments. No other module assigns to
+its attributes (tests/unit/log/writer/test_closed.py).
+Next door: its recent batches in memory (tail_memory.py), the log that writes it (log.py), reading
+batches that have left memory (reader/reader.py).
 """
 
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -14,26 +15,25 @@ from kafscale.log.formats import index
 from kafscale.log.formats.manifest import Entry, LaneMark
 from kafscale.log.formats.producers import ProducerTable
 from kafscale.log.formats.segment import Span
-from kafscale.log.writer.tail_memory import Chunk, Recent
+from kafscale.log.writer.tail_memory import RecentBatches
 
 Watcher = Callable[["Lane"], None]
 
 
 class Watchers:
-    """Who waits for a lane, in the order they came: they are woken in it."""
+    """The callbacks that wait for a lane. They are called in the order they were added."""
 
     __slots__ = ("_calls",)
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._calls: dict[Watcher, None] = {}
 
     def add(self, call: Watcher) -> None:
-        """Wait."""
+        """Call it from now on."""
         self._calls[call] = None
 
     def discard(self, call: Watcher) -> None:
-        """Wait no more."""
+        """Call it no more."""
         self._calls.pop(call, None)
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class Watchers:
         return len(self._calls)
 
     def __iter__(self) -> Iterator[Watcher]:
-        """Everybody as of now."""
+        """All callbacks as of now."""
         return iter(tuple(self._calls))
 
 
@@ -58,7 +58,7 @@ _NO_RULES: Final = LaneRules()
 
 
 class Lane:
-    """Live state of one lane. Only its log changes it, but for its rules."""
+    """Live state of one lane. Its log changes it, by the verbs below."""
 
     __slots__ = (
         "end",
@@ -77,15 +77,15 @@ class Lane:
     )
 
     def __init__(self, number: int) -> None:
-        """Begin empty."""
+        """An empty lane."""
         self.number = number
-        self.whose: tuple[str, int] | None = None  # topic and partition, as far as anybody asked
+        self.whose: tuple[str, int] | None = None  # topic and partition, once a caller has named it
         self.rules = _NO_RULES
         self.watchers = Watchers()
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything but who is watching."""
+        """Forget everything but the topic, its rules and the watchers."""
         self.start = 0  # first offset that may be read
         self.high = 0  # high watermark: the offset after the last committed record
         self.end = 0  # the offset the next batch will get
@@ -94,7 +94,49 @@ class Lane:
         self.spans: list[tuple[Span, Entry]] = []
         self.span_lasts: list[int] = []
         self.held_bytes = 0  # of its batches in those segments
-        self.recent = Recent()
+        self.recent = RecentBatches()
+
+    def serve(self, topic: str, partition: int, rules: LaneRules) -> None:
+        """Name the partition that lies here, and the rules of its topic as they are now."""
+        self.whose = topic, partition
+        self.rules = rules
+
+    def drop_rules(self) -> None:
+        """Let the lane be sealed even if its offsets are used up."""
+        self.rules = _NO_RULES
+
+    # -- offsets ---------------------------------------------------------------------------
+
+    def begin_at(self, first: int) -> None:
+        """Begin an empty lane at any offset: a topic that moves in keeps its offsets."""
+        if not self.end:
+            self.start = self.high = self.end = first
+
+    def reserve(self, count: int, epoch: int) -> tuple[int, int]:
+        """Take the next `count` offsets; gives the first of them, and the epoch to stamp.
+
+        That is `epoch`, or a newer one of another writer: later batches must not look older.
+        """
+        first = self.end
+        self.end = first + count
+        if self.epochs and self.epochs[-1][0] > epoch:
+            epoch = self.epochs[-1][0]
+        return first, epoch
+
+    def advance(self, end: int) -> None:
+        """Let the next batch get the offset `end`: what lies before it is taken."""
+        self.end = end
+
+    def commit(self, span: Span, entry: Entry) -> None:
+        """Show a segment's part of this lane to readers."""
+        self.high = span.last + 1
+        self.spans.append((span, entry))
+        self.span_lasts.append(span.last)
+        self.held_bytes += span.length
+
+    def raise_start(self, start: int) -> None:
+        """Let readers begin at `start` at the earliest."""
+        self.start = max(self.start, start)
 
     def mark(self) -> LaneMark:
         """Describe the lane as of its last committed record."""
@@ -103,7 +145,7 @@ class Lane:
         )
 
     def restore(self, mark: LaneMark) -> None:
-        """Take up where a manifest ends."""
+        """Go on where a manifest ends."""
         self.start = mark.start
         self.high = self.end = mark.next
         self.epochs = list(mark.epochs)
@@ -114,12 +156,10 @@ class Lane:
         if not self.epochs or epoch > self.epochs[-1][0]:
             self.epochs.append((epoch, first))
 
-    def epoch_after(self, epoch: int) -> int:
-        """`epoch`, or the newer one of somebody else: what comes later must not look older."""
-        return max(epoch, self.epochs[-1][0]) if self.epochs else epoch
+    # -- segments --------------------------------------------------------------------------
 
     def add_span(self, span: Span, entry: Entry) -> None:
-        """Make a further segment findable."""
+        """Make a further segment findable that holds what is committed already."""
         self.spans.append((span, entry))
         self.span_lasts.append(span.last)
         self.held_bytes += span.length
@@ -132,13 +172,13 @@ class Lane:
 
     def spans_at(self, offset: int) -> Iterable[tuple[Span, Entry]]:
         """Segments from the one that holds `offset` (or the next record after it) on."""
-        at = bisect_left(self.span_lasts, offset)
-        while at < len(self.spans):
-            yield self.spans[at]
-            at += 1
+        position = bisect_left(self.span_lasts, offset)
+        while position < len(self.spans):
+            yield self.spans[position]
+            position += 1
 
     def forget_spans_before(self, start: int) -> int:
-        """Let go of segments that lie wholly below the log start; gives their bytes."""
+        """Forget segments that lie wholly below the log start; gives their bytes."""
         keep = bisect_left(self.span_lasts, start)
         if not keep:
             return 0
@@ -147,6 +187,8 @@ class Lane:
         del self.spans[:keep]
         del self.span_lasts[:keep]
         return gone
+
+    # -- readers ---------------------------------------------------------------------------
 
     def read_memory(
         self, offset: int, max_bytes: int, *, at_least_one: bool
@@ -158,38 +200,6 @@ class Lane:
         return found and found[0]
 
     def wake(self) -> None:
-        """Tell everyone who waits that the high watermark has moved."""
+        """Call all watchers: the high watermark has moved, or the log is closed."""
         for watcher in self.watchers:
             watcher(self)
-
-
-class TailMemory:
-    """A byte budget shared by all lanes of a broker; the oldest flush leaves first.
-
-    Separate from the cache for old data: whoever reads history cannot push the tail out.
-    """
-
-    def __init__(self, budget_bytes: int) -> None:
-        """Hold at most about `budget_bytes`."""
-        self.budget_bytes = budget_bytes
-        self.used_bytes = 0
-        self._order: OrderedDict[Chunk, Lane] = OrderedDict()
-
-    def keep(self, lane: Lane, chunk: Chunk) -> None:
-        """Add a flush, making room at the other end."""
-        lane.recent.add(chunk)
-        self._order[chunk] = lane
-        self.used_bytes += chunk.size
-        while self.used_bytes > self.budget_bytes:
-            oldest, owner = self._order.popitem(last=False)
-            self.used_bytes -= oldest.size
-            owner.recent.drop_oldest()
-            oldest.leave_memory()
-
-    def release(self, lane: Lane) -> None:
-        """Let go of everything a closing lane holds."""
-        for chunk in lane.recent.chunks:
-            del self._order[chunk]
-            self.used_bytes -= chunk.size
-            chunk.leave_memory()
-        lane.recent.clear()

@@ -1,51 +1,82 @@
-"""Looking for records beyond the end that we know.
+"""Segments of other writers, beyond the end that this broker knows.
 
-Here: what a reader asks for that is not there. A writer that we do not know of may have come
-between: a broker that had lost the log without noticing, or a job. Once a second at most, or one
-client that asks for the impossible could keep the store busy.
-Next door: what becomes of the log then (log.py).
+Here: a reader asks for an offset that is not there. A writer that this broker does not know of
+may have written it: a broker that has lost the log without noticing, or a job. The bucket is
+listed once a second at most, or one client that asks for the impossible could keep it busy.
+Next door: how the log loads what is found (log.py).
 """
 
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kafscale.log.formats import keys
-from kafscale.log.writer.log import Log
+from kafscale.log.writer.committed import CommittedLog
+from kafscale.model.clock import Clock
 from kafscale.model.errors import NotTheOwner
+from kafscale.objects.store import ObjectStore
 
 EVERY_S: Final = 1.0
 
 
-def is_due(log: Log) -> bool:
-    """Whether `catch_up` would look, or wait for the look that is under way."""
-    return log.clock.elapsed_s() - log.looked_s >= EVERY_S
+class LateWrites:
+    """Looks for what other writers have added to one log."""
 
+    def __init__(
+        self,
+        store: ObjectStore,
+        folder: str,
+        committed: CommittedLog,
+        clock: Clock,
+        *,
+        reopen: Callable[[str], Awaitable[None]],
+        adopt_foreign: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """Look beyond the end of `committed`. `reopen`, `adopt_foreign`: of the log that has it."""
+        self._store = store
+        self._folder = folder
+        self._committed = committed
+        self._clock = clock
+        self._reopen = reopen
+        self._adopt_foreign = adopt_foreign
+        self._lock = asyncio.Lock()
+        self._looked_s = -math.inf
 
-async def catch_up(log: Log) -> None:
-    """Take up what the bucket has after our tail, if it has anything.
+    def is_due(self) -> bool:
+        """Whether `catch_up` would list the bucket, or wait for the list under way."""
+        return self._clock.elapsed_s() - self._looked_s >= EVERY_S
 
-    Whoever comes while somebody looks waits for it: until a look has come to its end nobody may
-    be told that there is nothing. NotTheOwner: there is something, but a flush under way has to
-    meet it first.
-    """
-    async with log.looking:
-        if not is_due(log):
-            return
-        if not await _look(log):
-            raise NotTheOwner(f"{log.folder}: somebody else has written what we do not know yet")
-        log.looked_s = log.clock.elapsed_s()
+    def forget(self) -> None:
+        """Let the next `catch_up` list the bucket at once: the last one has seen nothing."""
+        self._looked_s = -math.inf
 
+    async def catch_up(self) -> None:
+        """Load what the bucket has after our tail, if it has anything.
 
-async def _look(log: Log) -> bool:
-    """False if there is something that could not be taken up now."""
-    end, generation = log.end, log.manifest.generation
-    found = await log.store.find(
-        log.folder,
-        after=keys.segments_from(log.folder, end),
-        before=keys.segments_before(log.folder),
-    )
-    names = [keys.parse_segment(row.key) for row in found]
-    goes_on = any(name and (name.base, name.generation) == (end, None) for name in names)
-    if goes_on and log.end == end:
-        await log.reopen("the log goes on beyond our tail")
-        return log.end != end
-    return not await log.adopt_foreign() or log.manifest.generation != generation
+        A caller that comes while another looks waits for that: until the look has come to its
+        end no reader may be told that there is nothing. NotTheOwner: there is something, but a
+        flush in flight has to meet it first.
+        """
+        async with self._lock:
+            if not self.is_due():
+                return
+            if not await self._load_found():
+                raise NotTheOwner(
+                    f"{self._folder}: somebody else has written what we do not know yet"
+                )
+            self._looked_s = self._clock.elapsed_s()
+
+    async def _load_found(self) -> bool:
+        """False if there is something that could not be loaded now."""
+        end, generation = self._committed.end, self._committed.manifest.generation
+        listed = await self._store.find(
+            self._folder,
+            after=keys.segments_from(self._folder, end),
+            before=keys.segments_before(self._folder),
+        )
+        following = keys.segment(self._folder, end)
+        if any(row.key == following for row in listed) and self._committed.end == end:
+            await self._reopen("the log goes on beyond our tail")
+            return self._committed.end != end
+        return not await self._adopt_foreign() or self._committed.manifest.generation != generation

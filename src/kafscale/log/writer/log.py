@@ -1,26 +1,39 @@
 """The log: one chain of segments with one owner, and the only writer of it.
 
-Here: append, group commit, the proof of the tail, re-opening. The twelve rules this follows
-are in docs/formats/log-protocol.md; comments name them where they bite.
-Next door: what is committed (view.py), batches that wait (flush.py), opening (opening.py),
-roll-up, retention and sweeping (history.py), reading what has left memory (reader.py).
+Here: append, group commit, the proof of the tail, re-opening. It follows the 25 rules of
+docs/formats/log-protocol.md; comments name them where they bite. No other module assigns to a
+log's attributes (tests/unit/log/writer/test_closed.py).
+Next door: its states (states.py), what is committed (committed.py), batches that wait
+(flush_queue.py), changes of the past (history.py), opening (protocol/opening.py), roll-up,
+retention and sweeping (upkeep/), reading batches that have left memory (reader/reader.py).
+
+A batch goes through this file from top to bottom: `append` gives it offsets and lets it wait,
+`_flush_when_due` begins the flush, `_commit` makes the flush a segment: it builds the object,
+writes it (rule 2), proves that it is the tail (rules 3 and 4), shows it to readers and answers
+the producers. Where the write or the proof fails, `_reopen` reads the log again.
 """
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Final
 
 import structlog
 
-from kafscale.log.formats import keys, manifest
+from kafscale.log.formats import index, keys, manifest, segment
+from kafscale.log.formats.manifest import Entry
+from kafscale.log.formats.producers import SEALER, Snapshot
 from kafscale.log.formats.segment import Built
 from kafscale.log.protocol import commits, opening
-from kafscale.log.writer import flush_queue, index_writer
-from kafscale.log.writer.committed import View
-from kafscale.log.writer.flush_queue import Flush, Outcome, Waiting, WaitingRoom
-from kafscale.log.writer.lane import Lane, TailMemory
-from kafscale.log.writer.types import Appended, LogSettings, Observer, State, Tail
+from kafscale.log.writer import flush_queue
+from kafscale.log.writer.committed import CommittedLog
+from kafscale.log.writer.flush_queue import Flush, FlushQueue, LanePart, PendingBatch
+from kafscale.log.writer.history import History
+from kafscale.log.writer.lane import Lane
+from kafscale.log.writer.late_writes import LateWrites
+from kafscale.log.writer.states import AT_REST, LogEvent, LogState, next_state
+from kafscale.log.writer.tail_memory import Chunk, TailMemory
+from kafscale.log.writer.types import Appended, CommitOutcome, LogSettings, Observer
 from kafscale.model.clock import Clock, Dice, Moment, age_s, moment
 from kafscale.model.errors import (
     KafscaleError,
@@ -29,18 +42,20 @@ from kafscale.model.errors import (
     NotTheOwner,
     OffsetRangeExhausted,
     OutcomeUnknown,
+    StoreError,
 )
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.records.batch import BatchHeader
+from kafscale.records.control import control_batch, empty_batch
 from kafscale.tasks import Tasks
-
-__all__ = ["Appended", "Log", "LogSettings", "Observer", "State", "Tail"]
 
 logger = structlog.get_logger()
 
+_LONGEST_GAP: Final = 1 << 31  # offsets that one batch can take
 
-class Log(View):
+
+class Log:
     """One log, opened for writing."""
 
     def __init__(
@@ -58,61 +73,115 @@ class Log(View):
         may_answer: Callable[[], bool] = lambda: True,
     ) -> None:
         """Name the log; `open` makes it usable. `may_answer`: asked when a flush is committed."""
-        super().__init__(memory)
         self.store = store
         self.folder = folder
-        self.epoch = self.newest_epoch = epoch  # written under; clients may know a newer one
-        self.author = author
+        self.epoch = epoch  # our batches are stamped with it, or with a newer one of their lane
+        self.newest_epoch = epoch  # that clients may know of
         self.settings = settings
         self.clock = clock
         self.dice = dice
         self.observer = observer or Observer()
+        self.state = LogState.OPENING
+        self.is_used = False  # no client has wanted anything since the log was opened
+        self.committed = CommittedLog(memory)
+        self.lanes = self.committed.lanes
+        self.history = History(
+            store,
+            folder,
+            self.committed,
+            author=author,
+            clock=clock,
+            dice=dice,
+            is_open=lambda: self.state is LogState.OPEN,
+            reopen=self.reopen,
+        )
+        self.late_writes = LateWrites(
+            store,
+            folder,
+            self.committed,
+            clock,
+            reopen=self.reopen,
+            adopt_foreign=self.adopt_foreign,
+        )
         self._may_answer = may_answer
-        self.state, self.stopped_because = State.OPENING, ""
-        self.is_used = False  # nobody has wanted anything since it was opened
-        self.swept: set[str] = set()
-        self.busy_with_history = asyncio.Lock()
-        self._closing = self.has_ended = False
-        self.on_turned_away: Callable[[list[Waiting]], None] = lambda lost: None  # for ever
-        self.looked_s, self.looking = -math.inf, asyncio.Lock()  # for more than we know
+        self._turned_away: Callable[[list[PendingBatch]], None] = lambda _: None
+        self._stopped_because = ""
+        self._is_closing = False
         self._proof = moment(clock)
         self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._in_flight: Flush | None = None
-        self._room = WaitingRoom(
+        self._queue = FlushQueue(
             full_bytes=settings.flush_bytes,
             full_records=settings.flush_messages,
             most_bytes=settings.largest_flush_bytes,
             longest_s=settings.flush_interval_s,
         )
 
+    def lane(self, number: int) -> Lane:
+        """The lane of that number; an empty one if nothing was ever written to it."""
+        return self.committed.lane(number)
+
+    # -- what its owner tells it -----------------------------------------------------------
+
+    def use(self, settings: LogSettings) -> None:
+        """Go by other settings from now on; the limits of a flush stay."""
+        self.settings = settings
+
+    def mark_used(self) -> None:
+        """Remember that a client wants something of this log."""
+        self.is_used = True
+
+    def note_generation(self, generation: int) -> None:
+        """The epoch that clients know us by from now on."""
+        self.newest_epoch = generation
+
+    def report_turned_away(self, report: Callable[[list[PendingBatch]], None]) -> None:
+        """Call `report` with batches that were refused in a log or lane that takes no more."""
+        self._turned_away = report
+
+    def expire_producers(self) -> None:
+        """Forget producers that have been silent for as long as the settings say."""
+        before_ms = self.clock.now_ms() - self.settings.producer_expiry_ms
+        for lane in self.lanes.values():
+            lane.producers.expire(before_ms)
+
+    def learn_producers(self, lane_number: int, known: list[Snapshot]) -> None:
+        """Add what another log knew of producers whose batches are not in the bucket any more."""
+        self.lane(lane_number).producers.learn(known)
+
     # -- opening and closing ---------------------------------------------------------------
 
     async def open(self) -> None:
         """Read the log from the bucket."""
         try:
-            opened = await self._look()
+            opened = await self._read_bucket()
         except LogStopped as problem:
             self._stop(problem)
             raise
-        if self.state is not State.OPENING:
+        if self.state is not LogState.OPENING:
             raise NotTheOwner("the log was closed while it was being opened")
-        self.load(opened)
+        self.committed.load(opened)
         self._proof = opened.proof
-        self.state = State.OPEN
+        self._change(LogEvent.OPENED)
 
-    async def _look(self) -> opening.Opened:
-        index_from, fresh_s = self.settings.index_from_bytes, self.settings.grace_s / 2
-        return await opening.open_log(self.store, self.folder, self.clock, index_from, fresh_s)
+    async def _read_bucket(self) -> opening.Opened:
+        return await opening.open_log(
+            self.store,
+            self.folder,
+            self.clock,
+            self.settings.index_from_bytes,
+            self.settings.grace_s / 2,
+        )
 
     def close_to_new(self) -> None:
-        """Take nothing more; let whoever waits for records look elsewhere."""
-        self._closing = True
+        """Take no more batches; let fetches that wait here look elsewhere."""
+        self._is_closing = True
         self._wake_all()
 
     async def aclose(self) -> None:
         """Commit what waits, then let go. Nothing new is taken. Cancel it to leave without."""
-        self._closing = True
+        self._is_closing = True
         try:
             self._start_flushing()
             while len(self._tasks):
@@ -123,40 +192,51 @@ class Log(View):
 
     async def abandon(self, *, for_ever: bool = False) -> None:
         """Let go at once: what waits is refused, nothing more is written."""
-        self.state = self.state if self.state is State.STOPPED else State.CLOSED
+        self._change(LogEvent.CLOSED)
         self._cancel_timer()
-        lost = self._refuse_all(NotTheOwner("the log is closed here"))
-        self.on_turned_away(lost if for_ever else [])
-        self.release()
+        refused = self._refuse_all(NotTheOwner("the log is closed here"))
+        self._turned_away(refused if for_ever else [])
+        self.committed.release()
         self._wake_all()
         await self._tasks.aclose()
 
-    def _stop(self, problem: LogStopped | LogEnded, lost: Sequence[Waiting] = ()) -> None:
+    def _stop(self, problem: LogStopped | LogEnded, refused: Sequence[PendingBatch] = ()) -> None:
         """Never go on by guessing, nor beyond the end (rule 25): refuse everything from here on."""
-        if self.state in (State.STOPPED, State.CLOSED):
+        if self.state in AT_REST:
             return
-        self.has_ended = isinstance(problem, LogEnded)
-        self.state = State.CLOSED if self.has_ended else State.STOPPED
-        self.stopped_because = str(problem)
+        is_end = isinstance(problem, LogEnded)
+        self._change(LogEvent.TOPIC_ENDED if is_end else LogEvent.FAILED)
+        self._stopped_because = str(problem)
         logger.error("log_stopped", folder=self.folder, reason=str(problem))
-        self.on_turned_away([*lost, *self._refuse_all(problem)])
+        self._turned_away([*refused, *self._refuse_all(problem)])
         self._wake_all()
+
+    def _change(self, event: LogEvent) -> None:
+        """The one place where a log changes its state."""
+        self.state = next_state(self.state, event)
 
     def _wake_all(self) -> None:
         for lane in self.lanes.values():
             lane.wake()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the topic has been deleted, and this log with it (rule 25)."""
+        return self.state is LogState.ENDED
+
     def require_open(self) -> None:
         """Raise what a caller should see when the log cannot be used now."""
-        if self.state is State.STOPPED or self.has_ended:
-            raise (LogEnded if self.has_ended else LogStopped)(self.stopped_because)
-        if self.state is not State.OPEN:
+        if self.state is LogState.ENDED:
+            raise LogEnded(self._stopped_because)
+        if self.state is LogState.STOPPED:
+            raise LogStopped(self._stopped_because)
+        if self.state is not LogState.OPEN:
             raise NotTheOwner("the log is not open here")
 
     def require_taking(self) -> None:
         """The same for a writer."""
         self.require_open()
-        if self._closing:
+        if self._is_closing:
             raise NotTheOwner("the log is being closed here")
 
     # -- appending -------------------------------------------------------------------------
@@ -164,25 +244,11 @@ class Log(View):
     def append(
         self, lane_number: int, header: BatchHeader, data: memoryview, *, acknowledged: bool
     ) -> Appended:
-        """Give a batch its offsets; it is stamped and kept. `acknowledged`: nobody will wait."""
+        """Give a batch its offsets; it is stamped and kept. `acknowledged`: its answer is out."""
         self.require_taking()
-        return self._append(self.lane(lane_number), header, data, acknowledged=acknowledged)
-
-    def gather(self, waiting: Waiting) -> asyncio.Future[Outcome]:
-        """Let a batch that has its offset wait for the next commit."""
-        joined = self._room.add(waiting, self.clock.elapsed_s())
-        self.observer.buffered(len(waiting.data))
-        self._flush_when_due()
-        return joined.done
-
-    @contextlib.contextmanager
-    def one_flush(self) -> Iterator[None]:
-        """Let all that is appended inside go together, and at once: somebody waits for it."""
-        try:
-            with self._room.together():
-                yield
-        finally:
-            self._flush_when_due()
+        return self._append(
+            self.committed.lane(lane_number), header, data, acknowledged=acknowledged
+        )
 
     def _append(
         self, lane: Lane, header: BatchHeader, data: memoryview, *, acknowledged: bool
@@ -193,35 +259,105 @@ class Log(View):
                 return Appended(earlier, self._commit_of(lane, earlier), is_duplicate=True)
         if lane.producers.is_sealed:
             raise NotTheOwner(f"lane {lane.number} of {self.folder} is sealed")
-        first, epoch = lane.end, lane.epoch_after(self.epoch)
-        following = first + header.last_offset_delta + 1
-        if following > lane.rules.offset_range:
-            most = lane.rules.offset_range
+        count = header.last_offset_delta + 1
+        most = lane.rules.offset_range
+        if lane.end + count > most:
             raise OffsetRangeExhausted(
-                f"lane {lane.number} of {self.folder} has {most - first} of its {most} offsets left"
+                f"lane {lane.number} of {self.folder} has {most - lane.end} of its {most} "
+                "offsets left"
             )
+        first, epoch = lane.reserve(count, self.epoch)
         batch.stamp(data, first, epoch)
-        lane.end = following
         if header.producer_id >= 0:
             lane.producers.remember(header, first, self.clock.now_ms(), lane.high)
-        done = self.gather(Waiting(lane, header, first, data, acknowledged, epoch))
+        done = self._enqueue(PendingBatch(lane, header, first, data, acknowledged, epoch))
         if lane.rules.fetch_buffered:
             lane.wake()
         return Appended(first, done, is_duplicate=False)
 
-    def _commit_of(self, lane: Lane, first: int) -> asyncio.Future[Outcome] | None:
+    def adopt(
+        self, lane_number: int, header: BatchHeader, data: memoryview
+    ) -> asyncio.Future[CommitOutcome]:
+        """Append a batch that keeps its offsets, because its topic moves in."""
+        self.require_taking()
+        lane = self.committed.lane(lane_number)
+        first = header.base_offset
+        if first < lane.end:
+            raise NotTheOwner(
+                f"lane {lane_number} of {self.folder} is at {lane.end} already, not at {first}"
+            )
+        lane.begin_at(first)
+        while first > lane.end:
+            self._fill(lane, min(first, lane.end + _LONGEST_GAP), header)
+        # What is written here later must not look older.
+        self.epoch = max(self.epoch, header.leader_epoch)
+        self.newest_epoch = max(self.newest_epoch, self.epoch)
+        lane.advance(header.next_offset)
+        if header.producer_id >= 0:
+            lane.producers.remember(header, first, self.clock.now_ms(), lane.high)
+        return self._enqueue(PendingBatch(lane, header, first, data, False, header.leader_epoch))
+
+    def _fill(self, lane: Lane, end: int, following: BatchHeader) -> None:
+        """Take the offsets up to `end`, of which no record is left: a lane has no gaps."""
+        epoch, first = following.leader_epoch, lane.end
+        data = memoryview(empty_batch(first, end - 1, following.base_timestamp_ms, epoch))
+        lane.advance(end)
+        self._enqueue(PendingBatch(lane, batch.read_header(data), first, data, False, epoch))
+
+    def seal(self, lane_number: int) -> Appended:
+        """Let a lane take no more batches, from this writer or any later one: its topic leaves.
+
+        The seal is a batch like any other. A writer that does not know of it yet loses the race
+        for the position it stands at, opens the log again, and finds it.
+        """
+        self.committed.lane(lane_number).drop_rules()
+        data = memoryview(control_batch(self.clock.now_ms(), SEALER))
+        return self.append(lane_number, batch.read_header(data), data, acknowledged=False)
+
+    def _commit_of(self, lane: Lane, first: int) -> asyncio.Future[CommitOutcome] | None:
         """The future of a batch that was appended before; None if it is committed."""
         if first < lane.high:
             return None
-        for one in self._unfinished():
-            if one.holds(lane, first):
-                return one.done
+        for flush in self._unfinished():
+            if flush.holds(lane, first):
+                return flush.done
         raise NotTheOwner(f"the batch at {first} is neither committed nor waiting")
+
+    def read_pending(self, lane: Lane, offset: int, max_bytes: int) -> list[memoryview]:
+        """Batches not yet committed, as copies, for readers that ask for them: they may vanish."""
+        return flush_queue.read_pending(self._unfinished(), lane, offset, max_bytes)
+
+    def pending_bytes(self) -> dict[int, int]:
+        """Bytes not yet committed, by lane."""
+        return flush_queue.bytes_by_lane(self._unfinished())
+
+    # -- waiting for a flush ---------------------------------------------------------------
+
+    def _enqueue(self, pending: PendingBatch) -> asyncio.Future[CommitOutcome]:
+        """Let a batch that has its offset wait for the next flush."""
+        flush = self._queue.add(pending, self.clock.elapsed_s())
+        self.observer.buffered(len(pending.data))
+        self._flush_when_due()
+        return flush.done
+
+    @contextlib.contextmanager
+    def one_flush(self) -> Iterator[None]:
+        """Let all that is appended inside go together, and at once: a caller waits for it."""
+        try:
+            with self._queue.together():
+                yield
+        finally:
+            self._flush_when_due()
+
+    def flush_soon(self) -> None:
+        """Let what waits go now, or right after the flush in flight: nothing more is to come."""
+        self._queue.hurry()
+        self._flush_when_due()
 
     def _flush_when_due(self) -> None:
         """Start a flush now, or set the timer for the oldest batch that waits."""
-        # The end of one in flight looks again.
-        delay_s = None if self._in_flight else self._room.due_in_s(self.clock.elapsed_s())
+        # The end of one in flight calls this again.
+        delay_s = None if self._in_flight else self._queue.due_in_s(self.clock.elapsed_s())
         if delay_s == 0:
             self._start_flushing()
         elif delay_s is not None and self._timer is None:
@@ -234,36 +370,28 @@ class Log(View):
 
     def _start_flushing(self) -> None:
         self._cancel_timer()
-        if self._in_flight is not None or self.state is not State.OPEN:
+        if self._in_flight is not None or self.state is not LogState.OPEN:
             return
-        self._in_flight = self._room.take(self.clock.elapsed_s())
+        self._in_flight = self._queue.take(self.clock.elapsed_s())
         if self._in_flight is not None:
-            self._tasks.spawn(self._write(self._in_flight), f"flush {self.folder}")
-
-    def read_waiting(self, lane: Lane, offset: int, max_bytes: int) -> list[memoryview]:
-        """Batches not yet committed, as copies, for readers who asked for them: they may vanish."""
-        return flush_queue.read_waiting(self._unfinished(), lane, offset, max_bytes)
-
-    def waiting_bytes(self) -> dict[int, int]:
-        """Bytes not yet committed, by lane."""
-        return flush_queue.bytes_by_lane(self._unfinished())
+            self._tasks.spawn(self._finish(self._in_flight), f"flush {self.folder}")
 
     # -- committing ------------------------------------------------------------------------
 
-    async def _write(self, one: Flush) -> None:
-        """Take one flush to its end, whatever happens: nobody is left waiting."""
+    async def _finish(self, flush: Flush) -> None:
+        """Take one flush to its end, whatever happens: no producer is left waiting."""
         try:
-            await self._settle(one)
+            await self._commit(flush)
         except Exception as problem:
-            one.finish(OutcomeUnknown(f"the flush failed: {problem!r}"))
+            flush.finish(OutcomeUnknown(f"the flush failed: {problem!r}"))
             self._stop(LogStopped(f"a flush failed in a way nobody foresaw: {problem!r}"))
             raise
 
-    async def _settle(self, one: Flush) -> None:
-        """Commit a flush, or re-open the log and refuse it."""
+    async def _commit(self, flush: Flush) -> None:
+        """Build, write, prove, show, answer; or re-open the log and refuse the flush."""
         started = moment(self.clock)
-        by_lane = one.by_lane()
-        built = flush_queue.build(self.end, self.tail_id, by_lane, self.clock, self.dice)
+        parts = flush.by_lane()
+        built = self._build(parts)
         key = keys.segment(self.folder, built.base)
         created = await commits.put_same(self.store, key, built.body, "segment")
         if not created and not await commits.is_stored(self.store, key, built.content_id):
@@ -272,10 +400,28 @@ class Log(View):
         if not await self._tail_is_proven(started):
             await self._reopen("a newer manifest exists")
             return
-        self._commit(one, by_lane, built)
+        entry = self._show(parts, built)
+        self._answer(flush)
+        for part in parts:
+            part.lane.wake()
+        if entry.has_index:
+            self._tasks.spawn(self._write_index(entry, parts), f"index {self.folder}")
         took_s = self.clock.elapsed_s() - started.elapsed_s
         self.observer.flushed(built.base, built.content_id.size, built.records, took_s)
         self._flush_when_due()
+
+    def _build(self, parts: Sequence[LanePart]) -> Built:
+        """The segment that comes next in the chain."""
+        base = self.committed.end
+        lanes = flush_queue.lane_batches(parts)
+        return segment.build(
+            base,
+            base + sum(lane.last - lane.first + 1 for lane in lanes),
+            lanes,
+            created_ms=self.clock.now_ms(),
+            token=int.from_bytes(self.dice.token(4), "big"),
+            predecessor=self.committed.end_id,
+        )
 
     async def _tail_is_proven(self, issued: Moment) -> bool:
         """Rules 3 and 4: judged after the PUT, and again after a check that renews an old proof."""
@@ -291,112 +437,115 @@ class Log(View):
         return True
 
     async def _nothing_is_newer(self) -> bool:
-        known = self.manifest.generation
+        known = self.committed.manifest.generation
         newest = await commits.persist(
             lambda: commits.newest_generation(self.store, self.folder, known), "tail check"
         )
-        if newest <= self.manifest.generation:
+        if newest <= self.committed.manifest.generation:
             return True
-        async with self.busy_with_history:  # our own housekeeping may be about to take it up
-            return newest <= self.manifest.generation
+        async with self.history:  # our own housekeeping may be about to load it
+            return newest <= self.committed.manifest.generation
 
-    def _commit(
-        self, one: Flush, by_lane: Sequence[tuple[Lane, list[Waiting]]], built: Built
-    ) -> None:
-        """The segment is in the bucket and is the tail: let everyone see it."""
+    def _show(self, parts: Sequence[LanePart], built: Built) -> Entry:
+        """The segment is in the bucket and is the tail: let readers see it."""
         entry = manifest.flush_entry(built, self.settings.index_from_bytes)
-        parts = flush_queue.parts(built, by_lane)
-        self.extend(entry, built.content_id, parts)
+        chunks = []
+        for span, (lane, batches) in zip(built.spans, parts, strict=True):
+            # Epochs only rise: where the first and the last are equal, all are.
+            for pending in batches if batches[0].epoch != batches[-1].epoch else batches[:1]:
+                lane.note_epoch(pending.epoch, pending.first)
+            firsts = [pending.first for pending in batches]
+            chunk = Chunk(span.first, span.last, firsts, [pending.data for pending in batches])
+            chunks.append((span, chunk))
+        self.committed.extend(entry, built.content_id, chunks)
+        return entry
+
+    def _answer(self, flush: Flush) -> None:
         self._in_flight = None
-        self.observer.buffered(-one.size)
-        # Whoever may have opened the log since does not know of this flush: no promise, then.
-        one.finish(None if self._may_answer() else NotTheOwner("the broker has lost its lease"))
-        for lane, _ in by_lane:
-            lane.wake()
-        if entry.has_index:
-            pieces = [[row.data for row in rows] for _, rows in by_lane]
-            interval_bytes = self.settings.index_interval_bytes
-            writing = index_writer.write(self.store, self.folder, entry, pieces, interval_bytes)
-            self._tasks.spawn(writing, f"index {self.folder}")
+        self.observer.buffered(-flush.size)
+        # A broker that has opened the log since does not know of this flush: no promise, then.
+        flush.finish(None if self._may_answer() else NotTheOwner("the broker has lost its lease"))
+
+    async def _write_index(self, entry: Entry, parts: Sequence[LanePart]) -> None:
+        """Put the index of a committed flush, once.
+
+        It is a hint: nothing waits for it, and a reader rebuilds one that is missing.
+        """
+        runs = [[pending.data for pending in part.batches] for part in parts]
+        made = index.of_pieces(entry.spans(), runs, self.settings.index_interval_bytes)
+        key = keys.index_of(f"{self.folder}/{entry.name}")
+        try:
+            await self.store.put_new(key, [index.encode(made)])
+        except StoreError as problem:
+            logger.info("index_not_written", key=key, error=str(problem))
 
     # -- losing and finding the tail ---------------------------------------------------------
 
     def _unfinished(self) -> list[Flush]:
-        return [*filter(None, [self._in_flight]), *self._room]
+        return [*filter(None, [self._in_flight]), *self._queue]
 
-    def _refuse_all(self, why: KafscaleError) -> list[Waiting]:
+    def _refuse_all(self, why: KafscaleError) -> list[PendingBatch]:
         """Answer everything that waits with `why`; gives back the batches."""
         flushes = self._unfinished()
         self._in_flight = None
-        self._room.clear()
-        for one in flushes:
-            self.observer.buffered(-one.size)
-            one.finish(why)
-        return [row for one in flushes for row in one.batches]
+        self._queue.clear()
+        for flush in flushes:
+            self.observer.buffered(-flush.size)
+            flush.finish(why)
+        return [pending for flush in flushes for pending in flush.batches]
 
     def _reopen(self, why: str) -> Coroutine[None, None, None]:
-        """Somebody else committed: adopt the truth and refuse what waits, from this call on."""
+        """Another writer has committed: refuse what waits, from this call on; then read again."""
         logger.warning("log_reopened", folder=self.folder, reason=why)
-        self.state = State.OPENING
+        self._change(LogEvent.TAIL_LOST)
         return self._open_again(self._refuse_all(NotTheOwner(why)))
 
-    async def _open_again(self, lost: list[Waiting]) -> None:
+    async def _open_again(self, refused: list[PendingBatch]) -> None:
         try:
-            opened = await commits.persist(self._look, "re-open")
-            self.load(opened)
+            opened = await commits.persist(self._read_bucket, "re-open")
+            self.committed.load(opened)
         except (LogStopped, LogEnded) as problem:
-            self._stop(problem, lost)
+            self._stop(problem, refused)
             return
         except Exception as problem:
             self._stop(LogStopped(f"the log could not be opened again: {problem!r}"))
             raise
         self._proof = opened.proof
-        self.state = State.OPEN
-        self._append_again(lost)
+        self._change(LogEvent.OPENED)
+        self._append_again(refused)
         self._wake_all()
 
-    def _append_again(self, lost: list[Waiting]) -> None:
+    def _append_again(self, refused: list[PendingBatch]) -> None:
         """Batches answered early get a new place; the others are expected to be sent again."""
         now_ms = self.clock.now_ms()
-        for row in lost:
-            header = row.header
-            if row.acknowledged:
+        for pending in refused:
+            lane, header = pending.lane, pending.header
+            if pending.acknowledged:
                 try:
-                    self._append(row.lane, header, row.data, acknowledged=True)
+                    self._append(lane, header, pending.data, acknowledged=True)
                 except KafscaleError as problem:
                     logger.warning("early_ack_lost", folder=self.folder, error=str(problem))
-            elif row.lane.producers.is_sealed:
-                self.on_turned_away([row])
+            elif lane.producers.is_sealed:
+                self._turned_away([pending])
             elif header.producer_id >= 0:
-                row.lane.producers.expect(
+                lane.producers.expect(
                     header.producer_id, header.producer_epoch, header.base_sequence, now_ms
                 )
 
     async def reopen(self, why: str) -> None:
-        """By a task of our own, not of who asks. A flush under way meets the truth by itself."""
-        if self.state is State.OPEN and self._in_flight is None:
+        """Read the log again, in a task of its own: the caller may give up.
+
+        A flush in flight meets what others have written by itself.
+        """
+        if self.state is LogState.OPEN and self._in_flight is None:
             await asyncio.shield(self._tasks.spawn(self._reopen(why), "re-open", awaited=True))
 
     async def adopt_foreign(self) -> bool:
-        """Look for a manifest that somebody else wrote and take it up; tells whether there is."""
-        newest = await commits.newest_generation(self.store, self.folder, self.manifest.generation)
-        if newest <= self.manifest.generation or self.state is not State.OPEN:
+        """Load a newer manifest that another writer has committed; tells whether there is one."""
+        known = self.committed.manifest.generation
+        newest = await commits.newest_generation(self.store, self.folder, known)
+        if newest <= self.committed.manifest.generation or self.state is not LogState.OPEN:
             return False
-        async with self.busy_with_history:
-            await (self.reopen("the end") if newest >= keys.ENDING else self.recover_view())
+        async with self.history:
+            await (self.reopen("the end") if newest >= keys.ENDING else self.history.follow())
         return True
-
-    async def recover_view(self) -> None:
-        """Make the newest manifest ours: in place where our chain allows it, else by re-opening.
-
-        Called with `busy_with_history` held.
-        """
-        found = await commits.persist(
-            lambda: commits.read_newest(self.store, self.folder), "manifest"
-        )
-        if self.state is not State.OPEN or found.generation <= self.manifest.generation:
-            return
-        if found.end in self.boundaries():
-            self.take_manifest(found)
-        else:
-            await self.reopen("a foreign manifest ends beyond our tail")

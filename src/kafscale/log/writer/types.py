@@ -1,17 +1,19 @@
-"""What a log is told and what it tells: settings, reports, states, answers.
+"""What a log is told and what it tells: settings, reports, answers.
 
-Here: plain data. Next door: the log that uses it (log.py).
+Here: plain data. Next door: the log that uses it (log.py), its states (states.py).
 """
 
 import asyncio
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafscale.log.formats.manifest import Entry
-from kafscale.log.writer.flush_queue import Outcome
 from kafscale.log.writer.tail_memory import Chunk
+from kafscale.model.errors import KafscaleError
+
+# None when the flush was committed, else why it was not.
+CommitOutcome = KafscaleError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +43,26 @@ class Observer:
     found_broken: Callable[[str], None] = lambda _name: None
 
 
-class State(enum.Enum):
-    """The life of a log object in memory."""
-
-    OPENING = "opening"
-    OPEN = "open"
-    CLOSED = "closed"
-    STOPPED = "stopped"
-
-
 class Appended(NamedTuple):
     """Where a batch went, and the future that tells when it is committed (None: it is).
 
-    The future is shared by everyone in the same flush: shield it, never cancel it.
+    All batches of a flush share the future: shield it, never cancel it.
     """
 
     first: int
-    committed: asyncio.Future[Outcome] | None
+    committed: asyncio.Future[CommitOutcome] | None
     is_duplicate: bool
 
 
-class Tail(NamedTuple):
+class TailFlush(NamedTuple):
     """A committed flush that no manifest covers yet."""
 
     entry: Entry
     chunks: list[tuple[int, Chunk]]  # (lane number, its batches), while they are in memory
+
+
+async def wait_for_commit(done: asyncio.Future[CommitOutcome]) -> None:
+    """Wait until a batch is committed; raises why it was not."""
+    problem = await asyncio.shield(done)
+    if problem is not None:
+        raise problem

@@ -1,7 +1,7 @@
 """`retain`: expires records by retention, rewrites objects that are mostly dead, sweeps leftovers.
 
 Here: the command, retention by the bucket's own descriptors, the report. Next door: rewriting
-(compaction/merge.py, compaction/commit_waves.py), what may be deleted (log/upkeep/sweep_plan.py),
+(compaction/merge.py, compaction/commit_waves.py), what may be deleted (log/upkeep/sweep.py),
 deleted topics (logs/removal.py).
 
 Live brokers do the same, so that the job finds little to do beside them. It is for buckets whose
@@ -17,7 +17,7 @@ from kafscale.log.formats import manifest
 from kafscale.log.formats.manifest import Entry
 from kafscale.log.formats.segment import Span
 from kafscale.log.protocol.survey import Snapshot
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import retention
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
@@ -182,7 +182,7 @@ def new_starts(row: FoundLog, rules: Rules) -> dict[int, int]:
             topic = row.whose.of(lane)
             limits = (-1, -1) if topic is None else limits_of(topic, *rules[1:3])
             alive = [span for span in spans if span.last >= mark.start]
-            start = history.expired_start(alive, mark.start, rules.now_ms, *limits)
+            start = retention.expired_start(alive, mark.start, rules.now_ms, *limits)
         start = min(start, mark.next)
         if start > mark.start:
             starts[lane] = start

@@ -2,7 +2,7 @@
 
 Here: taking one, reading it back, giving it up. A snapshot is one object that lists what every
 partition consisted of; a pin in each log's folder keeps the deleter from those objects until it
-expires. Next door: how the deleter reads pins (log/upkeep/history.py), `asOf` (planning.py).
+expires. Next door: how the deleter reads pins (log/upkeep/sweep.py), `asOf` (planning.py).
 """
 
 from collections.abc import Sequence

@@ -15,6 +15,7 @@ import msgspec
 
 from kafscale.broker.wiring import Broker, build
 from kafscale.engine.cluster.membership import Node
+from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import KafscaleError, MetadataUnavailable
 from kafscale.settings.config import Config
 from kafscale.settings.sections import BrokerSection
@@ -115,7 +116,9 @@ class SimulatedBroker:
             undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
             await broker.engine.start()
             await broker.listener.open(self.host, PORT)
-            await broker.engine.cluster.join(Node(self.number, self.host, PORT, None))
+            await broker.engine.cluster.join(
+                Node(self.number, {PLAINTEXT: Endpoint(self.host, PORT)})
+            )
             self.parts = broker
             self.world.loop.note(f"{self.host} is up")
             await _until(leaving, broker)

@@ -62,14 +62,14 @@ async def test_topics_are_created_changed_and_deleted_everywhere(fleet: FleetHar
     one, other = await with_topic(fleet, 2, 4)
     partition = theirs(fleet, other, 4)
     await other.append("t", partition, b"x")
-    await one.engine.admin.create_partitions("t", 6)
+    await one.engine.topics.create_partitions("t", 6)
     await eventually(lambda: other.engine.topics.get("t").partitions == 6)
-    await other.engine.admin.change_configs("t", lambda old: {**old, "retention.ms": "5000"})
+    await other.engine.topics.change_configs("t", lambda old: {**old, "retention.ms": "5000"})
     await eventually(lambda: one.engine.topics.get("t").settings.retention_ms == 5000)
-    await one.engine.delete_topic("t")
+    await one.engine.topics.delete("t")
     await eventually(lambda: other.engine.topics.find("t") is None)
     await eventually(lambda: other.engine.logs.count() == 0)
-    again = await other.engine.create_topic("t", 2, {})
+    again = await other.engine.topics.create("t", 2, {})
     await eventually(lambda: one.engine.topics.find("t") is not None)
     assert one.engine.topics.get("t").topic_id == again.topic_id
 

@@ -71,7 +71,7 @@ async def claim(harness: EngineHarness, group: str = "g") -> keys.CoordinatorRow
 
 
 async def test_a_claim_says_who_and_its_epoch_rises_every_time(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     for times in (1, 2, 3):
         await commit(harness.engine, times)
         await commit(harness.engine, times)
@@ -84,8 +84,8 @@ async def test_a_claim_says_who_and_its_epoch_rises_every_time(harness: EngineHa
 async def test_the_commit_of_a_coordinator_that_has_lost_the_group_is_refused_by_the_store(
     harness: EngineHarness, rival: Engine
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
-    await rival.topics.load()
+    await harness.engine.topics.create("t", 1, {})
+    await rival._topic_parts.load(rival.reactions)
     await commit(harness.engine, 5)
     await commit(rival, 7)
     with pytest.raises(NotTheCoordinator):
@@ -124,8 +124,8 @@ async def test_a_group_that_was_only_looked_at_is_not_taken_from_who_has_written
 async def test_who_waits_in_a_lost_group_is_sent_to_the_other_broker(
     harness: EngineHarness, rival: Engine
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
-    await rival.topics.load()
+    await harness.engine.topics.create("t", 1, {})
+    await rival._topic_parts.load(rival.reactions)
     assert isinstance(await join(harness.engine, "m"), Joined)
     assert isinstance(await ask(harness.engine, Sync, member_id="m", generation=1), Synced)
     groups = harness.engine.groups
@@ -150,8 +150,8 @@ async def test_who_waits_in_a_lost_group_is_sent_to_the_other_broker(
 async def test_one_lost_group_does_not_take_others_along_that_were_written_together(
     harness: EngineHarness, rival: Engine
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
-    await rival.topics.load()
+    await harness.engine.topics.create("t", 1, {})
+    await rival._topic_parts.load(rival.reactions)
     names = [f"g{number}" for number in range(20)]
     for name in names:
         await commit(harness.engine, 1, name)
@@ -169,7 +169,7 @@ async def test_one_lost_group_does_not_take_others_along_that_were_written_toget
 
 
 async def test_a_claim_that_was_not_heard_of_is_known_again(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     harness.metadata.lose_answers = 1
     with pytest.raises(MetadataUnavailable):
         await commit(harness.engine, 1)
@@ -181,7 +181,7 @@ async def test_a_claim_that_was_not_heard_of_is_known_again(harness: EngineHarne
 
 
 async def test_a_claim_nobody_can_read_does_not_lock_a_group(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.metadata.commit([Put(keys.group_coordinator("g"), b"{nonsense")])
     await commit(harness.engine, 1)
     assert await claim(harness) is not None
@@ -190,8 +190,8 @@ async def test_a_claim_nobody_can_read_does_not_lock_a_group(harness: EngineHarn
 async def test_a_group_cannot_be_deleted_by_a_broker_that_has_lost_it(
     harness: EngineHarness, rival: Engine
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
-    await rival.topics.load()
+    await harness.engine.topics.create("t", 1, {})
+    await rival._topic_parts.load(rival.reactions)
     await commit(harness.engine, 1)
     await harness.engine.groups.load("g")
     await commit(rival, 2)

@@ -83,8 +83,8 @@ async def names(harness: EngineHarness) -> list[str]:
 
 @pytest.fixture
 async def topics(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 200, {})
-    await harness.engine.create_topic("u", 1, {})
+    await harness.engine.topics.create("t", 200, {})
+    await harness.engine.topics.create("u", 1, {})
 
 
 @pytest.mark.usefixtures("topics")

@@ -71,7 +71,7 @@ async def stored(harness: EngineHarness) -> list[str]:
 
 
 async def test_what_is_committed_is_there_after_a_restart(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 2, {})
+    await harness.engine.topics.create("t", 2, {})
     wishes = [Wish("t", 0, 5, 3, "note"), Wish("t", 1, 1 << 62)]
     assert await harness.engine.offsets.commit("g", wishes) == [None, None]
     await harness.reopen()
@@ -89,7 +89,7 @@ async def test_what_is_committed_is_there_after_a_restart(harness: EngineHarness
 async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(
     harness: EngineHarness,
 ) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     await harness.engine.offsets.commit("a/offsets", [Wish("t", 0, 5)])
     entry = await harness.metadata.get("/kafscale/consumers/a%2Foffsets/offsets/t/0")
     assert entry is not None
@@ -102,14 +102,14 @@ async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(
 
 
 async def test_only_the_wanted_places_are_given(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 12, {})
+    await harness.engine.topics.create("t", 12, {})
     await harness.engine.offsets.commit("g", [Wish("t", at, at) for at in range(12)])
     found = await harness.engine.offsets.committed("g", {("t", 1), ("t", 11), ("nobody", 0)})
     assert {place: row.offset for place, row in found.items()} == {("t", 1): 1, ("t", 11): 11}
 
 
 async def test_one_bad_wish_does_not_spoil_the_others(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 2, {})
+    await harness.engine.topics.create("t", 2, {})
     problems = await harness.engine.offsets.commit(
         "g",
         [
@@ -131,7 +131,7 @@ async def test_one_bad_wish_does_not_spoil_the_others(harness: EngineHarness) ->
 
 
 async def test_of_two_wishes_for_one_partition_the_later_one_counts(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.engine.offsets.commit("g", [Wish("t", 0, 9), Wish("t", 0, 4)])
     assert await offsets_of(harness, "g") == {("t", 0): 4}
 
@@ -140,14 +140,14 @@ async def test_of_two_wishes_for_one_partition_the_later_one_counts(harness: Eng
 async def test_a_group_without_a_proper_name_cannot_commit(
     harness: EngineHarness, group: str
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     with pytest.raises(InvalidGroupId):
         await harness.engine.offsets.commit(group, [Wish("t", 0, 1)])
     assert await stored(harness) == []
 
 
 async def test_any_other_name_is_a_groups(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     for group in ("é" * LONGEST_GROUP_ID, "/", "a%2Fb", " ", "\0"):
         await harness.engine.offsets.commit(group, [Wish("t", 0, 1)])
         assert await offsets_of(harness, group) == {("t", 0): 1}
@@ -157,9 +157,15 @@ async def test_any_other_name_is_a_groups(harness: EngineHarness) -> None:
 
 
 async def test_many_offsets_go_in_transactions_the_store_takes(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 300, {})
+    await harness.engine.topics.create("t", 300, {})
     gated = GatedMetadata(harness.metadata)
-    offsets = Offsets(gated, harness.engine.topics, await claims_of(harness), harness.clock)
+    offsets = Offsets(
+        gated,
+        harness.engine.topics._registry,
+        harness.engine.cluster,
+        await claims_of(harness),
+        harness.clock,
+    )
     commit = asyncio.ensure_future(offsets.commit("g", [Wish("t", at, at) for at in range(300)]))
     for _ in range(3):
         gated.gate.release()
@@ -171,9 +177,15 @@ async def test_many_offsets_go_in_transactions_the_store_takes(harness: EngineHa
 async def test_who_comes_while_the_store_is_busy_is_written_together_and_the_latest_counts(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     gated = GatedMetadata(harness.metadata)
-    offsets = Offsets(gated, harness.engine.topics, await claims_of(harness), harness.clock)
+    offsets = Offsets(
+        gated,
+        harness.engine.topics._registry,
+        harness.engine.cluster,
+        await claims_of(harness),
+        harness.clock,
+    )
     commits = [
         asyncio.ensure_future(offsets.commit(group, [Wish("t", 0, at)]))
         for at in range(10)
@@ -189,9 +201,15 @@ async def test_who_comes_while_the_store_is_busy_is_written_together_and_the_lat
 
 
 async def test_a_writer_that_is_cancelled_takes_nobody_with_it(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     gated = GatedMetadata(harness.metadata)
-    offsets = Offsets(gated, harness.engine.topics, await claims_of(harness), harness.clock)
+    offsets = Offsets(
+        gated,
+        harness.engine.topics._registry,
+        harness.engine.cluster,
+        await claims_of(harness),
+        harness.clock,
+    )
     first, second, third = [
         asyncio.ensure_future(offsets.commit(f"g{at}", [Wish("t", 0, at)])) for at in range(3)
     ]
@@ -210,9 +228,15 @@ async def test_a_writer_that_is_cancelled_takes_nobody_with_it(harness: EngineHa
 async def test_a_sick_store_is_told_to_all_who_waited_and_the_next_succeeds(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     gated = GatedMetadata(harness.metadata)
-    offsets = Offsets(gated, harness.engine.topics, await claims_of(harness), harness.clock)
+    offsets = Offsets(
+        gated,
+        harness.engine.topics._registry,
+        harness.engine.cluster,
+        await claims_of(harness),
+        harness.clock,
+    )
     commits = [asyncio.ensure_future(offsets.commit("g", [Wish("t", 0, at)])) for at in range(3)]
     harness.metadata.refuse_commits = 2
     await asyncio.sleep(0)  # all have begun
@@ -227,7 +251,7 @@ async def test_a_sick_store_is_told_to_all_who_waited_and_the_next_succeeds(
 
 
 async def test_what_cannot_be_read_is_not_taken_for_never_committed(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.metadata.commit([Put(keys.group_offset("g", "t", 0), b"{}")])
     with pytest.raises(CorruptObject):
         await harness.engine.offsets.committed("g")
@@ -238,11 +262,11 @@ async def test_what_cannot_be_read_is_not_taken_for_never_committed(harness: Eng
 
 async def test_a_deleted_topic_takes_its_committed_offsets_along(harness: EngineHarness) -> None:
     for topic in ("t", "kept"):
-        await harness.engine.create_topic(topic, 200, {})
+        await harness.engine.topics.create(topic, 200, {})
     wishes = [Wish(topic, at, at) for topic in ("t", "kept") for at in range(200)]
     for group in ("g", "h"):
         await harness.engine.offsets.commit(group, wishes)
-    await harness.engine.delete_topic("t")
+    await harness.engine.topics.delete("t")
     assert set(await offsets_of(harness, "g")) == {("kept", at) for at in range(200)}, "at once"
     await harness.engine.housekeeping.remove_deleted_topics()
     assert sorted(await stored(harness)) == sorted(
@@ -253,10 +277,10 @@ async def test_a_deleted_topic_takes_its_committed_offsets_along(harness: Engine
 async def test_a_topic_created_again_begins_without_committed_offsets(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 2, {})
+    await harness.engine.topics.create("t", 2, {})
     await harness.engine.offsets.commit("g", [Wish("t", 0, 5), Wish("t", 1, 5)])
-    await harness.engine.topics.delete("t")  # what it left behind is still there
-    await harness.engine.create_topic("t", 2, {})
+    await harness.engine.topics._lifecycle.delete("t")  # what it left behind is still there
+    await harness.engine.topics.create("t", 2, {})
     assert len(await stored(harness)) == 2
     assert await offsets_of(harness, "g") == {}
     await harness.engine.offsets.commit("g", [Wish("t", 1, 2)])
@@ -266,8 +290,8 @@ async def test_a_topic_created_again_begins_without_committed_offsets(
 
 
 async def test_a_commit_that_comes_late_goes_when_the_removal_ends(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
-    await harness.engine.delete_topic("t")
+    topic = await harness.engine.topics.create("t", 1, {})
+    await harness.engine.topics.delete("t")
     await harness.engine.housekeeping.remove_deleted_topics()
     late = keys.CommittedOffset(
         offset=1, committed_at="2026-01-01T00:00:00Z", topic_id=topic.descriptor.topic_id
@@ -282,9 +306,9 @@ async def test_a_commit_that_comes_late_goes_when_the_removal_ends(harness: Engi
 async def test_a_removal_that_met_a_sick_store_is_done_after_a_restart(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
-    topic = await harness.engine.topics.delete("t")
+    topic = await harness.engine.topics._lifecycle.delete("t")
     harness.metadata.refuse_commits = 1
     with pytest.raises(MetadataUnavailable):
         await harness.engine.housekeeping.remove_deleted_topics()
@@ -296,12 +320,18 @@ async def test_a_removal_that_met_a_sick_store_is_done_after_a_restart(
 
 
 async def test_what_is_rewritten_while_it_is_being_forgotten_stays(harness: EngineHarness) -> None:
-    old = await harness.engine.create_topic("t", 2, {})
+    old = await harness.engine.topics.create("t", 2, {})
     await harness.engine.offsets.commit("g", [Wish("t", 0, 5), Wish("t", 1, 5)])
-    await harness.engine.topics.delete("t")
-    await harness.engine.create_topic("t", 2, {})
+    await harness.engine.topics._lifecycle.delete("t")
+    await harness.engine.topics.create("t", 2, {})
     gated = GatedMetadata(harness.metadata)
-    offsets = Offsets(gated, harness.engine.topics, await claims_of(harness), harness.clock)
+    offsets = Offsets(
+        gated,
+        harness.engine.topics._registry,
+        harness.engine.cluster,
+        await claims_of(harness),
+        harness.clock,
+    )
     forgetting = asyncio.ensure_future(offsets.forget("t", old.descriptor.topic_id))
     while not gated.sizes:
         await asyncio.sleep(0)
@@ -317,10 +347,10 @@ async def test_what_is_rewritten_while_it_is_being_forgotten_stays(harness: Engi
 async def test_a_corrupt_offset_does_not_keep_a_topic_from_being_removed(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 2, {})
+    await harness.engine.topics.create("t", 2, {})
     await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
     await harness.metadata.commit([Put(keys.group_offset("g", "t", 1), b"{}")])
-    await harness.engine.delete_topic("t")
+    await harness.engine.topics.delete("t")
     await harness.engine.housekeeping.remove_deleted_topics()
     assert await stored(harness) == [keys.group_offset("g", "t", 1)]
 
@@ -329,11 +359,11 @@ async def test_what_was_committed_counts_though_we_have_not_heard_of_the_topic_y
     harness: EngineHarness,
 ) -> None:
     """Told that there is nothing, a consumer would begin anew."""
-    topic = await harness.engine.create_topic("t", 2, {})
+    topic = await harness.engine.topics.create("t", 2, {})
     assert (
         await harness.engine.offsets.commit("g", [Wish("t", 0, 5), Wish("t", 1, 6)]) == [None] * 2
     )
-    harness.engine.topics._lose(topic, 0)  # as with a broker whose watch is behind
+    harness.engine.topics._registry.remove(topic, 0)  # as with a broker whose watch is behind
     found = await harness.engine.offsets.committed("g")
     assert {place: row.offset for place, row in found.items()} == {("t", 0): 5, ("t", 1): 6}
 
@@ -341,14 +371,14 @@ async def test_what_was_committed_counts_though_we_have_not_heard_of_the_topic_y
 async def test_what_was_committed_counts_though_we_know_only_an_earlier_topic_of_the_name(
     harness: EngineHarness,
 ) -> None:
-    before = await harness.engine.create_topic("t", 1, {})
+    before = await harness.engine.topics.create("t", 1, {})
     old = before.descriptor
     await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
-    await harness.engine.delete_topic("t")
+    await harness.engine.topics.delete("t")
     assert await harness.engine.offsets.committed("g") == {}
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.engine.offsets.commit("g", [Wish("t", 0, 7)])
-    harness.engine.topics._know(old, 0)
+    harness.engine.topics._registry.add(old, 0)
     found = await harness.engine.offsets.committed("g")
     assert [row.offset for row in found.values()] == [7]
 
@@ -356,7 +386,7 @@ async def test_what_was_committed_counts_though_we_know_only_an_earlier_topic_of
 async def test_notes_that_grow_in_the_store_are_committed_in_as_many_steps_as_etcd_needs(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await harness.engine.create_topic("wide", 100, {})
+    await harness.engine.topics.create("wide", 100, {})
     monkeypatch.setattr(harness.engine.offsets, "_metadata", Narrow(harness.metadata))
     note = "\1" * LARGEST_METADATA_BYTES  # six characters each in JSON
     wishes = [Wish("wide", partition, 5, -1, note) for partition in range(100)]

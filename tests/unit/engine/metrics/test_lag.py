@@ -20,7 +20,7 @@ async def commit(harness: EngineHarness, group: str, partition: int, offset: int
 
 
 async def test_lag_is_what_is_written_and_not_yet_committed(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 2, {})
+    await harness.engine.topics.create("t", 2, {})
     await harness.append("t", b"1", b"2", b"3")
     await commit(harness, "g", 0, 1)
     await commit(harness, "h", 0, 3)
@@ -33,7 +33,7 @@ async def test_lag_is_what_is_written_and_not_yet_committed(harness: EngineHarne
 
 
 async def test_after_a_restart_it_is_known_again(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"1", b"2", b"3")
     await commit(harness, "g", 0, 1)
     await harness.reopen()
@@ -43,23 +43,23 @@ async def test_after_a_restart_it_is_known_again(harness: EngineHarness) -> None
 
 
 async def test_deleted_offsets_and_topics_leave_no_row(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 2, {})
+    await harness.engine.topics.create("t", 2, {})
     for partition in (0, 1):
         await harness.append("t", b"1", partition=partition)
         await commit(harness, "g", partition, 0)
     await harness.engine.offsets.delete("g", [("t", 0)])
     assert set(await lags(harness)) == {("g", "t", "1")}
-    await harness.engine.delete_topic("t")
-    await harness.engine.create_topic("t", 2, {})
+    await harness.engine.topics.delete("t")
+    await harness.engine.topics.create("t", 2, {})
     await harness.append("t", b"1", partition=1)
     assert await lags(harness) == {}
     assert harness.engine.lag._noted == {}
 
 
 async def test_rows_are_bounded_and_what_found_no_room_is_counted(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"1")
-    lag = Lag(harness.metadata, harness.engine.topics, harness.engine.logs, most_rows=3)
+    lag = Lag(harness.metadata, harness.engine.topics._registry, harness.engine.logs, most_rows=3)
     for number in range(5):
         lag.note(f"g{number}", topic.name, 0, 0)
     assert len(list(lag.rows())) == 3
@@ -80,7 +80,7 @@ async def test_groups_members_rebalances_and_commits_are_counted(harness: Engine
 
 async def test_a_full_table_is_scraped_without_holding_up_clients(harness: EngineHarness) -> None:
     """No bound is asserted here: it is printed, and `MOST_ROWS` was chosen by it."""
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"1")
     for number in range(MOST_ROWS):
         harness.engine.lag.note(f"g{number}", "t", 0, 0)
@@ -150,7 +150,7 @@ async def test_what_groups_of_other_brokers_commit_is_seen_with_the_next_look() 
 async def test_a_look_at_the_store_does_not_take_back_what_was_committed_here(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"1", b"2", b"3")
     await commit(harness, "g", 0, 1)
     lag = harness.engine.lag
@@ -163,11 +163,11 @@ async def test_a_look_at_the_store_does_not_take_back_what_was_committed_here(
 async def test_the_look_at_the_store_stops_taking_up_rows_at_the_bound(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"1")
     for number in range(5):
         await commit(harness, f"g{number}", 0, 0)
-    lag = Lag(harness.metadata, harness.engine.topics, harness.engine.logs, most_rows=3)
+    lag = Lag(harness.metadata, harness.engine.topics._registry, harness.engine.logs, most_rows=3)
     await lag.recall()
     assert len(list(lag.rows())) == 3
     assert lag.untracked == 0  # they count commits

@@ -7,7 +7,7 @@ import pytest
 from kafscale.engine.metrics.log_gauges import Census
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.topics.topic import Topic
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import retention, rollup
 from kafscale.log.writer.log import Log
 from kafscale.model.meters import Registry
 from kafscale.model.topics import LaneRange, TopicDefaults, TopicDescriptor
@@ -77,8 +77,8 @@ async def test_a_log_shows_its_lanes_its_end_its_tail_and_its_bytes(office: Offi
     log = await office.add(topic("t", 4, 2), "default/t/1")
     for lane in (0, 1):
         await write(log, b"x", lane=lane)
-    await history.roll_up(log)
-    await history.raise_starts(log, {0: 1})
+    await rollup.roll_up(log)
+    await retention.raise_starts(log, {0: 1})
     await write(log, b"x", lane=1)
     samples = shown(office.census())
 
@@ -177,14 +177,14 @@ async def test_a_broker_shows_its_own_and_forgets_topics_that_are_deleted(
         return {(row["topic"], row.get("log") or row["partition"]) for row in found}
 
     for name in ("a", "b"):
-        await harness.engine.create_topic(name, 2, {"storage.placement": "shared"})
+        await harness.engine.topics.create(name, 2, {"storage.placement": "shared"})
         await harness.append(name, b"x", partition=1)
-    await harness.engine.create_topic("own", 1, {})
+    await harness.engine.topics.create("own", 1, {})
     await harness.append("own", b"x")
     assert rows("kafscale_log_dead_bytes") == {("@shared", "0"), ("own", "0")}
     assert rows("kafscale_partition_bytes") == {("a", "1"), ("b", "1"), ("own", "0")}
     assert {("@shared", "0"), ("own", "0")} <= rows("kafscale_log_puts_total")
-    await harness.engine.delete_topic("a")
-    await harness.engine.delete_topic("own")
+    await harness.engine.topics.delete("a")
+    await harness.engine.topics.delete("own")
     assert rows("kafscale_partition_bytes") == {("b", "1")}
     assert rows("kafscale_log_puts_total") == {("@shared", "0")}

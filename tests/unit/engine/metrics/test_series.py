@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
-from kafscale.engine.metrics.series import NO_TOPIC, Probe
+from kafscale.engine.metrics.series import Probe
 from kafscale.model.meters import Registry
+from kafscale.model.metric_names import NO_TOPIC
 from tests.support.exposition import parse, series
 
 NAMES = {

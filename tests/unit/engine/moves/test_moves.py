@@ -13,14 +13,15 @@ from kafscale.engine.moves import moves, steps
 from kafscale.engine.moves.reports import MoveReports
 from kafscale.engine.moves.steps import MoveWork
 from kafscale.engine.partitions.reads import ReadResult
-from kafscale.engine.topics import removals
+from kafscale.engine.topics import records
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import keys as log_keys
 from kafscale.log.moves import copying
-from kafscale.log.moves.copying import committed
-from kafscale.log.upkeep import history
-from kafscale.log.writer.lane import TailMemory
-from kafscale.log.writer.log import Log, LogSettings, State
+from kafscale.log.upkeep import retention, rollup
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.states import LogState
+from kafscale.log.writer.tail_memory import TailMemory
+from kafscale.log.writer.types import LogSettings, wait_for_commit
 from kafscale.metadata import keys
 from kafscale.metadata.keys import MoveReport
 from kafscale.model.errors import MetadataUnavailable, NotTheOwner, TopicMoving
@@ -30,7 +31,7 @@ from kafscale.records.record import open_batch
 from kafscale.testing.clock import SeededDice
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.engine_harness import EngineHarness, values_of
-from tests.unit.engine.test_administration import adding
+from tests.unit.engine.topics.test_changes import adding
 from tests.unit.gateways.kafka.caller import make_batch
 
 LAYOUTS = {
@@ -55,7 +56,7 @@ async def is_moving_there(harness: EngineHarness, name: str) -> bool:
 
 async def move(harness: EngineHarness, layout: str, name: str = "t") -> None:
     wanted = LAYOUTS[layout]
-    await harness.engine.admin.change_configs(name, lambda old: {**old, **wanted})
+    await harness.engine.topics.change_configs(name, lambda old: {**old, **wanted})
     await arrived(harness, name)
     assert harness.engine.topics.get(name).descriptor.layout == layout
 
@@ -96,12 +97,12 @@ async def write_late(log: Log) -> None:
     raw = memoryview(bytearray(make_batch(b"late")))
     appended = log.append(0, read_header(raw), raw, acknowledged=False)
     assert appended.committed is not None
-    await committed(appended.committed)
+    await wait_for_commit(appended.committed)
 
 
 @pytest.fixture
 async def filled(harness: EngineHarness) -> EngineHarness:
-    await harness.engine.create_topic("t", 4, {})
+    await harness.engine.topics.create("t", 4, {})
     for partition in range(4):
         for turn in range(3):
             await harness.append("t", b"%d-%d" % (partition, turn), partition=partition)
@@ -115,8 +116,8 @@ ROUTES = [(a, b) for a in LAYOUTS for b in LAYOUTS if a != b]
 async def test_records_keep_their_offsets_and_order(
     harness: EngineHarness, start: str, end: str
 ) -> None:
-    await harness.engine.create_topic("t", 4, dict(LAYOUTS[start]))
-    await harness.engine.create_topic("neighbour", 2, LAYOUTS["shared"])
+    await harness.engine.topics.create("t", 4, dict(LAYOUTS[start]))
+    await harness.engine.topics.create("neighbour", 2, LAYOUTS["shared"])
     for partition in range(4):
         for turn in range(3):
             await harness.append("t", b"%d-%d" % (partition, turn), partition=partition)
@@ -147,7 +148,7 @@ async def test_to_and_fro_and_to_again(filled: EngineHarness) -> None:
 
 
 async def test_a_partition_without_records_stays_without(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await move(harness, "shared")
     found = await harness.read("t", 1)
     assert (found.error, found.start, found.high) == (None, 0, 1)
@@ -169,7 +170,7 @@ async def test_what_was_deleted_stays_deleted(filled: EngineHarness) -> None:
 
 
 async def test_producers_go_on_counting(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     assert await harness.append("t", b"a", **seventh(0)) == 0
     assert await harness.append("t", b"b", **seventh(1)) == 1
     await move(harness, "shared")
@@ -179,7 +180,7 @@ async def test_producers_go_on_counting(harness: EngineHarness) -> None:
 
 
 async def test_nothing_is_lost_of_what_is_written_meanwhile(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 2, {})
+    await harness.engine.topics.create("t", 2, {})
     acknowledged: list[list[bytes]] = [[], []]
     refused = 0
     stop = False
@@ -227,7 +228,7 @@ async def test_a_sealed_lane_takes_nothing_whoever_writes_the_log(filled: Engine
         with pytest.raises(NotTheOwner):
             await write_late(stale)
         async with asyncio.timeout(5):
-            while stale.state is State.OPENING:
+            while stale.state is LogState.OPENING:
                 await asyncio.sleep(0.001)
     assert stale.lane(0).high == 4, "three records and the seal"
     await stale.abandon()
@@ -236,7 +237,7 @@ async def test_a_sealed_lane_takes_nothing_whoever_writes_the_log(filled: Engine
 
 async def test_a_restart_in_the_middle_goes_on(filled: EngineHarness) -> None:
     filled.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*@shared/0/segment*"))
-    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     await asyncio.sleep(0.1)
     assert filled.engine.topics.get("t").descriptor.moving is not None
     assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"], "read where it is meanwhile"
@@ -249,7 +250,7 @@ async def test_a_restart_in_the_middle_goes_on(filled: EngineHarness) -> None:
 
 async def test_what_cannot_be_done_on_the_way_is_refused(filled: EngineHarness) -> None:
     filled.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*@shared/0/segment*"))
-    admin = filled.engine.admin
+    admin = filled.engine.topics
     await admin.change_configs("t", adding("storage.placement", "shared"))
     with pytest.raises(TopicMoving):
         await admin.create_partitions("t", 9)
@@ -267,12 +268,12 @@ async def test_the_old_place_is_left_alone_for_a_while_and_then_removed(
     await move(filled, "shared")
     await filled.engine.housekeeping.tidy()
     assert [key for key in await filled.keys("default/t/0") if "segment" in key]
-    filled.clock.advance_ms(removals.LEFT_ALONE_MS)
+    filled.clock.advance_ms(records.LEFT_ALONE_MS)
     await filled.engine.housekeeping.tidy()
     assert await filled.keys("default/t/0") == []
     assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"]
     await move(filled, "ordinary")
-    filled.clock.advance_ms(removals.LEFT_ALONE_MS)
+    filled.clock.advance_ms(records.LEFT_ALONE_MS)
     await filled.engine.housekeeping.tidy()
     (log,) = [log for topic, log in filled.engine.logs.each() if topic is None]
     assert all(lane.start == lane.high for lane in log.lanes.values())
@@ -284,29 +285,29 @@ async def test_the_old_place_is_left_alone_for_a_while_and_then_removed(
 async def test_a_snapshot_of_the_old_place_holds_it_until_it_ends(
     filled: EngineHarness, ends: str
 ) -> None:
-    expires_ms = filled.clock.now_ms() + 2 * removals.LEFT_ALONE_MS
+    expires_ms = filled.clock.now_ms() + 2 * records.LEFT_ALONE_MS
     pin = log_keys.pin("default/t/1", log_keys.Pin(0, 3, expires_ms), 7)
     await filled.objects.put_new(pin, [b""])
     before = await filled.keys("default/t/1")
     await move(filled, "shared")
-    filled.clock.advance_ms(removals.LEFT_ALONE_MS)
+    filled.clock.advance_ms(records.LEFT_ALONE_MS)
     await filled.engine.housekeeping.tidy()
     assert set(before) <= set(await filled.keys("default/t/1")), "all that it had"
     assert await filled.keys("default/t/0") == [], "nobody holds that"
     if ends == "released":
         await filled.objects.delete([pin])
     for _ in range(3):
-        filled.clock.advance_ms(removals.LEFT_ALONE_MS + 1)
+        filled.clock.advance_ms(records.LEFT_ALONE_MS + 1)
         await filled.engine.housekeeping.tidy()
     assert await filled.keys("default/t/1") == []
     assert await filled.metadata.find(keys.REMOVALS) == []
 
 
 async def test_a_snapshot_of_a_deleted_topic_ends_with_it(filled: EngineHarness) -> None:
-    expires_ms = filled.clock.now_ms() + 10 * removals.LEFT_ALONE_MS
+    expires_ms = filled.clock.now_ms() + 10 * records.LEFT_ALONE_MS
     pin = log_keys.pin("default/t/1", log_keys.Pin(0, 3, expires_ms), 7)
     await filled.objects.put_new(pin, [b""])
-    await filled.engine.delete_topic("t")
+    await filled.engine.topics.delete("t")
     await filled.engine.housekeeping.tidy()
     assert await filled.keys("default/t/1") == []
 
@@ -314,31 +315,31 @@ async def test_a_snapshot_of_a_deleted_topic_ends_with_it(filled: EngineHarness)
 async def test_committed_offsets_stay(filled: EngineHarness) -> None:
     await filled.engine.offsets.commit("g", [Wish("t", 0, 2)])
     await move(filled, "shared")
-    filled.clock.advance_ms(removals.LEFT_ALONE_MS)
+    filled.clock.advance_ms(records.LEFT_ALONE_MS)
     await filled.engine.housekeeping.tidy()
     rows = await filled.engine.offsets.committed("g")
     assert rows["t", 0].offset == 2
 
 
 async def test_a_topic_deleted_on_the_way_leaves_nothing_anywhere(filled: EngineHarness) -> None:
-    await filled.engine.create_topic("stays", 1, LAYOUTS["shared"])
+    await filled.engine.topics.create("stays", 1, LAYOUTS["shared"])
     await filled.append("stays", b"s")
     rule = Rule(Fault.FAIL_BEFORE, "put_new", "*@shared/0/manifest*")
     filled.plan.add(rule)
-    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
-    await filled.engine.delete_topic("t")
+    await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
+    await filled.engine.topics.delete("t")
     filled.plan.clear()
     await filled.engine.housekeeping.tidy()
     assert [key for key in await filled.keys("default/t") if "segment" in key] == []
     assert await all_values(filled, 0, "stays") == [b"s"]
-    again = await filled.engine.create_topic("t", 1, {})
+    again = await filled.engine.topics.create("t", 1, {})
     assert again.descriptor.moving is None
     assert await filled.append("t", b"new") == 0
 
 
 async def test_history_that_was_rolled_up_moves_too(filled: EngineHarness) -> None:
     for _, log in filled.engine.logs.each():
-        await history.roll_up(log)
+        await rollup.roll_up(log)
     await move(filled, "shared")
     assert await all_values(filled, 3) == [b"3-0", b"3-1", b"3-2"]
 
@@ -347,7 +348,7 @@ async def test_history_that_was_rolled_up_moves_too(filled: EngineHarness) -> No
 async def test_who_had_read_everything_goes_on_where_it_was(
     harness: EngineHarness, layout: str
 ) -> None:
-    topic = await harness.engine.create_topic("t", 2, {})
+    topic = await harness.engine.topics.create("t", 2, {})
     for _ in range(5):
         await harness.append("t", b"x")
     await harness.engine.inspection.delete_records(topic, 0, 5)
@@ -361,15 +362,15 @@ async def test_who_had_read_everything_goes_on_where_it_was(
 async def test_a_sealed_partition_does_not_say_where_it_ends(filled: EngineHarness) -> None:
     topic = filled.engine.topics.get("t")
     log, lane = await filled.engine.logs.open(topic, 0)
-    sealed = copying.seal(log, lane.number).committed
+    sealed = log.seal(lane.number).committed
     assert sealed is not None
-    await committed(sealed)
+    await wait_for_commit(sealed)
     with pytest.raises(NotTheOwner):
         await filled.engine.inspection.bounds(topic, 0, -1)
 
 
 async def test_objects_of_a_move_do_not_grow_with_partitions(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 40, {})
+    await harness.engine.topics.create("t", 40, {})
     await move(harness, "shared")
     made = [key for verb, key in harness.store.calls if verb == "put_new" and "@shared/0/" in key]
     manifests = [key for key in made if "/manifest-" in key]
@@ -379,19 +380,19 @@ async def test_objects_of_a_move_do_not_grow_with_partitions(harness: EngineHarn
 
 
 async def test_more_partitions_are_refused_if_a_move_came_between(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 2, LAYOUTS["shared"])
+    await harness.engine.topics.create("t", 2, LAYOUTS["shared"])
     assert await harness.append("t", b"old") == 0
-    allot = harness.engine.topics.allot
+    allot = harness.engine.topics._changes.allot
 
     async def slow(count: int) -> LaneRange:
         found = await allot(count)
         await move(harness, "ordinary")
         return found
 
-    harness.engine.topics.allot = slow  # type: ignore[method-assign]
+    harness.engine.topics._changes.allot = slow  # type: ignore[method-assign]
     with pytest.raises(TopicMoving):
-        await harness.engine.admin.create_partitions("t", 3)
-    harness.engine.topics.allot = allot  # type: ignore[method-assign]
+        await harness.engine.topics.create_partitions("t", 3)
+    harness.engine.topics._changes.allot = allot  # type: ignore[method-assign]
     await harness.reopen()
     assert await all_values(harness) == [b"old"]
     assert await harness.append("t", b"new") == 2
@@ -399,29 +400,29 @@ async def test_more_partitions_are_refused_if_a_move_came_between(harness: Engin
 
 async def test_a_topic_deleted_as_it_arrives_leaves_no_old_place(filled: EngineHarness) -> None:
     topics = filled.engine.topics
-    take_up = topics._take_up
+    take_up = topics._changes._write_record
     once = asyncio.Event()
 
     async def slow(descriptor: TopicDescriptor, version: int) -> int:
         if descriptor.moves and not once.is_set():
             once.set()
-            await filled.engine.delete_topic("t")
+            await filled.engine.topics.delete("t")
         return await take_up(descriptor, version)
 
-    topics._take_up = slow  # type: ignore[method-assign]
-    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    topics._changes._write_record = slow  # type: ignore[method-assign]
+    await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     async with asyncio.timeout(20):
         await once.wait()
         while [key for key in await filled.keys("default/t") if "segment" in key]:
             await asyncio.sleep(0.01)
-            filled.clock.advance_ms(removals.LEFT_ALONE_MS)
+            filled.clock.advance_ms(records.LEFT_ALONE_MS)
             await filled.engine.housekeeping.tidy()
 
 
 async def test_a_start_that_could_not_be_raised_is_no_arrival(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raise_starts, copy = history.raise_starts, copying.copy
+    raise_starts, copy = retention.raise_starts, copying.copy
     lost: list[dict[int, int]] = []
     deleted = asyncio.Event()
 
@@ -440,7 +441,7 @@ async def test_a_start_that_could_not_be_raised_is_no_arrival(
         return await raise_starts(log, starts)
 
     monkeypatch.setattr(copying, "copy", copied)
-    monkeypatch.setattr(history, "raise_starts", unlucky)
+    monkeypatch.setattr(retention, "raise_starts", unlucky)
     await move(filled, "shared")
     assert lost
     assert (await filled.read("t", 2)).start == 2
@@ -448,7 +449,7 @@ async def test_a_start_that_could_not_be_raised_is_no_arrival(
 
 async def test_an_arrival_is_told_though_the_metadata_store_stumbles(filled: EngineHarness) -> None:
     topics = filled.engine.topics
-    take_up = topics._take_up
+    take_up = topics._changes._write_record
     failed: list[int] = []
 
     async def stumbling(descriptor: TopicDescriptor, version: int) -> int:
@@ -457,8 +458,8 @@ async def test_an_arrival_is_told_though_the_metadata_store_stumbles(filled: Eng
             raise MetadataUnavailable("planned: an election")
         return await take_up(descriptor, version)
 
-    topics._take_up = stumbling  # type: ignore[method-assign]
-    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    topics._changes._write_record = stumbling  # type: ignore[method-assign]
+    await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     await arrived(filled)
     async with asyncio.timeout(20):
         while True:
@@ -473,15 +474,15 @@ async def test_an_arrival_is_told_though_the_metadata_store_stumbles(filled: Eng
 async def test_a_shared_log_survives_a_lane_that_begins_late(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await filled.engine.create_topic("neighbour", 1, LAYOUTS["shared"])
+    await filled.engine.topics.create("neighbour", 1, LAYOUTS["shared"])
     await filled.append("neighbour", b"n")
     topic = filled.engine.topics.get("t")
     await filled.engine.inspection.delete_records(topic, 0, 3)  # as retention does: nothing is left
     monkeypatch.setattr(steps, "NEAR_BYTES", -1)  # much is written elsewhere: it takes a while
-    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     await asyncio.sleep(0.3)
     (log,) = [log for one, log in filled.engine.logs.each() if one is None]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     assert await filled.append("t", b"first after all") == 3
     monkeypatch.setattr(steps, "NEAR_BYTES", 4 << 20)
     await arrived(filled)
@@ -500,7 +501,7 @@ async def test_a_seal_that_expires_does_not_keep_a_topic_on_its_way(
         await harness.engine.housekeeping.tidy()
 
     monkeypatch.setattr(MoveWork, "seal_ours", and_expire)
-    await harness.engine.create_topic("t", 1, {"retention.ms": "1000"})
+    await harness.engine.topics.create("t", 1, {"retention.ms": "1000"})
     await harness.append("t", b"x")
     await move(harness, "shared")
 
@@ -509,12 +510,16 @@ async def test_one_partition_has_one_series_while_it_moves(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "NEAR_BYTES", -1)
-    await filled.engine.admin.change_configs("t", adding("physical.partitions", "2"))
+    await filled.engine.topics.change_configs("t", adding("physical.partitions", "2"))
     engine = filled.engine
     async with asyncio.timeout(20):
         while len(list(engine.logs.each())) < 6:  # the four it has and the two it moves to
             await asyncio.sleep(0.01)
-    census = Census(engine.logs.each, engine.topics.residents, lambda: engine.topics.revision)
+    census = Census(
+        engine.logs.each,
+        engine.topics._registry.residents,
+        lambda: engine.topics._registry.revision,
+    )
     for rows in (census.lanes(), census.records()):
         seen = Counter(tuple(labels) for labels, _ in rows)
         assert set(seen.values()) == {1}
@@ -524,7 +529,7 @@ async def test_a_topic_that_arrives_meanwhile_is_not_sealed_in_its_new_home(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another broker decides that it has arrived while we wait for the reports of its move."""
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"0")
     await move(harness, "shared")
     there = topic.descriptor
@@ -533,10 +538,10 @@ async def test_a_topic_that_arrives_meanwhile_is_not_sealed_in_its_new_home(
         there, layout="ordinary", folder="default/t", logs=1, shared=[], configs={}
     )
     sealing = msgspec.structs.replace(leaving, sealing=True)
-    topic.become(msgspec.structs.replace(old, moving=sealing), TopicDefaults())
+    topic.replace_descriptor(msgspec.structs.replace(old, moving=sealing), TopicDefaults())
 
     async def none_left(self: MoveReports, topic: Topic, move: Move) -> dict[str, MoveReport]:
-        topic.become(there, TopicDefaults())
+        topic.replace_descriptor(there, TopicDefaults())
         return {}
 
     monkeypatch.setattr(MoveReports, "find", none_left)
@@ -547,7 +552,7 @@ async def test_a_topic_that_arrives_meanwhile_is_not_sealed_in_its_new_home(
 async def test_what_fails_in_one_log_does_not_hold_up_the_others(filled: EngineHarness) -> None:
     rule = Rule(Fault.FAIL_BEFORE, "put_new", "default/t@*/2/segment*")
     filled.plan.add(rule)
-    await filled.engine.admin.change_configs("t", adding("physical.partitions", "3"))
+    await filled.engine.topics.change_configs("t", adding("physical.partitions", "3"))
     topic = filled.engine.topics.get("t")
     move = topic.descriptor.moving
     assert move is not None
@@ -574,7 +579,7 @@ async def test_what_is_near_is_copied_again_while_others_are_not(
             monkeypatch.setattr(moves.Moves, "_decide", decide)
 
     monkeypatch.setattr(moves.Moves, "_decide", later)
-    await filled.engine.admin.change_configs("t", adding("physical.partitions", "3"))
+    await filled.engine.topics.change_configs("t", adding("physical.partitions", "3"))
     move = filled.engine.topics.get("t").descriptor.moving
     assert move is not None
     async with asyncio.timeout(20):

@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from kafscale.log.moves.copying import committed, seal
+from kafscale.log.writer.types import wait_for_commit
 from kafscale.metadata.keys import MoveReport
 from kafscale.model.errors import NotTheOwner, OutOfOrderSequence, TopicMoving, UnknownProducer
 from kafscale.model.topics import Move, TopicDefaults
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.engine.moves.test_moves import all_values, arrived, filled, move, seventh
-from tests.unit.engine.test_administration import adding
+from tests.unit.engine.topics.test_changes import adding
 
 __all__ = ["filled"]
 
@@ -33,11 +33,11 @@ async def test_a_broker_that_hears_late_seals_nothing_in_the_new_place(
 
     async def nothing_more(*_: object) -> dict[str, MoveReport]:
         """The topic arrives, and its reports are removed, while this broker asks for them."""
-        topic.become(new, defaults)
+        topic.replace_descriptor(new, defaults)
         return {}
 
     monkeypatch.setattr(moves._reports, "find", nothing_more)
-    topic.become(msgspec.structs.replace(old, moving=on_its_way), defaults)
+    topic.replace_descriptor(msgspec.structs.replace(old, moving=on_its_way), defaults)
     await moves.step(topic)
     assert topic.descriptor == new
     assert await filled.append("t", b"after") == 4
@@ -48,11 +48,11 @@ async def test_a_wish_that_a_move_has_overtaken_is_refused(filled: EngineHarness
     old = topic.descriptor
     await move(filled, "shared")
     new = topic.descriptor
-    topic.become(old, TopicDefaults())  # this broker has not heard of it
+    topic.replace_descriptor(old, TopicDefaults())  # this broker has not heard of it
     with pytest.raises(TopicMoving):
-        await filled.engine.admin.change_configs("t", adding("storage.placement", "dedicated"))
-    topic.become(new, TopicDefaults())
-    await filled.engine.admin.change_configs("t", adding("retention.ms", "77"))
+        await filled.engine.topics.change_configs("t", adding("storage.placement", "dedicated"))
+    topic.replace_descriptor(new, TopicDefaults())
+    await filled.engine.topics.change_configs("t", adding("retention.ms", "77"))
     assert topic.descriptor.moving is None
     assert topic.descriptor.layout == "shared"
 
@@ -60,16 +60,16 @@ async def test_a_wish_that_a_move_has_overtaken_is_refused(filled: EngineHarness
 async def test_what_was_sent_behind_a_refused_batch_does_not_come_before_it(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"of others")
     held = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*@shared/0/segment*"))
-    await harness.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    await harness.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     await held.reached.wait()
     topic = harness.engine.topics.get("t")
     log = await harness.engine.logs.open_log(topic.folder(0), topic)
-    appended = seal(log, 0)
+    appended = log.seal(0)
     assert appended.committed is not None
-    await committed(appended.committed)
+    await wait_for_commit(appended.committed)
     with pytest.raises(NotTheOwner):
         await harness.append("t", b"first", **seventh(0))
     harness.plan.clear()

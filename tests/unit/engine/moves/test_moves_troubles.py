@@ -13,7 +13,7 @@ from kafscale.model.errors import MetadataUnavailable
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.engine.moves.test_moves import arrived, filled, move
-from tests.unit.engine.test_administration import adding
+from tests.unit.engine.topics.test_changes import adding
 
 __all__ = ["filled"]
 
@@ -67,7 +67,7 @@ async def test_what_fails_is_tried_less_and_less_often_and_told_once(
 async def test_a_move_that_does_not_get_on_is_seen(filled: EngineHarness) -> None:
     assert moving_now(filled) == (0, 0)
     filled.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*@shared/0/segment*"))
-    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     async with asyncio.timeout(20):
         while moving_now(filled) != (1, 0):
             await asyncio.sleep(0.01)
@@ -76,7 +76,7 @@ async def test_a_move_that_does_not_get_on_is_seen(filled: EngineHarness) -> Non
         '{phase="copying"}': 90,
         '{phase="sealing"}': 0,
     }
-    await filled.engine.delete_topic("t")
+    await filled.engine.topics.delete("t")
     filled.plan.clear()
     async with asyncio.timeout(20):
         while moving_now(filled) != (0, 0):
@@ -105,10 +105,10 @@ async def test_producers_who_wait_too_long_are_told_of_once(
 
 
 async def test_one_move_that_hangs_does_not_hold_up_another(filled: EngineHarness) -> None:
-    await filled.engine.create_topic("other", 2, {})
+    await filled.engine.topics.create("other", 2, {})
     await filled.append("other", b"o")
     filled.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "default/t@*/0/segment*"))
-    await filled.engine.admin.change_configs("t", adding("physical.partitions", "2"))
+    await filled.engine.topics.change_configs("t", adding("physical.partitions", "2"))
     await asyncio.sleep(0.05)
     await move(filled, "shared", "other")
     assert filled.engine.topics.get("t").descriptor.moving is not None
@@ -129,9 +129,9 @@ async def test_what_fails_is_tried_though_other_topics_change_all_the_time(
         await bring(self, *args)
 
     monkeypatch.setattr(MoveWork, "bring_ours", failing)
-    await filled.engine.admin.change_configs("t", adding("storage.placement", "shared"))
+    await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     async with asyncio.timeout(20):
         while filled.engine.topics.get("t").descriptor.moving is not None:
-            filled.engine.moves.look()
+            filled.engine.moves.wake()
             await asyncio.sleep(0.001)
     assert failed.is_set()

@@ -19,14 +19,14 @@ from kafscale.testing.in_process import FOR_TESTS
 from kafscale.virtual.rules import LayoutRules, PartitionLayout
 from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.engine.moves.test_moves import LAYOUTS, all_values, arrived, filled, move
-from tests.unit.engine.test_administration import adding
+from tests.unit.engine.topics.test_changes import adding
 
 __all__ = ["filled"]
 
 
 async def wish(harness: EngineHarness, layout: str) -> None:
     wanted = LAYOUTS[layout]
-    await harness.engine.admin.change_configs("t", lambda old: {**old, **wanted})
+    await harness.engine.topics.change_configs("t", lambda old: {**old, **wanted})
 
 
 async def settled(harness: EngineHarness, layout: str) -> None:
@@ -71,7 +71,7 @@ async def test_a_move_is_called_off_while_nothing_is_sealed(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
     go_on = held_back(filled, monkeypatch, sealing=False)
-    await filled.engine.create_topic("neighbour", 1, LAYOUTS["shared"])
+    await filled.engine.topics.create("neighbour", 1, LAYOUTS["shared"])
     await filled.append("neighbour", b"n")
     await wish(filled, layout)
     left = await reached(filled, sealing=False)
@@ -127,7 +127,7 @@ async def test_the_last_of_several_wishes_counts(
     await reached(filled, sealing=True)
     await wish(filled, "ordinary")
     await wish(filled, "virtual")
-    await filled.engine.admin.change_configs("t", adding("retention.ms", "77777777"))
+    await filled.engine.topics.change_configs("t", adding("retention.ms", "77777777"))
     await wish(filled, "shared")
     now = filled.engine.topics.get("t").descriptor.moving
     assert now is not None
@@ -162,7 +162,7 @@ async def test_a_wish_as_the_topic_arrives_is_heard(
 ) -> None:
     """It has arrived between the look at it and the change: then a place is needed after all."""
     await wish(filled, "shared")
-    change, late = filled.engine.topics.change, asyncio.Event()
+    change, late = filled.engine.topics._changes.change, asyncio.Event()
 
     async def after_arrival(name: str, wanted: Any) -> Topic:
         if not late.is_set() and asyncio.current_task().get_name().startswith("change"):  # type: ignore[union-attr]
@@ -170,7 +170,7 @@ async def test_a_wish_as_the_topic_arrives_is_heard(
             await arrived(filled)
         return await change(name, wanted)
 
-    monkeypatch.setattr(filled.engine.topics, "change", after_arrival)
+    monkeypatch.setattr(filled.engine.topics._changes, "change", after_arrival)
     await wish(filled, "ordinary")
     await settled(filled, "ordinary")
     assert late.is_set()
@@ -200,7 +200,7 @@ async def take_away(harness: EngineHarness, *names: str) -> None:
     def change(old: Mapping[str, str]) -> Mapping[str, str | None]:
         return {name: value for name, value in old.items() if name not in names}
 
-    await harness.engine.admin.change_configs("t", change)
+    await harness.engine.topics.change_configs("t", change)
 
 
 def by_default_shared() -> EngineHarness:
@@ -220,31 +220,31 @@ async def test_without_its_setting_a_topic_goes_where_the_cluster_says(
 
 async def test_where_the_cluster_says_shared_it_goes_there_and_has_no_setting_of_its_own() -> None:
     async with by_default_shared() as harness:
-        topic = await harness.engine.create_topic("t", 2, {"storage.placement": "dedicated"})
+        topic = await harness.engine.topics.create("t", 2, {"storage.placement": "dedicated"})
         await harness.append("t", b"x")
         await take_away(harness, "storage.placement")
         await settled(harness, "shared")
         assert topic.descriptor.configs == {}
         await harness.reopen()
         topic = harness.engine.topics.get("t")
-        await harness.engine.admin.change_configs("t", adding("retention.ms", "77777777"))
+        await harness.engine.topics.change_configs("t", adding("retention.ms", "77777777"))
         assert (topic.descriptor.moving, topic.descriptor.layout) == (None, "shared")
-        await harness.engine.admin.change_configs("t", adding("physical.partitions", "1"))
+        await harness.engine.topics.change_configs("t", adding("physical.partitions", "1"))
         await settled(harness, "virtual")
         await take_away(harness, "physical.partitions")
         await settled(harness, "shared")
-        await harness.engine.admin.change_configs("t", adding("storage.placement", "dedicated"))
+        await harness.engine.topics.change_configs("t", adding("storage.placement", "dedicated"))
         await settled(harness, "ordinary")
         assert await all_values(harness) == [b"x"]
 
 
 async def test_what_the_cluster_says_later_moves_nothing_by_itself(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 2, {})
-    rules = harness.engine.topics._rules
+    topic = await harness.engine.topics.create("t", 2, {})
+    rules = harness.engine.topics._registry.rules
     shared = msgspec.structs.replace(rules.defaults, placement="shared")
-    harness.engine.topics._rules = dataclasses.replace(rules, defaults=shared)
-    await harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
-    await harness.engine.admin.change_configs("t", adding("storage.placement", "dedicated"))
+    harness.engine.topics._registry.rules = dataclasses.replace(rules, defaults=shared)
+    await harness.engine.topics.change_configs("t", adding("retention.ms", "5"))
+    await harness.engine.topics.change_configs("t", adding("storage.placement", "dedicated"))
     assert (topic.descriptor.moving, topic.descriptor.layout) == (None, "ordinary")
 
 
@@ -252,7 +252,7 @@ async def test_taking_a_setting_away_calls_off_what_it_had_set_off(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held_back(filled, monkeypatch, sealing=False)
-    await filled.engine.admin.change_configs("t", adding("physical.partitions", "2"))
+    await filled.engine.topics.change_configs("t", adding("physical.partitions", "2"))
     await reached(filled, sealing=False)
     await take_away(filled, "physical.partitions")
     descriptor = filled.engine.topics.get("t").descriptor
@@ -266,7 +266,7 @@ async def test_a_setting_taken_away_too_late_is_not_forgotten(
     await wish(filled, "shared")
     await reached(filled, sealing=True)
     await take_away(filled, "storage.placement")
-    await filled.engine.admin.change_configs("t", adding("retention.ms", "77777777"))
+    await filled.engine.topics.change_configs("t", adding("retention.ms", "77777777"))
     await filled.reopen()
     go_on.set()
     await settled(filled, "ordinary")
@@ -274,12 +274,12 @@ async def test_a_setting_taken_away_too_late_is_not_forgotten(
 
 
 async def test_the_mapping_is_a_default_too(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 4, {"physical.partitions": "3"})
-    rules = harness.engine.topics._rules
+    topic = await harness.engine.topics.create("t", 4, {"physical.partitions": "3"})
+    rules = harness.engine.topics._registry.rules
     layouts = LayoutRules(PartitionLayout(physical_partitions=2))
-    harness.engine.topics._rules = dataclasses.replace(rules, layouts=layouts)
+    harness.engine.topics._registry.rules = dataclasses.replace(rules, layouts=layouts)
     await take_away(harness, "physical.partitions")
     await settled(harness, "virtual")
     assert topic.descriptor.logs == 2
-    await harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
+    await harness.engine.topics.change_configs("t", adding("retention.ms", "5"))
     assert (topic.descriptor.moving, topic.descriptor.logs) == (None, 2)

@@ -15,9 +15,9 @@ def numbered(sequence: int) -> memoryview:
 
 
 async def made_anew(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
-    await harness.engine.delete_topic("t")
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
+    await harness.engine.topics.delete("t")
+    await harness.engine.topics.create("t", 1, {})
 
 
 async def test_a_batch_that_comes_after_the_one_it_precedes_is_not_taken_for_a_repetition(
@@ -72,7 +72,7 @@ async def test_a_producer_is_told_to_begin_anew_when_it_has_been_unknown_for_a_w
     harness: EngineHarness,
 ) -> None:
     """At once would be too early: its first batch may have been refused, and be on its way."""
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     assert await log_start_told(harness, 1) == -1
     harness.clock.advance_ms(1999)
     assert await log_start_told(harness, 1) == -1

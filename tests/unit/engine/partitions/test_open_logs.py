@@ -59,7 +59,7 @@ async def test_a_generation_that_stays_is_one_look(bench: Bench) -> None:
 async def test_logs_with_broken_objects_are_counted_until_they_are_whole(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 2, {})
+    await harness.engine.topics.create("t", 2, {})
     await harness.append("t", b"x")
     assert harness.engine.logs.stopped() == 0
     topic = harness.engine.topics.get("t")

@@ -14,12 +14,12 @@ HOUR_MS = 3_600_000
 
 
 def opener(harness: EngineHarness) -> Opener:
-    return Opener(harness.engine.topics, harness.engine.logs, harness.engine.cluster)
+    return Opener(harness.engine.topics._registry, harness.engine.logs, harness.engine.cluster)
 
 
 async def test_all_logs_are_opened(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 5, {})
-    await harness.engine.create_topic("u", 2, {})
+    await harness.engine.topics.create("t", 5, {})
+    await harness.engine.topics.create("u", 2, {})
     assert await opener(harness).open_all()
     assert harness.engine.logs.count() == 7
 
@@ -27,7 +27,7 @@ async def test_all_logs_are_opened(harness: EngineHarness) -> None:
 async def test_what_a_client_asks_for_is_opened_before_the_rest(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await harness.engine.create_topic("t", 5, {})
+    await harness.engine.topics.create("t", 5, {})
     logs = harness.engine.logs
     monkeypatch.setattr(logs, "_gate", PriorityGate(1))
     monkeypatch.setattr(type(harness.engine.cluster), "has_peers", True)  # many at once
@@ -44,7 +44,7 @@ async def test_what_a_client_asks_for_is_opened_before_the_rest(
 
 
 async def test_what_the_store_does_not_give_is_tried_again(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 3, {})
+    await harness.engine.topics.create("t", 3, {})
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "find", "*/t/1", times=1))
     assert not await opener(harness).open_all()
     assert harness.engine.logs.count() == 2
@@ -53,7 +53,7 @@ async def test_what_the_store_does_not_give_is_tried_again(harness: EngineHarnes
 
 
 async def test_retention_reaches_logs_nobody_uses(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {"retention.ms": "1000"})
+    await harness.engine.topics.create("t", 1, {"retention.ms": "1000"})
     await harness.append("t", b"old")
     await harness.reopen()
     harness.clock.advance_ms(HOUR_MS)
@@ -65,7 +65,7 @@ async def test_retention_reaches_logs_nobody_uses(harness: EngineHarness) -> Non
 
 
 async def test_logs_nobody_uses_are_visited_rarely(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await opener(harness).open_all()
     topic = harness.engine.topics.get("t")
 

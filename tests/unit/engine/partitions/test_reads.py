@@ -11,7 +11,7 @@ from tests.unit.engine.engine_harness import EngineHarness, values_of
 
 
 async def test_a_place_that_was_found_is_remembered(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 3, {})
+    topic = await harness.engine.topics.create("t", 3, {})
     logs = harness.engine.logs
     assert dict(logs.found(topic)) == {}
     await logs.open(topic, 1)
@@ -22,7 +22,7 @@ async def test_a_place_that_was_found_is_remembered(harness: EngineHarness) -> N
 
 
 async def test_what_does_not_exist_or_is_not_open_is_not_remembered(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 3, {})
+    topic = await harness.engine.topics.create("t", 3, {})
     logs = harness.engine.logs
     await logs.open(topic, 0)
     assert logs.find(topic, 2) is None or logs.is_open(topic.folder(2))
@@ -32,11 +32,11 @@ async def test_what_does_not_exist_or_is_not_open_is_not_remembered(harness: Eng
 
 
 async def test_a_topic_that_changes_is_looked_up_anew(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
     logs = harness.engine.logs
     assert 0 in logs.found(topic)
-    await harness.engine.admin.change_configs(
+    await harness.engine.topics.change_configs(
         "t", lambda old: {**old, "kafscale.fetch.buffered": "true"}
     )
     assert 0 not in logs.found(topic)
@@ -46,15 +46,15 @@ async def test_a_topic_that_changes_is_looked_up_anew(harness: EngineHarness) ->
 
 
 async def test_a_topic_that_ends_is_forgotten(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
-    await harness.engine.delete_topic("t")
+    await harness.engine.topics.delete("t")
     assert dict(harness.engine.logs.found(topic)) == {}
     assert harness.engine.logs.find(topic, 0) is None
 
 
 async def test_a_log_that_is_let_go_is_forgotten(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 2, {})
+    topic = await harness.engine.topics.create("t", 2, {})
     await harness.append("t", b"a")
     harness.engine.logs.drop()
     assert dict(harness.engine.logs.found(topic)) == {}
@@ -62,7 +62,7 @@ async def test_a_log_that_is_let_go_is_forgotten(harness: EngineHarness) -> None
 
 
 async def test_only_a_partition_read_to_its_end_can_be_watched(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, {})
+    topic = await harness.engine.topics.create("t", 1, {})
     reads = harness.engine.reads
     woken: list[Lane] = []
     end = PartitionRead(topic, 0, 1, 100)
@@ -84,7 +84,7 @@ async def test_only_a_partition_read_to_its_end_can_be_watched(harness: EngineHa
 async def test_a_wait_for_many_partitions_looks_only_at_those_with_news(
     harness: EngineHarness, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = await harness.engine.create_topic("t", count, {"physical.partitions": "1"})
+    topic = await harness.engine.topics.create("t", count, {"physical.partitions": "1"})
     await harness.append("t", b"a", partition=1)
     wanted = [PartitionRead(topic, number, number == 1, 1 << 20) for number in range(count)]
     reads, looks = harness.engine.reads, []

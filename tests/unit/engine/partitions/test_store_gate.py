@@ -14,7 +14,7 @@ async def make_sick(harness: EngineHarness) -> None:
     """Let the writes of several topics fail until the broker has noticed."""
     others = [f"more-{number}" for number in range(4)]
     for name in others:
-        await harness.engine.create_topic(name, 1, {})
+        await harness.engine.topics.create(name, 1, {})
         await harness.append(name, b"open")
     harness.clock.advance_ms(61_000)  # past good days do not count
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*/segment-*"))
@@ -32,7 +32,7 @@ async def make_sick(harness: EngineHarness) -> None:
 async def test_produce_is_refused_with_19_while_the_store_is_sick_and_reads_go_on(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"readable")
     await make_sick(harness)
     async with Caller(harness.broker.port) as caller:
@@ -44,7 +44,7 @@ async def test_produce_is_refused_with_19_while_the_store_is_sick_and_reads_go_o
 async def test_the_broker_recovers_without_a_restart_and_loses_nothing_that_waited(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"before")
     await make_sick(harness)
     harness.plan.clear()
@@ -61,7 +61,7 @@ async def test_the_broker_recovers_without_a_restart_and_loses_nothing_that_wait
 async def test_a_store_that_does_not_answer_is_7_and_the_outcome_shows_later(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     stall = harness.plan.add(Rule(Fault.STALL_AFTER, "put_new", "*/segment-*"))
     async with Caller(harness.broker.port) as caller:
         row = await caller.produce("t", make_batch(b"unknown"), timeout_ms=30)
@@ -74,6 +74,6 @@ async def test_a_store_that_does_not_answer_is_7_and_the_outcome_shows_later(
 
 
 async def test_a_definite_no_of_the_store_is_waited_out_as_well(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", "*/segment-*", times=1, error=StoreRefused))
     assert await harness.append("t", b"a") == 0

@@ -57,7 +57,7 @@ async def test_what_another_has_written_is_taken_up_before_a_sequence_is_called_
         append(members[0], partition, 2)  # still looking
     log = members[0].engine.logs.peek(members[0].engine.topics.get("t"), partition)
     assert log is not None
-    await eventually(lambda: log[0].end == 3)
+    await eventually(lambda: log[0].committed.end == 3)
     assert await committed(members[0], partition, 2) == 3
     assert await committed(members[0], partition, 1) == 2, "known now, and stored once"
 

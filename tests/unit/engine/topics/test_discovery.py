@@ -48,7 +48,7 @@ def looks(harness: EngineHarness, name: str) -> int:
 
 async def test_a_topic_in_the_bucket_is_found_when_it_is_asked_for(harness: EngineHarness) -> None:
     await put_topic(harness, "loaded", 3)
-    found = await harness.engine.discovery.look_for("loaded")
+    found = await harness.engine.topics.discover("loaded")
     assert found is not None
     assert (found.partitions, found.settings.retention_ms) == (3, -1)
     assert harness.engine.topics.get("loaded") is found
@@ -60,7 +60,7 @@ async def test_a_topic_in_the_bucket_is_found_when_it_is_asked_for(harness: Engi
 
 
 async def test_unknown_names_cost_one_look_a_second_whoever_asks(harness: EngineHarness) -> None:
-    look_for = harness.engine.discovery.look_for
+    look_for = harness.engine.topics.discover
     assert await asyncio.gather(*(look_for("none") for _ in range(50))) == [None] * 50
     assert looks(harness, "none") == 1
     harness.clock.advance_ms(900)
@@ -74,15 +74,15 @@ async def test_unknown_names_cost_one_look_a_second_whoever_asks(harness: Engine
 async def test_many_unknown_names_are_bounded_in_all(harness: EngineHarness) -> None:
     before = len(harness.store.calls)
     for number in range(200):
-        await harness.engine.discovery.look_for(f"none-{number}")
+        await harness.engine.topics.discover(f"none-{number}")
     assert len(harness.store.calls) - before == discovery.PER_SECOND
-    assert await harness.engine.discovery.look_for("not/a name") is None
+    assert await harness.engine.topics.discover("not/a name") is None
 
 
 async def test_only_some_looks_are_under_way_at_once(harness: EngineHarness) -> None:
     stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", "default/none-*"))
     asked = [
-        asyncio.ensure_future(harness.engine.discovery.look_for(f"none-{number}"))
+        asyncio.ensure_future(harness.engine.topics.discover(f"none-{number}"))
         for number in range(40)
     ]
     await stall.reached.wait()
@@ -97,22 +97,22 @@ async def test_a_store_in_trouble_means_not_found_and_is_asked_again(
 ) -> None:
     await put_topic(harness, "loaded")
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "find", error=StoreRefused, times=1))
-    assert await harness.engine.discovery.look_for("loaded") is None
+    assert await harness.engine.topics.discover("loaded") is None
     harness.clock.advance_ms(1100)
-    assert await harness.engine.discovery.look_for("loaded") is not None
+    assert await harness.engine.topics.discover("loaded") is not None
 
 
 async def test_a_topic_that_is_wanted_anyway_is_taken_as_it_is(harness: EngineHarness) -> None:
     await put_topic(harness, "loaded", 5)
-    asked = [harness.engine.find_or_create("loaded") for _ in range(3)]
+    asked = [harness.engine.topics.find_or_create("loaded") for _ in range(3)]
     assert [topic.partitions for topic in await asyncio.gather(*asked)] == [5] * 3
 
 
 async def test_a_deleted_topic_is_not_found(harness: EngineHarness) -> None:
     await put_topic(harness, "gone")
     await bury(harness, "gone")
-    assert await harness.engine.discovery.look_for("gone") is None
-    await harness.engine.discovery.scan()
+    assert await harness.engine.topics.discover("gone") is None
+    await harness.engine.topics._discovery.scan()
     assert harness.engine.topics.find("gone") is None
 
 
@@ -121,7 +121,7 @@ async def test_a_topic_deleted_while_it_is_taken_up_does_not_come_back(
 ) -> None:
     await put_topic(harness, "brief")
     stall = harness.plan.add(Rule(Fault.STALL_AFTER, "read", "*/brief/descriptor-*", times=1))
-    looking = asyncio.ensure_future(harness.engine.discovery.look_for("brief"))
+    looking = asyncio.ensure_future(harness.engine.topics.discover("brief"))
     await stall.reached.wait()
     await bury(harness, "brief")
     harness.plan.clear()
@@ -137,10 +137,10 @@ async def test_taking_up_that_is_cut_short_is_made_good(
 ) -> None:
     await put_topic(harness, "loaded")
     harness.metadata.refuse_after(commits)
-    assert await harness.engine.discovery.look_for("loaded") is None
+    assert await harness.engine.topics.discover("loaded") is None
     await harness.reopen()
     harness.clock.advance_ms(2000)
-    assert await harness.engine.discovery.look_for("loaded") is not None
+    assert await harness.engine.topics.discover("loaded") is not None
     assert await harness.metadata.find(metadata_keys.CHANGES) == []
 
 
@@ -149,7 +149,7 @@ async def test_a_deletion_that_was_cut_short_is_finished_with_the_change(
 ) -> None:
     await put_topic(harness, "brief")
     harness.metadata.refuse_after(2)
-    assert await harness.engine.discovery.look_for("brief") is None  # the row is in, the note too
+    assert await harness.engine.topics.discover("brief") is None  # the row is in, the note too
     await bury(harness, "brief")
     await harness.reopen()
     assert harness.engine.topics.find("brief") is None
@@ -161,7 +161,7 @@ async def test_a_scan_finds_what_nobody_asked_for(harness: EngineHarness) -> Non
     for number in range(5):
         await put_topic(harness, f"loaded-{number}")
     await harness.objects.put_new("default/@replay/x/1", [b""])
-    await harness.engine.discovery.scan()
+    await harness.engine.topics._discovery.scan()
     names = [topic.name for topic in harness.engine.topics.all()]
     assert names == [f"loaded-{number}" for number in range(5)]
 
@@ -172,23 +172,23 @@ async def test_names_without_a_topic_are_visited_in_turn(
     monkeypatch.setattr(discovery, "_KNOWN_EMPTY_PER_SCAN", 2)
     for number in range(5):
         await harness.objects.put_new(f"default/dead-{number}/x", [b""])
-    await harness.engine.discovery.scan()
+    await harness.engine.topics._discovery.scan()
     before = [looks(harness, f"dead-{number}") for number in range(5)]
     for _ in range(5):
-        await harness.engine.discovery.scan()
+        await harness.engine.topics._discovery.scan()
     assert [looks(harness, f"dead-{number}") - old for number, old in enumerate(before)] == [2] * 5
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "folders", error=StoreRefused, times=1))
-    await harness.engine.discovery.scan()
+    await harness.engine.topics._discovery.scan()
 
 
 async def test_a_name_used_again_by_a_load_is_found_under_its_new_folder(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"old")
-    await harness.engine.delete_topic("t")
+    await harness.engine.topics.delete("t")
     await put_topic(harness, "t", 2, "ab" * 16)
-    found = await harness.engine.discovery.look_for("t")
+    found = await harness.engine.topics.discover("t")
     assert found is not None
     assert (found.descriptor.incarnation, found.descriptor.folder) == (2, f"default/t@{'ab' * 16}")
     assert values_of(await harness.read("t")) == []

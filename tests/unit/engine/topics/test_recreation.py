@@ -10,6 +10,7 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.engine.upkeep import housekeeping
 from kafscale.log.formats import keys
 from kafscale.log.moves import end_of_topic
+from kafscale.log.protocol import end_of_log
 from kafscale.metadata import keys as metadata_keys
 from kafscale.metadata.store import Remove
 from kafscale.model.errors import (
@@ -46,7 +47,7 @@ async def late_owner(
 ) -> tuple[Member, Member]:
     """A broker that owns partition 0 of "t" and hears nothing of topics, and another one."""
     members = await fleet.start_all(2)
-    await members[0].engine.create_topic("t", 2, configs)
+    await members[0].engine.topics.create("t", 2, configs)
     await eventually(lambda: all(member.engine.topics.find("t") for member in members))
     late = fleet.owner("t", 0)
     (other,) = (member for member in members if member is not late)
@@ -56,8 +57,8 @@ async def late_owner(
 
 
 async def use_again(other: Member, configs: Mapping[str, str | None]) -> Topic:
-    await other.engine.delete_topic("t")
-    return await other.engine.create_topic("t", 2, configs)
+    await other.engine.topics.delete("t")
+    return await other.engine.topics.create("t", 2, configs)
 
 
 async def hear(late: Member, topic: Topic) -> None:
@@ -125,21 +126,21 @@ async def test_a_late_broker_shows_nothing_to_who_asks_by_the_new_id() -> None:
 async def test_a_late_broker_does_not_say_that_a_deleted_topic_exists(layout: str) -> None:
     async with FleetHarness() as fleet:
         late, other = await late_owner(fleet, LAYOUTS[layout])
-        await other.engine.delete_topic("t")
-        made = await late.engine.create_topic("t", 2, LAYOUTS[layout])
+        await other.engine.topics.delete("t")
+        made = await late.engine.topics.create("t", 2, LAYOUTS[layout])
         assert made.descriptor.incarnation == 2
         with pytest.raises(TopicExists):
-            await other.engine.create_topic("t", 2, {})
+            await other.engine.topics.create("t", 2, {})
 
 
 async def test_a_late_broker_deletes_the_topic_that_there_is_now() -> None:
     async with FleetHarness() as fleet:
         late, other = await late_owner(fleet, {})
         await use_again(other, {})
-        await late.engine.delete_topic("t")
+        await late.engine.topics.delete("t")
         await eventually(lambda: other.engine.topics.find("t") is None)
         with pytest.raises(UnknownTopic):
-            await late.engine.delete_topic("t")
+            await late.engine.topics.delete("t")
 
 
 def numbered(value: bytes, sequence: int) -> memoryview:
@@ -174,14 +175,14 @@ async def test_a_batch_does_not_overtake_the_one_that_the_old_topic_refused(layo
 async def test_topics_that_the_metadata_store_has_lost_are_not_sealed() -> None:
     async with FleetHarness() as fleet:
         (member,) = await fleet.start_all(1)
-        await member.engine.create_topic("t", 1, LAYOUTS["shared"])
+        await member.engine.topics.create("t", 1, LAYOUTS["shared"])
         await member.append("t", 0, b"a")
         await fleet.metadata.commit([Remove(metadata_keys.topic_config("t"))])
         await eventually(lambda: member.engine.topics.find("t") is None)
         await asyncio.sleep(0.1)
         (log,) = [log for topic, log in member.engine.logs.each() if topic is None]
         assert not log.lane(0).producers.is_sealed
-        assert await member.engine.topics.adopt("t")
+        assert await member.engine.topics._lifecycle.adopt("t")
 
 
 async def objects(fleet: FleetHarness, folder: str) -> list[str]:
@@ -193,9 +194,9 @@ async def test_a_fleet_ends_logs_before_it_deletes_their_objects(
 ) -> None:
     async with FleetHarness() as fleet:
         (member,) = await fleet.start_all(1)
-        await member.engine.create_topic("t", 1, {})
+        await member.engine.topics.create("t", 1, {})
         await member.append("t", 0, b"a")
-        await member.engine.delete_topic("t")
+        await member.engine.topics.delete("t")
         last = [f"manifest-{generation:020d}" for generation in (keys.ENDING, keys.ENDED)]
         keeper = member.engine.housekeeping
         async with asyncio.timeout(20):
@@ -207,7 +208,7 @@ async def test_a_fleet_ends_logs_before_it_deletes_their_objects(
         keeper._grace_s = 0.0
         await keeper.remove_deleted_topics()
         assert await objects(fleet, "default/t/0") == last
-        monkeypatch.setattr(end_of_topic, "REMEMBERED_S", 0.0)
+        monkeypatch.setattr(end_of_log, "REMEMBERED_S", 0.0)
         for _ in range(2):
             keeper._due_s.clear()
             await keeper.remove_deleted_topics()
@@ -218,8 +219,8 @@ async def test_a_fleet_ends_logs_before_it_deletes_their_objects(
 async def test_a_removal_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FleetHarness() as fleet:
         (member,) = await fleet.start_all(1)
-        await member.engine.create_topic("t", 3, {})
-        await member.engine.delete_topic("t")
+        await member.engine.topics.create("t", 3, {})
+        await member.engine.topics.delete("t")
         keeper = member.engine.housekeeping
         await keeper.remove_deleted_topics()
         looked: list[object] = []
@@ -228,7 +229,7 @@ async def test_a_removal_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) ->
             looked.append(args)
             return []
 
-        monkeypatch.setattr(housekeeping.end_of_topic, "remains", look)
+        monkeypatch.setattr(housekeeping.end_of_log, "remains", look)
         for _ in range(3):
             await keeper.remove_deleted_topics()
         assert looked == []
@@ -240,12 +241,12 @@ async def test_a_removal_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) ->
 async def test_a_store_that_does_not_answer_does_not_keep_a_topic_from_ending() -> None:
     async with FleetHarness() as fleet:
         (member,) = await fleet.start_all(1)
-        await member.engine.create_topic("t", 1, LAYOUTS["shared"])
+        await member.engine.topics.create("t", 1, LAYOUTS["shared"])
         member.plan.add(Rule(Fault.FAIL_BEFORE, "read", "*/descriptor-*", skip=1))
-        await member.engine.delete_topic("t")
+        await member.engine.topics.delete("t")
         assert member.engine.topics.find("t") is None
         member.plan.clear()
-        again = await member.engine.create_topic("t", 1, LAYOUTS["shared"])
+        again = await member.engine.topics.create("t", 1, LAYOUTS["shared"])
         assert again.descriptor.incarnation == 2
         with pytest.raises(KafscaleError):
             member.engine.topics.get_by_id(b"0" * 16)
@@ -272,18 +273,18 @@ async def test_a_late_coordinator_commits_for_the_topic_that_there_is_now() -> N
 async def test_a_late_coordinator_commits_nothing_for_a_topic_that_is_gone() -> None:
     async with FleetHarness() as fleet:
         late, other = await late_owner(fleet, {})
-        await other.engine.delete_topic("t")
+        await other.engine.topics.delete("t")
         (group, _) = groups_of(late)
         await late.engine.offsets.commit(group, [Wish("t", 0, 7)])
         assert await late.engine.offsets.committed(group) == {}
-        await other.engine.create_topic("t", 2, {})
+        await other.engine.topics.create("t", 2, {})
         assert await other.engine.offsets.committed(group) == {}
 
 
 async def test_a_topic_whose_settings_changed_unheard_keeps_nobody_from_committing() -> None:
     async with FleetHarness() as fleet:
         late, other = await late_owner(fleet, {})
-        await other.engine.admin.change_configs("t", lambda _: {"retention.ms": "77"})
+        await other.engine.topics.change_configs("t", lambda _: {"retention.ms": "77"})
         wishes, groups = [Wish("t", 0, 7)], groups_of(late)
         await asyncio.gather(*(late.engine.offsets.commit(name, wishes) for name in groups))
         for name in groups:
@@ -294,7 +295,7 @@ async def test_many_groups_and_topics_do_not_make_a_commit_too_large() -> None:
     async with FleetHarness() as fleet:
         (member,) = await fleet.start_all(1)
         names = [f"t{number}" for number in range(80)]
-        await asyncio.gather(*(member.engine.create_topic(name, 1, {}) for name in names))
+        await asyncio.gather(*(member.engine.topics.create(name, 1, {}) for name in names))
         offsets = member.engine.offsets
         for name in names:
             await offsets.take(name)

@@ -7,12 +7,12 @@ import pytest
 
 from kafscale.engine.upkeep import housekeeping
 from kafscale.engine.upkeep.housekeeping import OVERDUE_MS
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import rollup
 from kafscale.model.errors import InvalidTopicConfig, UnknownTopic
 from kafscale.settings.config import Config
 from kafscale.testing.in_process import FOR_TESTS
 from tests.unit.engine.engine_harness import EngineHarness, values_of
-from tests.unit.engine.test_administration import adding
+from tests.unit.engine.topics.test_changes import adding
 
 SHARED = {"storage.placement": "shared"}
 
@@ -27,7 +27,7 @@ async def names_below(harness: EngineHarness, folder: str) -> list[str]:
 
 async def test_topics_share_logs_and_have_offsets_of_their_own(harness: EngineHarness) -> None:
     for name in ("a", "b", "c"):
-        await harness.engine.create_topic(name, 2, SHARED)
+        await harness.engine.topics.create(name, 2, SHARED)
     for name in ("a", "b", "c"):
         for partition in range(2):
             for turn in range(2):
@@ -43,7 +43,7 @@ async def test_topics_share_logs_and_have_offsets_of_their_own(harness: EngineHa
 
 
 async def test_one_flush_of_many_topics_is_one_object(harness: EngineHarness) -> None:
-    topics = [await harness.engine.create_topic(f"t{n}", 3, SHARED) for n in range(4)]
+    topics = [await harness.engine.topics.create(f"t{n}", 3, SHARED) for n in range(4)]
     await asyncio.gather(
         *(harness.append(topic.name, b"x", partition=p) for topic in topics for p in range(3))
     )
@@ -52,10 +52,10 @@ async def test_one_flush_of_many_topics_is_one_object(harness: EngineHarness) ->
 
 
 async def test_more_partitions_are_further_lanes(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, SHARED)
-    await harness.engine.create_topic("between", 1, SHARED)
+    topic = await harness.engine.topics.create("t", 1, SHARED)
+    await harness.engine.topics.create("between", 1, SHARED)
     await harness.append("t", b"old")
-    await harness.engine.admin.create_partitions("t", 3)
+    await harness.engine.topics.create_partitions("t", 3)
     assert [topic.place(p).lane for p in range(3)] == [0, 2, 3]
     await harness.append("t", b"new", partition=2)
     await harness.reopen()
@@ -66,10 +66,10 @@ async def test_more_partitions_are_further_lanes(harness: EngineHarness) -> None
 
 
 async def test_a_name_used_again_sees_nothing_of_before(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, SHARED)
+    await harness.engine.topics.create("t", 1, SHARED)
     await harness.append("t", b"old")
-    await harness.engine.delete_topic("t")
-    again = await harness.engine.create_topic("t", 1, SHARED)
+    await harness.engine.topics.delete("t")
+    again = await harness.engine.topics.create("t", 1, SHARED)
     assert again.place(0).lane == 1, "lanes are not used again"
     assert values_of(await harness.read("t")) == []
     assert await harness.append("t", b"new") == 0
@@ -78,9 +78,9 @@ async def test_a_name_used_again_sees_nothing_of_before(harness: EngineHarness) 
 
 
 async def test_a_deleted_topic_takes_nothing_more(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 1, SHARED)
+    topic = await harness.engine.topics.create("t", 1, SHARED)
     await harness.append("t", b"old")
-    await harness.engine.delete_topic("t")
+    await harness.engine.topics.delete("t")
     assert harness.engine.logs.find(topic, 0) is None
     with pytest.raises(UnknownTopic):
         await harness.engine.logs.open(topic, 0)
@@ -88,9 +88,9 @@ async def test_a_deleted_topic_takes_nothing_more(harness: EngineHarness) -> Non
 
 async def test_deleting_a_topic_touches_no_neighbour(harness: EngineHarness) -> None:
     for name in ("a", "b"):
-        await harness.engine.create_topic(name, 1, SHARED)
+        await harness.engine.topics.create(name, 1, SHARED)
         await harness.append(name, name.encode())
-    await harness.engine.delete_topic("a")
+    await harness.engine.topics.delete("a")
     for _ in range(3):
         harness.clock.advance_ms(1_000_000)  # more than a grace period
         await harness.engine.housekeeping.tidy()
@@ -101,8 +101,8 @@ async def test_deleting_a_topic_touches_no_neighbour(harness: EngineHarness) -> 
 
 
 async def test_retention_goes_by_the_settings_of_each_topic(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("short", 1, SHARED | {"retention.bytes": "100"})
-    await harness.engine.create_topic("long", 1, SHARED)
+    await harness.engine.topics.create("short", 1, SHARED | {"retention.bytes": "100"})
+    await harness.engine.topics.create("long", 1, SHARED)
     for turn in range(5):
         await harness.append("short", b"%d" % turn * 60)
         await harness.append("long", b"%d" % turn * 60)
@@ -114,25 +114,25 @@ async def test_retention_goes_by_the_settings_of_each_topic(harness: EngineHarne
 
 async def test_an_object_goes_with_its_last_lane(harness: EngineHarness) -> None:
     for name in ("a", "b"):
-        await harness.engine.create_topic(name, 1, SHARED)
+        await harness.engine.topics.create(name, 1, SHARED)
         await harness.append(name, b"x" * 500)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     for name in ("a", "b"):
-        await harness.engine.delete_topic(name)
+        await harness.engine.topics.delete(name)
     await harness.engine.housekeeping.tidy()
-    assert log.manifest.segments == []
+    assert log.committed.manifest.segments == []
 
 
 async def test_what_is_half_dead_is_rewritten_without_the_dead(harness: EngineHarness) -> None:
     for name, size in (("large", 4000), ("small", 40)):
-        await harness.engine.create_topic(name, 1, SHARED)
+        await harness.engine.topics.create(name, 1, SHARED)
         await harness.append(name, name[:1].encode() * size)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
-    await harness.engine.delete_topic("large")
+    await rollup.roll_up(log)
+    await harness.engine.topics.delete("large")
     await harness.engine.housekeeping.tidy()
-    (entry,) = log.manifest.segments
+    (entry,) = log.committed.manifest.segments
     assert [span.lane for span in entry.spans()] == [1]
     assert entry.size < 400
     assert values_of(await harness.read("small")) == [b"s" * 40]
@@ -144,17 +144,17 @@ async def test_a_broken_object_does_not_keep_its_log_from_being_swept(
     harness: EngineHarness,
 ) -> None:
     for name, size in (("large", 4000), ("small", 40)):
-        await harness.engine.create_topic(name, 1, SHARED)
+        await harness.engine.topics.create(name, 1, SHARED)
         await harness.append(name, name[:1].encode() * size)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
-    (entry,) = log.manifest.segments
+    await rollup.roll_up(log)
+    (entry,) = log.committed.manifest.segments
     key = f"{log.folder}/{entry.name}"
     body = bytearray(await harness.objects.read(key))
     body[entry.spans()[0].start + 70] ^= 1
     await harness.objects.delete([key])
     await harness.objects.put_new(key, [body])
-    await harness.engine.delete_topic("large")
+    await harness.engine.topics.delete("large")
     for _ in range(3):
         harness.clock.advance_ms(700_000)
         await harness.engine.housekeeping.tidy()
@@ -168,16 +168,18 @@ async def test_a_little_of_a_deleted_topic_is_gone_when_its_time_is_up(
     harness: EngineHarness,
 ) -> None:
     for name, size in (("large", 4000), ("small", 40)):
-        await harness.engine.create_topic(name, 1, SHARED | {"retention.ms": "-1"})
+        await harness.engine.topics.create(name, 1, SHARED | {"retention.ms": "-1"})
         await harness.append(name, name[:1].encode() * size)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
-    await harness.engine.delete_topic("small")
+    await rollup.roll_up(log)
+    await harness.engine.topics.delete("small")
     await harness.engine.housekeeping.tidy()
-    assert len(log.manifest.segments[0].spans()) == 2, "too little to write all else again for"
+    assert len(log.committed.manifest.segments[0].spans()) == 2, (
+        "too little to write all else again for"
+    )
     harness.clock.advance_ms(OVERDUE_MS)
     await harness.engine.housekeeping.tidy()
-    (entry,) = log.manifest.segments
+    (entry,) = log.committed.manifest.segments
     assert [span.lane for span in entry.spans()] == [0]
     assert values_of(await harness.read("large")) == [b"l" * 4000]
 
@@ -187,11 +189,11 @@ async def test_a_removal_is_over_when_no_object_names_its_lanes(
 ) -> None:
     monkeypatch.setattr(housekeeping, "_LOOK_EVERY_S", 0.0)
     for name in ("gone", "stays"):
-        await harness.engine.create_topic(name, 1, SHARED | {"retention.ms": "-1"})
+        await harness.engine.topics.create(name, 1, SHARED | {"retention.ms": "-1"})
         await harness.append(name, b"x" * 100)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
-    await harness.engine.delete_topic("gone")
+    await rollup.roll_up(log)
+    await harness.engine.topics.delete("gone")
     harness.clock.advance_ms(1_000_000)
     await harness.engine.housekeeping.remove_deleted_topics()
     assert await harness.metadata.find("/kafscale/removals/")
@@ -206,7 +208,7 @@ async def test_the_cluster_may_say_that_topics_share(harness: EngineHarness) -> 
     storage = {"placement": "shared", "shared_logs": 3}
     config = _with_storage(**storage)
     async with EngineHarness(config) as other:
-        topic = await other.engine.create_topic("t", 4, {})
+        topic = await other.engine.topics.create("t", 4, {})
         assert [topic.place(p) for p in range(4)] == [
             ("default/@shared/0", 0),
             ("default/@shared/1", 0),
@@ -214,8 +216,8 @@ async def test_the_cluster_may_say_that_topics_share(harness: EngineHarness) -> 
             ("default/@shared/0", 1),
         ]
         assert topic.descriptor.configs["storage.placement"] == "shared"
-        own = await other.engine.create_topic("own", 1, {"storage.placement": "dedicated"})
-        virtual = await other.engine.create_topic("v", 4, {"physical.partitions": "2"})
+        own = await other.engine.topics.create("own", 1, {"storage.placement": "dedicated"})
+        virtual = await other.engine.topics.create("v", 4, {"physical.partitions": "2"})
         assert own.place(0).folder == "default/own/0"
         assert virtual.place(3) == ("default/v/1", 1)
 
@@ -223,14 +225,14 @@ async def test_the_cluster_may_say_that_topics_share(harness: EngineHarness) -> 
 async def test_a_namespace_may_say_otherwise_than_the_cluster() -> None:
     said = {"default": "shared", "other": "dedicated"}
     async with EngineHarness(_with_storage(placement_by_namespace=said)) as harness:
-        assert (await harness.engine.create_topic("t", 1, {})).uses_shared_logs
+        assert (await harness.engine.topics.create("t", 1, {})).uses_shared_logs
 
 
 async def test_logs_of_its_own_and_shared_ones_exclude_each_other(harness: EngineHarness) -> None:
     with pytest.raises(InvalidTopicConfig, match=r"physical\.partitions"):
-        await harness.engine.create_topic("t", 4, SHARED | {"physical.partitions": "2"})
-    await harness.engine.create_topic("t", 4, SHARED)
-    await harness.engine.admin.change_configs("t", adding("retention.ms", "5"))
+        await harness.engine.topics.create("t", 4, SHARED | {"physical.partitions": "2"})
+    await harness.engine.topics.create("t", 4, SHARED)
+    await harness.engine.topics.change_configs("t", adding("retention.ms", "5"))
     assert harness.engine.topics.get("t").settings.retention_ms == 5
 
 
@@ -240,13 +242,13 @@ def _with_storage(**changes: object) -> Config:
 
 
 async def test_looking_for_the_dead_does_not_cost_per_removal(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("stays", 1, SHARED)
+    await harness.engine.topics.create("stays", 1, SHARED)
     for number in range(20):
-        await harness.engine.create_topic(f"t{number}", 1, SHARED)
+        await harness.engine.topics.create(f"t{number}", 1, SHARED)
         await harness.append(f"t{number}", b"x")
         await harness.append("stays", b"y" * 200)
     for number in range(20):
-        await harness.engine.delete_topic(f"t{number}")
+        await harness.engine.topics.delete(f"t{number}")
     harness.clock.advance_ms(7_200_000)
     await harness.engine.housekeeping.tidy()
     before = len(harness.store.calls)
@@ -257,12 +259,12 @@ async def test_looking_for_the_dead_does_not_cost_per_removal(harness: EngineHar
 
 
 async def test_a_deleted_topics_lanes_are_forgotten_in_the_end(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("stays", 1, SHARED)
+    await harness.engine.topics.create("stays", 1, SHARED)
     await harness.append("stays", b"y")
     for number in range(20):
-        await harness.engine.create_topic(f"t{number}", 1, SHARED)
+        await harness.engine.topics.create(f"t{number}", 1, SHARED)
         await harness.append(f"t{number}", b"x")
-        await harness.engine.delete_topic(f"t{number}")
+        await harness.engine.topics.delete(f"t{number}")
     for _ in range(6):
         await harness.engine.housekeeping.tidy()
         harness.clock.advance_ms(86_400_000)
@@ -270,4 +272,4 @@ async def test_a_deleted_topics_lanes_are_forgotten_in_the_end(harness: EngineHa
     await harness.reopen()
     await harness.append("stays", b"z")
     (log,) = [log for topic, log in harness.engine.logs.each() if topic is None]
-    assert set(log.manifest.lanes) == {0}
+    assert set(log.committed.manifest.lanes) == {0}

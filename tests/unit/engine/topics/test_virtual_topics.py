@@ -10,13 +10,13 @@ from kafscale.model.errors import (
     UnknownTopic,
 )
 from tests.unit.engine.engine_harness import EngineHarness, values_of
-from tests.unit.engine.test_administration import adding
+from tests.unit.engine.topics.test_changes import adding
 
 ON_TWO = {"physical.partitions": "2"}
 
 
 async def test_partitions_lie_on_few_logs_with_offsets_of_their_own(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 5, ON_TWO)
+    topic = await harness.engine.topics.create("t", 5, ON_TWO)
     lanes = [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
     assert [topic.place(p) for p in range(5)] == [(f"default/t/{log}", lane) for log, lane in lanes]
     for partition in range(5):
@@ -32,9 +32,9 @@ async def test_partitions_lie_on_few_logs_with_offsets_of_their_own(harness: Eng
 
 
 async def test_more_partitions_are_more_lanes_of_the_same_logs(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 2, ON_TWO)
+    topic = await harness.engine.topics.create("t", 2, ON_TWO)
     await harness.append("t", b"old")
-    await harness.engine.admin.create_partitions("t", 7)
+    await harness.engine.topics.create_partitions("t", 7)
     assert (topic.partitions, topic.place(6)) == (7, ("default/t/0", 3))
     await harness.append("t", b"new", partition=6)
     await harness.reopen()
@@ -44,14 +44,14 @@ async def test_more_partitions_are_more_lanes_of_the_same_logs(harness: EngineHa
 
 
 async def test_what_a_topic_is_made_of_stays(harness: EngineHarness) -> None:
-    topic = await harness.engine.create_topic("t", 4, ON_TWO)
-    admin = harness.engine.admin
+    topic = await harness.engine.topics.create("t", 4, ON_TWO)
+    admin = harness.engine.topics
     with pytest.raises(InvalidTopicConfig, match=r"offset\.range"):
         await admin.change_configs("t", adding("offset.range", "2000000"))
     await admin.change_configs("t", adding("retention.ms", "5"))
     assert topic.descriptor.configs["physical.partitions"] == "2"
     assert topic.settings.retention_ms == 5
-    ordinary = await harness.engine.create_topic("u", 4, {})
+    ordinary = await harness.engine.topics.create("u", 4, {})
     with pytest.raises(InvalidTopicConfig):
         await admin.change_configs("u", adding("physical.partitions", "5"))
     assert ordinary.descriptor.logs == 4
@@ -76,13 +76,13 @@ async def test_numbers_that_cannot_be_are_refused(
     harness: EngineHarness, partitions: int, configs: dict[str, str], refusal: type[Exception]
 ) -> None:
     with pytest.raises(refusal):
-        await harness.engine.create_topic("t", partitions, configs)
+        await harness.engine.topics.create("t", partitions, configs)
 
 
 async def test_a_virtual_topic_may_have_more_partitions_than_logs_are_allowed(
     harness: EngineHarness,
 ) -> None:
-    topic = await harness.engine.create_topic("t", 5000, ON_TWO)
+    topic = await harness.engine.topics.create("t", 5000, ON_TWO)
     await harness.append("t", b"far", partition=4999)
     assert values_of(await harness.read("t", partition=4999)) == [b"far"]
     assert topic.place(4999) == ("default/t/1", 2499)
@@ -90,7 +90,7 @@ async def test_a_virtual_topic_may_have_more_partitions_than_logs_are_allowed(
 
 async def test_offsets_that_are_used_up_are_refused_and_counted(harness: EngineHarness) -> None:
     small = 1 << 20
-    topic = await harness.engine.create_topic("t", 2, {**ON_TWO, "offset.range": str(small)})
+    topic = await harness.engine.topics.create("t", 2, {**ON_TWO, "offset.range": str(small)})
     _, lane = await harness.engine.logs.open(topic, 0)
     lane.end = lane.high = small - 1
     await harness.append("t", b"last")
@@ -103,7 +103,7 @@ async def test_offsets_that_are_used_up_are_refused_and_counted(harness: EngineH
 
 
 async def test_retention_goes_by_lane(harness: EngineHarness) -> None:
-    await harness.engine.create_topic(
+    await harness.engine.topics.create(
         "t", 3, {"physical.partitions": "1", "retention.bytes": "100"}
     )
     for turn in range(5):

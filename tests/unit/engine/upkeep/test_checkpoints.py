@@ -54,7 +54,7 @@ def another(harness: EngineHarness) -> Checkpoints:
 
 
 async def test_it_holds_all_that_a_group_and_new_numbers_need(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     topic_id = harness.engine.topics.get("t").descriptor.topic_id
     await commit(harness, "a/b", 7, leader_epoch=3, metadata="mine")
     assert await harness.engine.producer_ids.fresh() == 0
@@ -86,7 +86,7 @@ async def test_names_of_brokers_and_records_of_groups_are_in_it(harness: EngineH
 
 
 async def test_nothing_is_written_while_nothing_changes(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await commit(harness, "g", 1)
     assert await harness.engine.checkpoints.write() == 1
     assert await harness.engine.checkpoints.write() is None
@@ -98,7 +98,7 @@ async def test_nothing_is_written_while_nothing_changes(harness: EngineHarness) 
 
 
 async def test_old_ones_go(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     for offset in range(checkpoints.KEPT + 3):
         await commit(harness, "g", offset)
         await harness.engine.checkpoints.write()
@@ -106,7 +106,7 @@ async def test_old_ones_go(harness: EngineHarness) -> None:
 
 
 async def test_a_last_one_is_taken_when_the_broker_leaves(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await commit(harness, "g", 5)
     await harness.reopen()
     assert (await rows_of(harness))[metadata_keys.group_offset("g", "t", 0)]["offset"] == 5
@@ -114,7 +114,7 @@ async def test_a_last_one_is_taken_when_the_broker_leaves(harness: EngineHarness
 
 async def test_a_broker_that_is_not_responsible_takes_none(harness: EngineHarness) -> None:
     harness.engine.checkpoints.responsible = lambda: False
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await commit(harness, "g", 5)
     await harness.engine.checkpoints.aclose()
     assert await numbers(harness) == []
@@ -145,7 +145,7 @@ async def test_many_offsets_are_packed_into_blocks_and_parts(
 ) -> None:
     monkeypatch.setattr(engine_checkpoints, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(engine_checkpoints, "PART_BYTES", 500)
-    await harness.engine.create_topic("t", 100, {})
+    await harness.engine.topics.create("t", 100, {})
     wishes = [Wish("t", partition, partition) for partition in range(100)]
     for group in ("g", "h"):
         assert await harness.engine.offsets.commit(group, wishes) == [None] * 100
@@ -173,7 +173,7 @@ async def test_an_unreadable_value_is_left_out(harness: EngineHarness) -> None:
 
 
 async def test_of_two_brokers_one_is_enough(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     assert await harness.engine.checkpoints.write() == 1
     await commit(harness, "g", 1)
     other = another(harness)
@@ -191,7 +191,7 @@ async def test_of_two_at_once_one_wins(harness: EngineHarness) -> None:
 
 
 async def test_checkpoints_of_another_cluster_are_not_pushed_out(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await commit(harness, "g", 1)
     theirs = checkpoint.Head(
         number=1, created_ms=0, author="", cluster_id="lost-cluster", groups=0, offsets=0
@@ -209,7 +209,7 @@ async def test_checkpoints_of_another_cluster_are_not_pushed_out(harness: Engine
 async def test_a_metadata_store_that_was_replaced_pushes_nothing_out(
     harness: EngineHarness, now: bytes | None
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await commit(harness, "g", 1)
     assert await harness.engine.checkpoints.write() == 1
     rows = await harness.metadata.find("/kafscale/")
@@ -234,7 +234,7 @@ async def test_a_broken_newest_one_is_followed_by_a_good_one(harness: EngineHarn
 async def test_its_age_is_that_of_the_last_moment_when_nothing_was_missing(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     ours = harness.engine.checkpoints
     harness.clock.advance_ms(5_000)
     assert ours.age_s() == 5  # none yet: since the start
@@ -254,7 +254,7 @@ async def test_its_age_is_that_of_the_last_moment_when_nothing_was_missing(
 
 
 async def test_a_checkpoint_of_another_broker_counts_by_its_age(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     other = another(harness)
     harness.clock.advance_ms(50_000)
     assert await harness.engine.checkpoints.write() == 1

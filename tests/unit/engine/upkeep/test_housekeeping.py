@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import retention, rollup
 from kafscale.records.record import Record, build_batch
 from kafscale.settings.sections import StorageSection
 from kafscale.testing.faulty_store import Fault, Rule
@@ -21,7 +21,7 @@ async def segments(harness: EngineHarness) -> list[str]:
 async def test_retention_by_time_moves_the_start_and_frees_the_objects(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.create_topic("t", 1, {"retention.ms": str(HOUR_MS)})
+    await harness.engine.topics.create("t", 1, {"retention.ms": str(HOUR_MS)})
     for hour in range(3):
         await harness.append("t", b"%d" % hour, timestamp_ms=NOW_MS + hour * HOUR_MS // 2)
     harness.clock.advance_ms(HOUR_MS + 1)
@@ -39,7 +39,7 @@ async def test_retention_by_time_moves_the_start_and_frees_the_objects(
 
 
 async def test_retention_by_size_keeps_the_newest(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {"retention.bytes": "2500", "retention.ms": "-1"})
+    await harness.engine.topics.create("t", 1, {"retention.bytes": "2500", "retention.ms": "-1"})
     for number in range(10):
         await harness.append("t", b"%d" % number + b"x" * 1000)
     await harness.engine.housekeeping.tidy()
@@ -48,7 +48,7 @@ async def test_retention_by_size_keeps_the_newest(harness: EngineHarness) -> Non
 
 
 async def test_everything_may_expire_and_offsets_go_on(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {"retention.ms": "1000"})
+    await harness.engine.topics.create("t", 1, {"retention.ms": "1000"})
     await harness.append("t", b"a", b"b")
     harness.clock.advance_ms(5000)
     await harness.engine.housekeeping.tidy()
@@ -60,7 +60,9 @@ async def test_everything_may_expire_and_offsets_go_on(harness: EngineHarness) -
 
 
 async def test_a_topic_that_is_only_compacted_does_not_expire(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {"retention.ms": "1000", "cleanup.policy": "compact"})
+    await harness.engine.topics.create(
+        "t", 1, {"retention.ms": "1000", "cleanup.policy": "compact"}
+    )
     topic = harness.engine.topics.get("t")
     await harness.engine.logs.open(topic, 0)
     keyed = build_batch([Record(0, NOW_MS, b"key", b"value")], base_offset=0)
@@ -77,22 +79,22 @@ async def test_a_topic_that_is_only_compacted_does_not_expire(harness: EngineHar
 async def test_a_long_tail_is_rolled_up_without_being_asked() -> None:
     storage = StorageSection(rollup_objects=5)
     async with EngineHarness(changed(FOR_TESTS, storage=storage)) as harness:
-        await harness.engine.create_topic("t", 1, {})
+        await harness.engine.topics.create("t", 1, {})
         for number in range(6):
             await harness.append("t", b"%d" % number)
         ((_, log),) = harness.engine.logs.each()
-        assert history.roll_up_is_due(log)
+        assert rollup.roll_up_is_due(log)
         async with asyncio.timeout(30):
-            while history.roll_up_is_due(log):
+            while rollup.roll_up_is_due(log):
                 await asyncio.sleep(0.05)
-        assert log.manifest.generation == 1
+        assert log.committed.manifest.generation == 1
         await harness.reopen()
         assert values_of(await harness.read("t")) == [b"%d" % number for number in range(6)]
 
 
 async def test_a_sick_store_postpones_and_harms_nothing(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("a", 1, {"retention.ms": "1000"})
-    await harness.engine.create_topic("b", 1, {"retention.ms": "1000"})
+    await harness.engine.topics.create("a", 1, {"retention.ms": "1000"})
+    await harness.engine.topics.create("b", 1, {"retention.ms": "1000"})
     for name in ("a", "b"):
         await harness.append(name, b"old")
     harness.clock.advance_ms(5000)
@@ -110,17 +112,17 @@ async def test_a_mistake_in_one_log_does_not_end_the_housekeeping_of_others(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
-        await harness.engine.create_topic(name, 1, {"retention.ms": "1000"})
+        await harness.engine.topics.create(name, 1, {"retention.ms": "1000"})
         await harness.append(name, b"old")
     harness.clock.advance_ms(5000)
-    honest = history.retain
+    honest = retention.retain
 
     async def retain(log, *limits):  # type: ignore[no-untyped-def]
         if "/a/" in log.folder:
             raise ZeroDivisionError
         return await honest(log, *limits)
 
-    monkeypatch.setattr(history, "retain", retain)
+    monkeypatch.setattr(retention, "retain", retain)
     await harness.engine.housekeeping.tidy()
     starts = [
         (await harness.engine.inspection.bounds(harness.engine.topics.get(name), 0, -1))[0]

@@ -17,7 +17,7 @@ from tests.unit.engine.upkeep.test_recovery import append_as, mark
 
 
 async def test_a_store_restored_from_an_older_backup(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     given = await harness.engine.producer_ids.fresh()
     assert await append_as(harness, given) == 0
     epoch = harness.engine.identity.epoch
@@ -34,7 +34,7 @@ async def test_a_store_restored_from_an_older_backup(harness: EngineHarness) -> 
 
 async def test_a_store_that_is_lost_before_the_first_checkpoint(tmp_path: Path) -> None:
     async with EngineHarness() as harness:
-        await harness.engine.create_topic("t", 1, {})
+        await harness.engine.topics.create("t", 1, {})
         await harness.reopen()
         await harness.reopen()
         given = await harness.engine.producer_ids.fresh()
@@ -58,7 +58,7 @@ async def test_a_new_bucket_begins_with_the_first_numbers(harness: EngineHarness
 
 
 async def test_a_store_that_knows_all_goes_on_without_a_gap(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     given = await harness.engine.producer_ids.fresh()
     await append_as(harness, given)
     await harness.reopen()

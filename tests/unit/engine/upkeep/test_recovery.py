@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from kafscale.admin.pairing import require_pair
 from kafscale.engine.coordinator.offsets import Wish
 from kafscale.engine.upkeep import bucket_scan, recovery
 from kafscale.engine.upkeep.bucket_scan import Evidence
 from kafscale.engine.upkeep.recovery import SPARE_BROKER_IDS, SPARE_EPOCHS, SPARE_PRODUCER_IDS, Plan
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import rollup
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Entry, Put
@@ -77,14 +78,14 @@ async def append_as(
 async def busy(harness: EngineHarness) -> None:
     """Topics, one of them changed, one deleted, one made again; groups; producers."""
     engine = harness.engine
-    await engine.create_topic("t", 2, {"retention.ms": "1000"})
-    await engine.create_topic("changed", 1, {})
-    await engine.admin.create_partitions("changed", 3)
+    await engine.topics.create("t", 2, {"retention.ms": "1000"})
+    await engine.topics.create("changed", 1, {})
+    await engine.topics.create_partitions("changed", 3)
     for name in ("gone", "again"):
-        await engine.create_topic(name, 1, {})
+        await engine.topics.create(name, 1, {})
         await harness.append(name, b"old")
-        await engine.delete_topic(name)
-    await engine.create_topic("again", 1, {"cleanup.policy": "compact"})
+        await engine.topics.delete(name)
+    await engine.topics.create("again", 1, {"cleanup.policy": "compact"})
     await append_as(harness, await engine.producer_ids.fresh())
     wishes = [Wish("t", 0, 1, 0, "note"), Wish("t", 1, 99), Wish("again", 0, 0)]
     assert await engine.offsets.commit("g", wishes) == [None] * 3
@@ -107,7 +108,7 @@ async def test_everything_that_counts_is_as_it_was(
 async def test_numbers_rise_above_all_that_was_given_out(
     harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.metadata.commit([Put(keys.BROKER_IDS, b'{"next":1005}')])
     await harness.engine.checkpoints.write()
     # Two blocks of ids are given out after the checkpoint, and an id of them is written with.
@@ -123,22 +124,22 @@ async def test_numbers_rise_above_all_that_was_given_out(
 async def test_producers_are_found_in_manifests_too(
     harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await append_as(harness, 123456)
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     found = await gathered(harness)
     assert (found.producer_id, found.epoch) == (123456, harness.engine.identity.epoch)
-    assert log.manifest.generation == 1
+    assert log.committed.manifest.generation == 1
 
 
 async def test_an_id_that_nobody_can_have_been_given_is_passed_over(harness: EngineHarness) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await append_as(harness, (1 << 62) - 1)
     await append_as(harness, 5)
     assert (await gathered(harness)).producer_id == 5
     (log,) = [log for _, log in harness.engine.logs.each()]
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     assert (await gathered(harness)).producer_id == 5
 
 
@@ -170,10 +171,10 @@ async def test_cut_short_anywhere_it_goes_on(harness: EngineHarness, tmp_path: P
             await recovered(harness, halved)
         if die_at:
             with pytest.raises(MetadataUnavailable, match="half rebuilt"):
-                await recovery.require_whole(halved, harness.objects, NAMESPACE)
+                await require_pair(halved, harness.objects, NAMESPACE)
         resumed = await recovered(harness, halved)
         assert resumed.is_resumed == bool(die_at)
-        await recovery.require_whole(halved, harness.objects, NAMESPACE)
+        await require_pair(halved, harness.objects, NAMESPACE)
         assert await contents(halved) == await contents(whole)
         await halved.aclose()
     await whole.aclose()
@@ -182,15 +183,15 @@ async def test_cut_short_anywhere_it_goes_on(harness: EngineHarness, tmp_path: P
 async def test_a_metadata_store_of_another_bucket_or_namespace_is_refused(
     harness: EngineHarness,
 ) -> None:
-    await recovery.require_whole(harness.metadata, MemoryObjectStore(), NAMESPACE)  # no topics yet
+    await require_pair(harness.metadata, MemoryObjectStore(), NAMESPACE)  # no topics yet
     for name in ("a", "b", "c", "d"):
-        await harness.engine.create_topic(name, 1, {})
+        await harness.engine.topics.create(name, 1, {})
     with pytest.raises(MetadataUnavailable, match="topic c, and namespace default of the bucket"):
-        await recovery.require_whole(harness.metadata, MemoryObjectStore(), NAMESPACE)
+        await require_pair(harness.metadata, MemoryObjectStore(), NAMESPACE)
     with pytest.raises(MetadataUnavailable, match="namespace other of the bucket never had it"):
-        await recovery.require_whole(harness.metadata, harness.objects, "other")
-    await harness.engine.delete_topic("a")
-    await recovery.require_whole(harness.metadata, harness.objects, NAMESPACE)
+        await require_pair(harness.metadata, harness.objects, "other")
+    await harness.engine.topics.delete("a")
+    await require_pair(harness.metadata, harness.objects, NAMESPACE)
 
 
 async def test_large_groups_are_restored_in_as_many_commits_as_etcd_needs(
@@ -255,11 +256,11 @@ async def test_what_was_deleted_long_ago_is_noted_only_if_something_is_left(
 async def test_offsets_of_deleted_topics_are_not_restored(
     harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
     await harness.engine.checkpoints.write()
-    await harness.engine.delete_topic("t")
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.delete("t")
+    await harness.engine.topics.create("t", 1, {})
     wanted = await recovered(harness, fresh)
     assert (wanted.offsets, wanted.offsets_without_topic) == (0, 1)
     assert await fresh.find(keys.group_offsets("g")) == []
@@ -268,7 +269,7 @@ async def test_offsets_of_deleted_topics_are_not_restored(
 async def test_offsets_that_the_log_does_not_have_are_kept_and_counted(
     harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a", b"b", b"c")
     await harness.engine.inspection.delete_records(harness.engine.topics.get("t"), 0, 2)
     for group, offset in (("below", 1), ("first", 2), ("next", 3), ("beyond", 4)):
@@ -345,7 +346,7 @@ async def test_what_cannot_be_read_is_named_and_the_rest_restored(
 async def test_a_bucket_without_a_checkpoint_gives_topics_and_numbers(
     harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    await harness.engine.create_topic("t", 1, {})
+    await harness.engine.topics.create("t", 1, {})
     await append_as(harness, 12)
     wanted = await recovered(harness, fresh)
     assert (wanted.topics, wanted.groups, wanted.offsets) == (1, 0, 0)

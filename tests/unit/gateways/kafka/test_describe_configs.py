@@ -102,15 +102,15 @@ async def test_where_a_topic_lies_is_told_with_who_said_so() -> None:
         await caller.create("t", configs={"storage.placement": "dedicated"})
         by_default = [("shared", FROM_BROKER), ("dedicated", FROM_DEFAULT)]
         assert await told("storage.placement") == [("dedicated", FROM_TOPIC), *by_default]
-        await broker.engine.admin.change_configs("t", without)
+        await broker.engine.topics.change_configs("t", without)
         async with asyncio.timeout(20):
             while not topics.get("t").uses_shared_logs:
                 await asyncio.sleep(0.01)
         assert await told("storage.placement") == by_default
         assert await told("physical.partitions") == [("-1", FROM_DEFAULT)]
         # The file says otherwise after a restart: the topic lies where it is.
-        back = msgspec.structs.replace(topics._rules.defaults, placement="dedicated")
-        topics._rules = dataclasses.replace(topics._rules, defaults=back)
+        back = msgspec.structs.replace(topics._registry.rules.defaults, placement="dedicated")
+        topics._registry.rules = dataclasses.replace(topics._registry.rules, defaults=back)
         assert await told("storage.placement") == [
             ("shared", FROM_TOPIC),
             ("dedicated", FROM_DEFAULT),

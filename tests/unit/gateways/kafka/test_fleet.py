@@ -28,7 +28,7 @@ PARTITIONS = 12
 async def fleet() -> AsyncIterator[FleetHarness]:
     async with FleetHarness() as opened:
         members = await opened.start_all(3)
-        await members[0].engine.create_topic("t", PARTITIONS, {})
+        await members[0].engine.topics.create("t", PARTITIONS, {})
         await eventually(lambda: all(member.engine.topics.find("t") for member in members))
         yield opened
 

@@ -4,13 +4,15 @@ import asyncio
 
 import pytest
 
-from kafscale.log.moves import copying
+from kafscale.log.moves import copying, seals
 from kafscale.log.moves.byte_budget import Allowance
 from kafscale.log.moves.copying import Source
 from kafscale.log.protocol import survey
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import retention, rollup
 from kafscale.log.writer.lane import LaneRules
-from kafscale.log.writer.log import Log, State
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.states import LogState
+from kafscale.log.writer.types import wait_for_commit
 from kafscale.model.errors import CorruptObject, NotTheOwner, ObjectMissing
 from kafscale.objects.store import ObjectStore
 from kafscale.records.batch import read_header, stamp, walk
@@ -29,7 +31,7 @@ async def copy(
     allowance = Allowance(1 << 20)
     copied = await copying.copy(store, source, log, lane, most_bytes, allowance)
     if copied.waiting is not None:
-        await copying.committed(copied.waiting)
+        await wait_for_commit(copied.waiting)
     assert allowance.taken_bytes == 0
     return copied.size
 
@@ -52,9 +54,9 @@ async def records_of(bench: Bench, log: Log, lane: int, offset: int) -> list[tup
 
 
 async def sealed(log: Log, lane: int = 0) -> None:
-    done = copying.seal(log, lane).committed
+    done = log.seal(lane).committed
     assert done is not None
-    await copying.committed(done)
+    await wait_for_commit(done)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +78,11 @@ async def test_nobody_is_told_by_a_sealed_lane_that_batches_are_missing(
 async def test_a_seal_that_was_not_written_seals_nothing(bench: Bench) -> None:
     log, other = await bench.open("ns/old"), await bench.open("ns/old")
     await committed(append(other, make_batch(b"0"), 0))
-    lost = copying.seal(log, 0).committed
+    lost = log.seal(0).committed
     assert lost is not None
     with pytest.raises(NotTheOwner):
-        await copying.committed(lost)
-    while log.state is not State.OPEN:
+        await wait_for_commit(lost)
+    while log.state is not LogState.OPEN:
         await asyncio.sleep(0)
     assert not log.lane(0).producers.is_sealed
     await sealed(log)
@@ -105,7 +107,7 @@ async def test_what_began_late_begins_late(bench: Bench) -> None:
     old, new = await bench.open("ns/old"), await bench.open("ns/new")
     for number in range(4):
         await committed(append(old, make_batch(b"%d" % number), 0))
-    await history.raise_starts(old, {0: 2})
+    await retention.raise_starts(old, {0: 2})
     await copy(bench.store, await source_of(bench, old), new, 1)
     for log in (new, await bench.open("ns/new")):
         assert (log.lane(1).start, log.lane(1).high) == (2, 4)
@@ -117,7 +119,7 @@ async def test_offsets_that_nothing_is_left_of_are_taken(bench: Bench) -> None:
     for first in (10, 14, 20):
         raw = make_batch(b"x")
         stamp(raw, first, 0)
-        await copying.committed(copying.adopt(new, 3, read_header(raw), raw))
+        await wait_for_commit(new.adopt(3, read_header(raw), raw))
     again = await bench.open("ns/new")
     assert (again.lane(3).start, again.lane(3).high) == (10, 21)
     for log in (new, again):
@@ -133,8 +135,8 @@ async def test_a_sealed_lane_takes_nothing_more_and_its_neighbours_do(bench: Ben
     with pytest.raises(NotTheOwner):
         append(log, make_batch(b"late"), 0)
     await committed(append(log, make_batch(b"b"), 1))
-    assert copying.seal(log, 0).is_duplicate
-    await history.roll_up(log)
+    assert log.seal(0).is_duplicate
+    await rollup.roll_up(log)
     again = await bench.open()
     with pytest.raises(NotTheOwner):
         append(again, make_batch(b"late"), 0)
@@ -145,7 +147,7 @@ async def test_the_seal_outlives_producers_that_are_forgotten(bench: Bench) -> N
     log = await bench.open()
     await sealed(log)
     bench.clock.advance_ms(100 * log.settings.producer_expiry_ms)
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     assert log.lane(0).producers.is_sealed
     assert (await bench.open()).lane(0).producers.is_sealed
 
@@ -164,7 +166,7 @@ async def test_epochs_do_not_go_back(bench: Bench) -> None:
     new = await bench.open("ns/new")
     raw = make_batch(b"x")
     stamp(raw, 0, new.epoch + 5)
-    await copying.committed(copying.adopt(new, 0, read_header(raw), raw))
+    await wait_for_commit(new.adopt(0, read_header(raw), raw))
     await committed(append(new, make_batch(b"y"), 0))
     assert [epoch for epoch, _ in new.lane(0).epochs] == [new.epoch]
     assert new.newest_epoch >= new.epoch == read_header(raw).leader_epoch
@@ -175,7 +177,7 @@ async def test_batches_larger_than_a_step_are_copied_whole(bench: Bench) -> None
     large = b"l" * (5 << 20)
     for value in (b"small", large, b"small"):
         await committed(append(old, make_batch(value), 0))
-    await history.roll_up(old)
+    await rollup.roll_up(old)
     await copy(bench.store, await source_of(bench, old), new, 0)
     found = await records_of(bench, new, 0, 0)
     assert found == [(0, b"small"), (1, large), (2, b"small")]
@@ -209,19 +211,19 @@ async def test_broken_bytes_are_not_copied(bench: Bench) -> None:
 async def test_what_is_there_already_is_not_taken_again(bench: Bench) -> None:
     new = await bench.open("ns/new")
     raw = make_batch(b"x")
-    await copying.committed(copying.adopt(new, 0, read_header(raw), raw))
+    await wait_for_commit(new.adopt(0, read_header(raw), raw))
     with pytest.raises(NotTheOwner):
-        copying.adopt(new, 0, read_header(raw), raw)
+        new.adopt(0, read_header(raw), raw)
 
 
 async def test_a_lane_that_was_only_looked_at_may_begin_anywhere(bench: Bench) -> None:
     new = await bench.open("ns/new")
     assert new.lane(3).high == 0
     await committed(append(new, make_batch(b"a neighbour"), 0))
-    await history.roll_up(new)
+    await rollup.roll_up(new)
     raw = make_batch(b"x")
     stamp(raw, 10, 0)
-    await copying.committed(copying.adopt(new, 3, read_header(raw), raw))
+    await wait_for_commit(new.adopt(3, read_header(raw), raw))
     again = await bench.open("ns/new")
     assert (again.lane(3).start, again.lane(3).high) == (10, 11)
 
@@ -232,7 +234,7 @@ async def test_a_seal_that_lost_its_race_can_be_set_again(bench: Bench) -> None:
     with pytest.raises(NotTheOwner):
         await sealed(log)
     async with asyncio.timeout(20):
-        while log.state is State.OPENING:
+        while log.state is LogState.OPENING:
             await asyncio.sleep(0.001)
     await sealed(log)
 
@@ -257,7 +259,7 @@ async def test_producers_go_on_though_key_compaction_took_their_last_batch(bench
     await committed(append(old, make_batch(b"a", producer=7, sequence=0), 0))
     await committed(append(old, make_batch(b"b", producer=7, sequence=1), 0))
     await committed(append(old, make_batch(b"newer b", producer=8, sequence=0), 0))
-    await history.roll_up(old, merge=False)
+    await rollup.roll_up(old, merge=False)
     source = await source_of(bench, old)
     left = [row for row in source.stretches if row.span.first != 1]
     await copy(bench.store, source._replace(stretches=left), new, 0)
@@ -277,7 +279,7 @@ class SlowSecondRead:
         self._reads += 1
         if self._reads == 2:
             async with asyncio.timeout(20):
-                while 9 not in self._log.lanes or self._log.state is not State.OPEN:
+                while 9 not in self._log.lanes or self._log.state is not LogState.OPEN:
                     await asyncio.sleep(0.001)
         return await self._bench.store.read(key, start, length)
 
@@ -300,7 +302,7 @@ async def test_what_expired_on_the_way_still_has_its_offsets(bench: Bench) -> No
     old, new = await bench.open("ns/old"), await bench.open("ns/new")
     await committed(append(old, make_batch(b"a"), 0))
     await sealed(old)
-    await history.raise_starts(old, {0: 2})
+    await retention.raise_starts(old, {0: 2})
     source = await source_of(bench, old)
     await copy(bench.store, source, new, 5)
     assert new.lane(5).high == 2
@@ -310,20 +312,20 @@ async def test_what_expired_on_the_way_still_has_its_offsets(bench: Bench) -> No
 async def test_lanes_are_sealed_by_one_flush(bench: Bench) -> None:
     log = await bench.open()
     before = len(await bench.store.find(log.folder))
-    assert await copying.seal_all(log, range(50)) == dict.fromkeys(range(50), 1)
+    assert await seals.seal_all(log, range(50)) == dict.fromkeys(range(50), 1)
     assert len(await bench.store.find(log.folder)) == before + 1
 
 
 async def test_seals_do_not_wait_for_the_time_of_a_flush(bench: Bench) -> None:
     log = await bench.open(flush_interval_s=3600.0)
     async with asyncio.timeout(20):
-        await copying.seal_all(log, range(3))
+        await seals.seal_all(log, range(3))
 
 
 async def test_what_is_sealed_already_has_its_end(bench: Bench) -> None:
     log = await bench.open()
     await sealed(log)
-    assert await copying.seal_all(log, [0, 1]) == {0: 1, 1: 1}
+    assert await seals.seal_all(log, [0, 1]) == {0: 1, 1: 1}
 
 
 async def test_lanes_share_what_they_may_hold_and_all_come_to_their_end(bench: Bench) -> None:
@@ -337,7 +339,7 @@ async def test_lanes_share_what_they_may_hold_and_all_come_to_their_end(bench: B
     async def one(lane: int, source: Source) -> None:
         copied = await copying.copy(bench.store, source, new, lane, 1 << 30, allowance)
         assert copied.waiting is not None
-        await copying.committed(copied.waiting)
+        await wait_for_commit(copied.waiting)
 
     async with asyncio.timeout(20):
         await asyncio.gather(*(one(*row) for row in copying.sources(seen, range(6)).items()))
@@ -369,16 +371,16 @@ async def test_producers_that_no_batch_tells_of_get_into_a_manifest(bench: Bench
     old, new = await bench.open("ns/old"), await bench.open("ns/new")
     await committed(append(old, make_batch(b"a", producer=7, sequence=0), 0))
     await committed(append(old, make_batch(b"b"), 0))
-    await history.roll_up(old, merge=False)
+    await rollup.roll_up(old, merge=False)
     source = await source_of(bench, old)
     left = source._replace(stretches=[row for row in source.stretches if row.span.first == 1])
     await copy(bench.store, left._replace(producers=[]), new, 0)
-    await history.roll_up(new)
+    await rollup.roll_up(new)
     assert await copy(bench.store, left, new, 0) == 0
     assert not copying.is_told(new, 0)
-    await history.roll_up(new)
+    await rollup.roll_up(new)
     assert not copying.is_told(new, 0), "there was no tail"
-    await history.roll_up(new, always=True)
+    await rollup.roll_up(new, always=True)
     assert copying.is_told(new, 0)
     again = await bench.open("ns/new")
     assert [row.producer_id for row in again.lane(0).producers.snapshot(2)] == [7]
@@ -386,21 +388,21 @@ async def test_producers_that_no_batch_tells_of_get_into_a_manifest(bench: Bench
 
 async def test_what_many_lanes_have_in_one_object_is_read_once(bench: Bench) -> None:
     old, new = await bench.open("ns/old"), await bench.open("ns/new")
-    ends = await copying.seal_all(old, range(20))
+    ends = await seals.seal_all(old, range(20))
     seen = await survey.snapshot(bench.store, old.folder)
     bench.store.calls.clear()
     store = await copying.with_ends(bench.store, [(seen, range(20))])
     for lane, source in copying.sources(seen, range(20)).items():
         copied = await copying.copy(store, source, new, lane, 1 << 30, Allowance(1 << 20))
         assert copied.waiting is not None
-        await copying.committed(copied.waiting)
+        await wait_for_commit(copied.waiting)
     assert len([key for verb, key in bench.store.calls if verb == "read"]) == 1
     assert {lane: new.lane(lane).high for lane in range(20)} == ends
 
 
 async def test_what_few_lanes_have_in_an_object_is_read_by_itself(bench: Bench) -> None:
     old = await bench.open("ns/old")
-    await copying.seal_all(old, range(20))
+    await seals.seal_all(old, range(20))
     seen = await survey.snapshot(bench.store, old.folder)
     bench.store.calls.clear()
     await copying.with_ends(bench.store, [(seen, range(3))])

@@ -5,8 +5,9 @@ import pytest
 from kafscale.log.formats import keys, segment
 from kafscale.log.formats.producers import BatchMark, Snapshot
 from kafscale.log.protocol import opening
-from kafscale.log.upkeep import history
-from kafscale.log.writer.log import Log, State
+from kafscale.log.upkeep import rollup
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.states import LogState
 from kafscale.model.errors import KafscaleError, LogStopped, StoreUnavailable
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.log.log_harness import (
@@ -39,7 +40,7 @@ async def copy(bench: Bench, base: int, to_base: int) -> None:
 
 async def test_an_empty_folder_is_an_empty_log(bench: Bench) -> None:
     log = await bench.open()
-    assert (log.end, log.lanes, log.manifest.generation) == (0, {}, 0)
+    assert (log.committed.end, log.lanes, log.committed.manifest.generation) == (0, {}, 0)
     assert [verb for verb, _ in bench.store.calls] == ["find"]
 
 
@@ -47,7 +48,7 @@ async def test_opening_costs_a_list_the_manifest_and_the_tail(bench: Bench) -> N
     log = await bench.open()
     for _ in range(5):
         await write(log, b"a")
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     await write(log, b"b")
     bench.store.calls.clear()
     again = await bench.open()
@@ -71,14 +72,18 @@ async def test_a_log_of_a_page_or_more_costs_a_list_more(
     log = await bench.open()
     for _ in range(5):
         await write(log, b"a")
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     await write(log, b"b")
     count = len(await bench.inner.find(FOLDER))
     for page in range(1, count + 2):
         monkeypatch.setattr(opening, "PAGE", page)
         bench.store.calls.clear()
         again = await bench.open()
-        assert (again.manifest.generation, again.lane(0).high, len(again.tail)) == (1, 6, 1)
+        assert (
+            again.committed.manifest.generation,
+            again.lane(0).high,
+            len(again.committed.tail),
+        ) == (1, 6, 1)
         lists = 3 if page == 1 else 2 if page <= count else 1
         assert sorted(verb for verb, _ in bench.store.calls) == ["find"] * lists + ["read"] * 2
 
@@ -99,7 +104,7 @@ async def test_a_segment_that_is_longer_than_it_was_listed_is_read_whole(bench: 
     stall.release()
     await task
     assert late.lane(0).high == 1
-    assert late.tail_bytes == len(longer)
+    assert late.committed.tail_bytes == len(longer)
 
 
 async def test_a_failing_store_fails_the_opening_and_it_can_be_tried_again(bench: Bench) -> None:
@@ -140,13 +145,17 @@ async def test_a_name_that_came_back_while_the_walk_took_long_is_not_believed(be
     stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "read", times=1))
     task = asyncio.ensure_future(late.open())
     await stall.reached.wait()
-    await history.roll_up(writer)
+    await rollup.roll_up(writer)
     bench.clock.advance_ms(GRACE_S * 1000)
     await bench.inner.delete([keys.segment(FOLDER, 0)])
     await bench.inner.put_new(keys.segment(FOLDER, 0), [ghost])
     stall.release()
     await task
-    assert (late.manifest.generation, late.tail, late.lane(0).high) == (1, [], 1)
+    assert (late.committed.manifest.generation, late.committed.tail, late.lane(0).high) == (
+        1,
+        [],
+        1,
+    )
 
 
 async def test_the_proof_of_the_tail_is_as_old_as_the_look(bench: Bench) -> None:
@@ -174,11 +183,11 @@ async def test_a_segment_that_goes_away_during_the_walk_starts_it_over(bench: Be
     stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "read", times=1))
     opening = asyncio.ensure_future(late.open())
     await stall.reached.wait()
-    await history.roll_up(writer)
+    await rollup.roll_up(writer)
     await bench.inner.delete([keys.segment(FOLDER, 0), keys.segment(FOLDER, 1)])
     stall.release()
     await opening
-    assert (late.manifest.generation, late.lane(0).high) == (1, 2)
+    assert (late.committed.manifest.generation, late.lane(0).high) == (1, 2)
 
 
 async def test_ghosts_beyond_the_chain_are_ignored(bench: Bench) -> None:
@@ -189,7 +198,7 @@ async def test_ghosts_beyond_the_chain_are_ignored(bench: Bench) -> None:
     await bench.inner.put_new(keys.segment(FOLDER, 100), [b"not even a segment"])
     await bench.inner.put_new(f"{FOLDER}/{keys.rewritten_name(6, 9, 1)}", [b"an orphan"])
     again = await bench.open()
-    assert (again.end, again.lane(0).high) == (6, 6)
+    assert (again.committed.end, again.lane(0).high) == (6, 6)
     assert await write(again, b"x") == 6
 
 
@@ -207,7 +216,7 @@ async def test_a_corrupt_segment_in_the_chain_stops_the_log(
     again = bench.make_log()
     with pytest.raises(LogStopped, match=reason):
         await again.open()
-    assert again.state is State.STOPPED
+    assert again.state is LogState.STOPPED
 
 
 async def test_a_corrupt_manifest_stops_the_log(bench: Bench) -> None:
@@ -253,7 +262,7 @@ async def test_a_lane_may_begin_at_any_offset(bench: Bench) -> None:
     log.lane(2).end = 500
     assert await write(log, b"a", lane=2) == 500
     again = await bench.open()
-    assert (again.lane(2).high, again.end) == (501, 1)
+    assert (again.lane(2).high, again.committed.end) == (501, 1)
 
 
 async def test_another_writers_segment_in_between_stops_a_log_of_lanes(bench: Bench) -> None:
@@ -275,7 +284,7 @@ async def test_producers_are_known_exactly_after_roll_up_and_tail(bench: Bench) 
     for at in range(8):
         await write(log, b"x", b"y", producer=7, sequence=2 * at)
         if at == 4:
-            await history.roll_up(log)
+            await rollup.roll_up(log)
     again = await bench.open()
     marks = [BatchMark(2 * at, 2 * at + 1, 2 * at) for at in range(3, 8)]
     assert again.lane(0).producers.snapshot(1 << 62) == [Snapshot(7, 0, NOW_MS, marks)]
@@ -292,9 +301,9 @@ async def test_a_roll_up_does_not_know_of_batches_that_wait(bench: Bench) -> Non
     append(log, make_batch(b"b", producer=8, sequence=0))
     await stall.reached.wait()
     append(log, make_batch(b"c", producer=7, sequence=2))
-    await history.roll_up(log)
-    mark = log.manifest.lanes[0]
-    assert (mark.next, log.manifest.end) == (1, 1)
+    await rollup.roll_up(log)
+    mark = log.committed.manifest.lanes[0]
+    assert (mark.next, log.committed.manifest.end) == (1, 1)
     assert mark.producers == [Snapshot(7, 0, NOW_MS, [BatchMark(0, 0, 0)])]
     await log.abandon()
     fresh = await bench.open()
@@ -308,8 +317,8 @@ async def test_silent_producers_are_not_rolled_up(bench: Bench) -> None:
     bench.clock.advance_ms(600)
     await write(log, b"a", producer=8, sequence=0)
     bench.clock.advance_ms(600)
-    await history.roll_up(log)
-    assert [row.producer_id for row in log.manifest.lanes[0].producers] == [8]
+    await rollup.roll_up(log)
+    assert [row.producer_id for row in log.committed.manifest.lanes[0].producers] == [8]
 
 
 async def test_the_history_of_leader_epochs_is_kept_through_roll_up_and_tail(bench: Bench) -> None:
@@ -318,7 +327,7 @@ async def test_the_history_of_leader_epochs_is_kept_through_roll_up_and_tail(ben
         await write(log, b"a")
         await write(log, b"b")
         if epoch == 3:
-            await history.roll_up(log)
+            await rollup.roll_up(log)
         await log.aclose()
     again = await bench.open(epoch=9)
     assert again.lane(0).epochs == [(1, 0), (3, 2), (4, 4)]
@@ -337,7 +346,7 @@ async def test_a_thousand_flushes_after_the_manifest_are_taken_up(files_bench: B
     again = await files_bench.open()
     print(f"opened 1,000 tail objects in {loop.time() - started:.3f} s")
     assert again.lane(0).high == 1000
-    assert again.tail_id == log.tail_id
+    assert again.committed.end_id == log.committed.end_id
     assert again.lane(0).mark().producers == log.lane(0).mark().producers
     rows = await read_all(files_bench.reader(), again, again.lane(0))
     assert rows == [(at, b"%d" % at) for at in range(1000)]

@@ -7,7 +7,7 @@ from kafscale.log.formats.segment import NOTHING_BEFORE, LaneBatches
 from kafscale.log.protocol import survey
 from kafscale.model.errors import CorruptObject
 from kafscale.objects.memory import MemoryObjectStore
-from tests.unit.cli.bucket_builder import LOG, NOW_MS, batch_of, built
+from tests.unit.admin.bucket_builder import LOG, NOW_MS, batch_of, built
 
 
 def lanes_segment(count: int, padding: int = 1) -> segment.Built:

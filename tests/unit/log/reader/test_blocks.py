@@ -4,7 +4,7 @@ import random
 import pytest
 
 from kafscale.log.reader.reader import Reader
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Rule
 from tests.unit.log.log_harness import Bench, append, make_batch, read_all
@@ -63,7 +63,7 @@ async def test_a_lane_is_read_without_its_neighbours(
 ) -> None:
     log = await with_lanes(bench, sizes)
     if rolled_up:
-        await history.roll_up(log)
+        await rollup.roll_up(log)
     reader, store = counted(bench, read_ahead=3)
     rows = await read_all(reader, log, log.lane(7), 0, 500)
     assert len(rows) == 2 * len(sizes)
@@ -123,6 +123,6 @@ async def test_every_lane_reads_its_own_records_in_any_order(bench: Bench) -> No
 
 async def test_who_goes_on_reading_needs_no_index(bench: Bench) -> None:
     log = await with_lanes(bench, [300] * 20)
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     bench.plan.add(Rule(Fault.FAIL_BEFORE, "read", keys="*.index"))
     assert len(await read_all(counted(bench)[0], log, log.lane(3), 0, 700)) == 40

@@ -5,7 +5,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafscale.log.formats import index, keys
-from kafscale.log.upkeep import history
+from kafscale.log.reader import time_lookup
+from kafscale.log.upkeep import rollup, sweep
 from kafscale.log.writer.log import Log
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.testing.faulty_store import Fault, Rule
@@ -32,8 +33,8 @@ async def rolled(bench: Bench, sizes: list[int], **how: object) -> Log:
     log = await bench.open(**{"index_interval_bytes": 64} | how)  # type: ignore[arg-type]
     for at, size in enumerate(sizes):
         await write(log, b"%d" % at, b"x" * size)
-    await history.roll_up(log)
-    assert len(log.manifest.segments) == 1
+    await rollup.roll_up(log)
+    assert len(log.committed.manifest.segments) == 1
     return log
 
 
@@ -111,7 +112,7 @@ async def test_one_ranged_read_gives_one_lane(bench: Bench) -> None:
 
 async def test_a_batch_that_fails_its_checksum_is_never_handed_out(bench: Bench) -> None:
     log = await rolled(bench, [10] * 5)
-    key = f"{FOLDER}/{log.manifest.segments[0].name}"
+    key = f"{FOLDER}/{log.committed.manifest.segments[0].name}"
     body = bytearray(await bench.inner.read(key))
     body[32 + 3 * len(make_batch(b"0", b"x" * 10)) + 70] ^= 1
     await bench.inner.delete([key])
@@ -126,7 +127,7 @@ async def test_a_batch_that_fails_its_checksum_is_never_handed_out(bench: Bench)
 
 async def test_a_shortened_object_is_noticed(bench: Bench) -> None:
     log = await rolled(bench, [500] * 5)
-    key = f"{FOLDER}/{log.manifest.segments[0].name}"
+    key = f"{FOLDER}/{log.committed.manifest.segments[0].name}"
     body = bytes(await bench.inner.read(key))
     await bench.inner.delete([key])
     await bench.inner.put_new(key, [body[:1500]])
@@ -171,11 +172,11 @@ async def test_the_cache_is_bounded_and_history_does_not_push_out_the_tail(bench
     log = await bench.open(index_interval_bytes=64)
     for at in range(50):
         await write(log, b"%d" % at, b"x" * 500)
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     in_memory = bench.memory.used_bytes
     reader = bench.reader(block_bytes=BLOCK, cache_bytes=4 * BLOCK)
     assert len(await read_all(reader, log, log.lane(0))) == 100
-    assert 0 < reader.blocks.used_bytes <= 4 * BLOCK
+    assert 0 < reader.block_cache.used_bytes <= 4 * BLOCK
     assert bench.memory.used_bytes == in_memory
     recent = log.lane(0).read_memory(98, 1, at_least_one=True)
     assert recent is not None
@@ -188,8 +189,8 @@ async def test_the_blocks_after_those_just_read_are_loaded_ahead(bench: Bench) -
     bench.store.calls.clear()
     await reader.read(log, log.lane(0), 40, 1, at_least_one=True)
     await settle()
-    name = f"{FOLDER}/{log.manifest.segments[0].name}"
-    here = [number for number in range(20) if (name, 32 + number * BLOCK) in reader.blocks]
+    name = f"{FOLDER}/{log.committed.manifest.segments[0].name}"
+    here = [number for number in range(20) if (name, 32 + number * BLOCK) in reader.block_cache]
     assert len(here) == 3
     assert here == list(range(here[0], here[0] + 3))
     assert here[0] > 0
@@ -207,7 +208,7 @@ async def test_reading_ahead_goes_on_into_the_next_objects(bench: Bench) -> None
     reader = bench.reader(read_ahead=2)
     await reader.read(log, log.lane(0), 1, 1, at_least_one=True)
     await settle()
-    here = [at for at in range(6) if (keys.segment(FOLDER, at), 32) in reader.blocks]
+    here = [at for at in range(6) if (keys.segment(FOLDER, at), 32) in reader.block_cache]
     assert here == [1, 2, 3]
 
 
@@ -226,7 +227,7 @@ async def test_a_failure_to_read_ahead_is_nobodys_problem(bench: Bench) -> None:
 
 
 def index_key(log: Log) -> str:
-    return keys.index_of(f"{FOLDER}/{log.manifest.segments[0].name}")
+    return keys.index_of(f"{FOLDER}/{log.committed.manifest.segments[0].name}")
 
 
 async def test_the_index_spares_reading_from_the_beginning(bench: Bench) -> None:
@@ -312,9 +313,9 @@ async def rewritten_elsewhere(bench: Bench) -> Log:
     for at in range(5):
         await write(log, b"%d" % at)
     other = await bench.open()
-    await history.roll_up(other)
+    await rollup.roll_up(other)
     bench.clock.advance_ms(GRACE_S * 1000 + 1)
-    assert await history.sweep(other) == 5
+    assert await sweep.sweep(other) == 5
     return log
 
 
@@ -323,7 +324,7 @@ async def test_a_reader_whose_object_is_gone_takes_up_the_newer_manifest(bench: 
     reader = bench.reader()
     rows = await read_all(reader, log, log.lane(0))
     assert rows == [(at, b"%d" % at) for at in range(5)]
-    assert log.manifest.generation == 1
+    assert log.committed.manifest.generation == 1
 
 
 async def test_all_readers_who_meet_the_gap_at_once_get_over_it(bench: Bench) -> None:
@@ -340,11 +341,11 @@ async def test_all_readers_who_meet_the_gap_at_once_get_over_it(bench: Bench) ->
 
 async def test_looking_for_a_time_gets_over_it_too(bench: Bench) -> None:
     log = await rewritten_elsewhere(bench)
-    assert await bench.reader().find_time(log, log.lane(0), NOW_MS) == (0, NOW_MS)
+    assert await time_lookup.find_time(bench.reader(), log, log.lane(0), NOW_MS) == (0, NOW_MS)
 
 
 async def test_an_object_that_is_gone_for_good_is_reported(bench: Bench) -> None:
     log = await rolled(bench, [10] * 3)
-    await bench.inner.delete([f"{FOLDER}/{log.manifest.segments[0].name}"])
+    await bench.inner.delete([f"{FOLDER}/{log.committed.manifest.segments[0].name}"])
     with pytest.raises(ObjectMissing):
         await bench.reader().read(log, log.lane(0), 0, 1, at_least_one=True)

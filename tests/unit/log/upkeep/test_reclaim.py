@@ -1,6 +1,6 @@
 """What is dead inside objects that are still alive."""
 
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import retention, rollup
 from kafscale.log.upkeep.reclaim import is_worth_it, reclaim
 from kafscale.log.writer.log import Log
 from kafscale.testing.faulty_store import Fault, Rule
@@ -13,8 +13,8 @@ async def half_dead(bench: Bench, objects: int = 1) -> Log:
     for _ in range(objects):
         await committed(append(log, make_batch(b"d" * 500), 0))
         await committed(append(log, make_batch(b"alive"), 1))
-        await history.roll_up(log)
-    await history.raise_starts(log, {0: objects})
+        await rollup.roll_up(log)
+    await retention.raise_starts(log, {0: objects})
     return log
 
 
@@ -26,9 +26,9 @@ async def alive(bench: Bench, log: Log) -> int:
 
 async def test_the_dead_half_goes_and_the_other_stays(bench: Bench) -> None:
     log = await half_dead(bench)
-    before = log.manifest.segments[0].size
+    before = log.committed.manifest.segments[0].size
     assert await reclaim(log, (), 1 << 30) == 1
-    (entry,) = log.manifest.segments
+    (entry,) = log.committed.manifest.segments
     assert [span.lane for span in entry.spans()] == [1]
     assert entry.size < before - 500
     assert await alive(bench, log) == 1
@@ -40,11 +40,11 @@ async def test_what_is_mostly_alive_waits_unless_it_must_go(bench: Bench) -> Non
     log = await bench.open()
     await committed(append(log, make_batch(b"d"), 0))
     await committed(append(log, make_batch(b"a" * 500), 1))
-    await history.roll_up(log)
-    await history.raise_starts(log, {0: 1})
-    (entry,) = log.manifest.segments
-    assert not is_worth_it(entry, log.manifest.lanes, ())
-    assert is_worth_it(entry, log.manifest.lanes, {0})
+    await rollup.roll_up(log)
+    await retention.raise_starts(log, {0: 1})
+    (entry,) = log.committed.manifest.segments
+    assert not is_worth_it(entry, log.committed.manifest.lanes, ())
+    assert is_worth_it(entry, log.committed.manifest.lanes, {0})
     assert await reclaim(log, (), 1 << 30) == 0
     assert await reclaim(log, {0}, 1 << 30) == 1
 
@@ -60,13 +60,15 @@ async def test_objects_that_somebody_else_rewrote_are_left_to_them(bench: Bench)
     log, other = await half_dead(bench), await bench.open()
     assert await reclaim(other, (), 1 << 30) == 1
     assert await reclaim(log, (), 1 << 30) == 0
-    assert log.manifest.generation == other.manifest.generation, "what they wrote is taken up"
+    assert log.committed.manifest.generation == other.committed.manifest.generation, (
+        "what they wrote is taken up"
+    )
     assert await alive(bench, log) == 1
 
 
 async def test_an_object_that_is_gone_ends_the_pass(bench: Bench) -> None:
     log = await half_dead(bench)
-    key = f"{log.folder}/{log.manifest.segments[0].name}"
+    key = f"{log.folder}/{log.committed.manifest.segments[0].name}"
     await bench.store.delete([key])
     assert await reclaim(log, (), 1 << 30) == 0
 
@@ -80,7 +82,7 @@ async def test_a_lost_answer_is_found_to_be_ours(bench: Bench) -> None:
 
 async def test_a_broken_object_is_left_alone_and_told_of_once(bench: Bench) -> None:
     log = await half_dead(bench, objects=3)
-    entry = log.manifest.segments[1]
+    entry = log.committed.manifest.segments[1]
     key = f"{log.folder}/{entry.name}"
     body = bytearray(await bench.store.read(key))
     body[entry.spans()[0].start + 70] ^= 1
@@ -93,4 +95,4 @@ async def test_a_broken_object_is_left_alone_and_told_of_once(bench: Bench) -> N
     assert await reclaim(log, (), 1 << 30, broken) == 0
     assert told == [entry.name]
     assert broken == {entry.name}
-    assert entry in log.manifest.segments
+    assert entry in log.committed.manifest.segments

@@ -10,7 +10,7 @@ from kafscale.log.formats import keys, manifest
 from kafscale.log.formats.manifest import Dropped, Entry, LaneMark, Manifest
 from kafscale.log.formats.segment import ContentId
 from kafscale.log.protocol.commits import before_any
-from kafscale.log.upkeep.sweep_plan import plan_sweep
+from kafscale.log.upkeep.sweep import plan_sweep
 from kafscale.objects.store import StoredObject
 
 GRACE_MS = 1000

@@ -1,6 +1,6 @@
 """A log as this process knows it: what its lanes hold, and what lies below their starts."""
 
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import retention, rollup
 from kafscale.log.writer.log import Log
 from tests.unit.log.log_harness import Bench, make_batch, write
 
@@ -16,11 +16,11 @@ async def test_lanes_know_their_bytes_through_flush_roll_up_and_reopening(bench:
     for lane in (0, 0, 1):
         await write(log, b"x", lane=lane)
     assert held(log) == {0: 2 * SIZE, 1: SIZE}
-    await history.roll_up(log)
+    await rollup.roll_up(log)
     await write(log, b"x", lane=1)
     assert held(log) == {0: 2 * SIZE, 1: 2 * SIZE}
     assert held(await bench.open()) == {0: 2 * SIZE, 1: 2 * SIZE}
-    assert log.dead_bytes == 0
+    assert log.committed.dead_bytes == 0
 
 
 async def test_what_lies_below_a_lanes_start_is_dead_while_others_need_the_object(
@@ -29,11 +29,11 @@ async def test_what_lies_below_a_lanes_start_is_dead_while_others_need_the_objec
     log = await bench.open()
     await write(log, b"x", lane=0)
     await write(log, b"x", lane=1)
-    await history.roll_up(log)  # both are in one object now
+    await rollup.roll_up(log)  # both are in one object now
     await write(log, b"x", lane=1)
-    assert await history.raise_starts(log, {0: 1})
-    assert (held(log), log.dead_bytes) == ({0: 0, 1: 2 * SIZE}, SIZE)
+    assert await retention.raise_starts(log, {0: 1})
+    assert (held(log), log.committed.dead_bytes) == ({0: 0, 1: 2 * SIZE}, SIZE)
     again = await bench.open()
-    assert (held(again), again.dead_bytes) == ({0: 0, 1: 2 * SIZE}, SIZE)
-    assert await history.raise_starts(again, {1: 1})  # the object goes, and the dead with it
-    assert (held(again), again.dead_bytes) == ({0: 0, 1: SIZE}, 0)
+    assert (held(again), again.committed.dead_bytes) == ({0: 0, 1: 2 * SIZE}, SIZE)
+    assert await retention.raise_starts(again, {1: 1})  # the object goes, and the dead with it
+    assert (held(again), again.committed.dead_bytes) == ({0: 0, 1: SIZE}, 0)

@@ -10,8 +10,9 @@ from typing import TypeVar
 
 import pytest
 
-from kafscale.log.upkeep import history
-from kafscale.log.writer.log import Log, State
+from kafscale.log.upkeep import retention, rollup, sweep
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.states import LogState
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import BadSequence, KafscaleError, NotTheOwner
 from kafscale.objects.memory import MemoryObjectStore
@@ -119,15 +120,15 @@ class Fight:
         try:
             match self.dice.randrange(6):
                 case 0 | 1:
-                    await history.roll_up(log)
+                    await rollup.roll_up(log)
                 case 2:
                     await log.adopt_foreign()
                 case 3:
-                    log.sweep_due = True
-                    await history.sweep(log)
+                    log.history.ask_for_sweep()
+                    await sweep.sweep(log)
                 case 4:
                     lane = self.dice.choice(LANES)
-                    await history.raise_starts(
+                    await retention.raise_starts(
                         log, {lane: self.dice.randrange(log.lane(lane).high + 1)}
                     )
                 case 5:
@@ -156,7 +157,7 @@ class Fight:
         await self.produce(self.dice.choice(LANES), value)
 
     async def judge(self) -> None:
-        assert all(log.state is not State.STOPPED for log in self.bench.logs)
+        assert all(log.state is not LogState.STOPPED for log in self.bench.logs)
         fresh = await self.bench.open()
         for number in LANES:
             rows = await everything(self.bench, number)

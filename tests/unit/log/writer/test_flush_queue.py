@@ -2,21 +2,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafscale.log.writer.flush_queue import Waiting, WaitingRoom, lane_batches
+from kafscale.log.writer.flush_queue import FlushQueue, PendingBatch, lane_batches
 from kafscale.log.writer.lane import Lane
 from kafscale.model.errors import NotTheOwner
 from kafscale.records import batch
 from tests.unit.log.log_harness import make_batch
 
 
-def waiting(lane: Lane, first: int, *values: bytes) -> Waiting:
+def waiting(lane: Lane, first: int, *values: bytes) -> PendingBatch:
     data = make_batch(*values)
-    return Waiting(lane, batch.read_header(data), first, data, acknowledged=False, epoch=0)
+    return PendingBatch(lane, batch.read_header(data), first, data, acknowledged=False, epoch=0)
 
 
-def room(**limits: float) -> WaitingRoom:
+def room(**limits: float) -> FlushQueue:
     usual = {"full_bytes": 10_000, "full_records": 100, "most_bytes": 20_000, "longest_s": 0.5}
-    return WaitingRoom(**(usual | limits))  # type: ignore[arg-type]
+    return FlushQueue(**(usual | limits))  # type: ignore[arg-type]
 
 
 async def test_an_empty_room_is_never_due() -> None:

@@ -7,11 +7,11 @@ import pytest
 
 from kafscale.log.formats import keys
 from kafscale.log.formats.segment import LaneBatches
-from kafscale.log.moves import copying
 from kafscale.log.protocol import survey
 from kafscale.log.protocol.commits import LostRace
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import rollup
 from kafscale.log.writer.job_appender import Appender
+from kafscale.log.writer.types import wait_for_commit
 from kafscale.model.errors import NotTheOwner
 from kafscale.records.record import Record, build_batch
 from kafscale.testing.faulty_store import Fault, Rule
@@ -25,7 +25,7 @@ FOLDER = "default/copy@636f7079000000000000000000000000/0"
 async def harness() -> AsyncIterator[EngineHarness]:
     async with EngineHarness() as opened:
         await put_topic(opened, "copy", 1)
-        await opened.engine.discovery.look_for("copy")
+        await opened.engine.topics.discover("copy")
         yield opened
 
 
@@ -232,9 +232,9 @@ async def test_following_looks_anew_where_the_past_has_changed(harness: EngineHa
 async def test_a_lane_whose_topic_has_moved_takes_nothing_from_jobs(harness: EngineHarness) -> None:
     await harness.append("copy", b"a")
     owner, _ = await harness.engine.logs.open(harness.engine.topics.get("copy"), 0)
-    sealed = copying.seal(owner, 0).committed
+    sealed = owner.seal(0).committed
     assert sealed is not None
-    await copying.committed(sealed)
+    await wait_for_commit(sealed)
     log = appender(harness)
     await log.open()
     with pytest.raises(NotTheOwner, match="sealed"):
@@ -247,7 +247,7 @@ async def test_a_lane_that_was_only_looked_at_may_still_begin_anywhere(
     await harness.append("copy", b"0")
     [held] = [log for _, log in harness.engine.logs.each()]
     held.lane(5)  # somebody wanted to read what is not there yet
-    await history.roll_up(held)
+    await rollup.roll_up(held)
     log = appender(harness)
     await log.open()
     assert log.is_new(6)

@@ -2,8 +2,8 @@ import pytest
 
 from kafscale.log.formats.manifest import Entry, LaneMark
 from kafscale.log.formats.segment import Span
-from kafscale.log.writer.lane import Lane, TailMemory
-from kafscale.log.writer.tail_memory import BATCH_BYTES, CHUNK_BYTES, Chunk
+from kafscale.log.writer.lane import Lane
+from kafscale.log.writer.tail_memory import BATCH_BYTES, CHUNK_BYTES, Chunk, TailMemory
 from kafscale.records import batch
 from tests.unit.log.log_harness import make_batch, values_of
 
@@ -19,7 +19,7 @@ def chunk(first: int, *values: bytes) -> Chunk:
 
 def keep(memory: TailMemory, lane: Lane, made: Chunk) -> Chunk:
     lane.high = made.last + 1
-    memory.keep(lane, made)
+    memory.keep(lane.recent, made)
     return made
 
 
@@ -88,8 +88,8 @@ def test_a_lane_that_goes_gives_its_memory_back() -> None:
     one, other = Lane(0), Lane(1)
     gone = keep(memory, one, chunk(0, b"a", b"b"))
     keep(memory, other, chunk(0, b"a"))
-    memory.release(one)
-    memory.release(one)
+    memory.release(one.recent)
+    memory.release(one.recent)
     assert memory.used_bytes == KEPT
     assert not gone.batches
     assert offsets(other, 0, 99) == [0]

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from kafscale.log.formats import keys
-from kafscale.log.upkeep import history
-from kafscale.log.writer import late_writes
+from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
 from kafscale.model.errors import NotTheOwner, StoreUnavailable
 from kafscale.testing.faulty_store import Fault, Rule
@@ -17,36 +16,36 @@ async def with_a_stranger(bench: Bench) -> Log:
     """A log to which somebody else has added what its owner does not know of."""
     owner, stranger = await bench.open(), await bench.open()
     assert await committed(append(stranger, make_batch(b"theirs"))) == 0
-    assert owner.end == 0
+    assert owner.committed.end == 0
     return owner
 
 
 async def test_what_another_has_added_is_taken_up(bench: Bench) -> None:
     owner = await with_a_stranger(bench)
-    await late_writes.catch_up(owner)
+    await owner.late_writes.catch_up()
     assert owner.lane(0).high == 1
 
 
 async def test_a_look_is_due_once_a_second(bench: Bench) -> None:
     owner = await bench.open()
     for _ in range(3):
-        await late_writes.catch_up(owner)
+        await owner.late_writes.catch_up()
     bench.clock.advance_ms(999)
-    assert not late_writes.is_due(owner)
+    assert not owner.late_writes.is_due()
     before = len(bench.store.calls)
-    await late_writes.catch_up(owner)
+    await owner.late_writes.catch_up()
     assert len(bench.store.calls) == before
     bench.clock.advance_ms(1)
-    assert late_writes.is_due(owner)
+    assert owner.late_writes.is_due()
 
 
 async def test_who_comes_while_somebody_looks_waits_for_what_is_found(bench: Bench) -> None:
     owner = await with_a_stranger(bench)
     slow = bench.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
-    first = asyncio.create_task(late_writes.catch_up(owner))
+    first = asyncio.create_task(owner.late_writes.catch_up())
     await slow.reached.wait()
-    assert late_writes.is_due(owner), "nothing has been seen yet"
-    second = asyncio.create_task(late_writes.catch_up(owner))
+    assert owner.late_writes.is_due(), "nothing has been seen yet"
+    second = asyncio.create_task(owner.late_writes.catch_up())
     await asyncio.sleep(0)
     assert not second.done()
     slow.release()
@@ -57,9 +56,9 @@ async def test_who_comes_while_somebody_looks_waits_for_what_is_found(bench: Ben
 async def test_who_waits_looks_himself_when_the_first_gives_up(bench: Bench) -> None:
     owner = await with_a_stranger(bench)
     slow = bench.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
-    first = asyncio.create_task(late_writes.catch_up(owner))
+    first = asyncio.create_task(owner.late_writes.catch_up())
     await slow.reached.wait()
-    second = asyncio.create_task(late_writes.catch_up(owner))
+    second = asyncio.create_task(owner.late_writes.catch_up())
     await asyncio.sleep(0)
     first.cancel()
     await second
@@ -70,9 +69,9 @@ async def test_a_look_that_failed_has_seen_nothing(bench: Bench) -> None:
     owner = await with_a_stranger(bench)
     bench.plan.add(Rule(Fault.FAIL_BEFORE, "find", times=1))
     with pytest.raises(StoreUnavailable):
-        await late_writes.catch_up(owner)
-    assert late_writes.is_due(owner)
-    await late_writes.catch_up(owner)
+        await owner.late_writes.catch_up()
+    assert owner.late_writes.is_due()
+    await owner.late_writes.catch_up()
     assert owner.lane(0).high == 1
 
 
@@ -84,23 +83,23 @@ async def test_while_a_flush_is_under_way_nobody_is_told_that_there_is_nothing(
     waiting = append(owner, make_batch(b"ours"))
     await slow.reached.wait()
     with pytest.raises(NotTheOwner):
-        await late_writes.catch_up(owner)
-    assert late_writes.is_due(owner)
+        await owner.late_writes.catch_up()
+    assert owner.late_writes.is_due()
     slow.release()
     with pytest.raises(NotTheOwner):
         await committed(waiting)
     await opened_again(owner)
     assert owner.lane(0).high == 1
-    await late_writes.catch_up(owner)
+    await owner.late_writes.catch_up()
 
 
 async def test_the_same_where_the_stranger_has_rolled_up(bench: Bench) -> None:
     owner, stranger = await bench.open(), await bench.open()
     assert await committed(append(stranger, make_batch(b"theirs"))) == 0
-    await history.roll_up(stranger)
+    await rollup.roll_up(stranger)
     await bench.inner.delete([keys.segment(FOLDER, 0)])
     slow = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     append(owner, make_batch(b"ours"))
     await slow.reached.wait()
     with pytest.raises(NotTheOwner):
-        await late_writes.catch_up(owner)
+        await owner.late_writes.catch_up()

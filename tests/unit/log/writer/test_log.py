@@ -6,9 +6,10 @@ import pytest
 from kafscale.log.formats import index, keys
 from kafscale.log.formats.segment import ContentId
 from kafscale.log.protocol import commits
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import rollup
 from kafscale.log.writer.lane import LaneRules
-from kafscale.log.writer.log import Observer, State
+from kafscale.log.writer.states import LogState
+from kafscale.log.writer.types import Observer
 from kafscale.model.errors import (
     LogStopped,
     NotTheOwner,
@@ -142,10 +143,10 @@ async def test_what_waits_is_told_by_lane(bench: Bench) -> None:
     await stall.reached.wait()
     last = append(log, make_batch(b"b"), 1)
     size = len(make_batch(b"a"))
-    assert log.waiting_bytes() == {1: 2 * size}
+    assert log.pending_bytes() == {1: 2 * size}
     stall.release()
     await committed(last)
-    assert log.waiting_bytes() == {}
+    assert log.pending_bytes() == {}
 
 
 async def test_what_waits_can_be_read_by_those_who_ask_for_it(bench: Bench) -> None:
@@ -162,14 +163,14 @@ async def test_what_waits_can_be_read_by_those_who_ask_for_it(bench: Bench) -> N
     assert woken == [2, 3]
     size = len(make_batch(b"a", b"b"))
     both = [(0, b"a"), (1, b"b"), (2, b"c")]
-    assert values_of(log.read_waiting(lane, 0, 1 << 20)) == both
-    assert values_of(log.read_waiting(lane, 1, size)) == both[:2]
-    assert values_of(log.read_waiting(lane, 1, 1)) == both[:2]
-    assert values_of(log.read_waiting(lane, 2, 1)) == both[2:]
-    assert log.read_waiting(lane, 3, 1 << 20) == []
+    assert values_of(log.read_pending(lane, 0, 1 << 20)) == both
+    assert values_of(log.read_pending(lane, 1, size)) == both[:2]
+    assert values_of(log.read_pending(lane, 1, 1)) == both[:2]
+    assert values_of(log.read_pending(lane, 2, 1)) == both[2:]
+    assert log.read_pending(lane, 3, 1 << 20) == []
     stall.release()
     await committed(last)
-    assert log.read_waiting(lane, 0, 1 << 20) == []
+    assert log.read_pending(lane, 0, 1 << 20) == []
 
 
 async def test_an_offset_that_would_reach_the_range_is_refused(bench: Bench) -> None:
@@ -223,7 +224,7 @@ async def test_an_upload_that_happened_although_its_answer_was_lost_is_ours(
     assert await write(log, b"a") == 0
     assert await write(log, b"b") == 1
     assert await everything(any_bench) == [(0, b"a"), (1, b"b")]
-    assert log.state is State.OPEN
+    assert log.state is LogState.OPEN
 
 
 @pytest.mark.parametrize("more", [b"", b"x"])
@@ -275,11 +276,11 @@ async def test_a_flush_that_fails_unforeseen_leaves_nobody_waiting(bench: Bench)
         await committed(second)
     with pytest.raises(LogStopped):
         append(log, make_batch(b"c"))
-    assert log.state is State.STOPPED
+    assert log.state is LogState.STOPPED
     assert woken
     assert sum(buffered) == 0
     await log.aclose()
-    assert log.state is State.STOPPED
+    assert log.state is LogState.STOPPED
 
 
 # -- closing ---------------------------------------------------------------------------------------
@@ -294,7 +295,7 @@ async def test_closing_commits_what_waits_and_takes_nothing_new(bench: Bench) ->
         append(log, make_batch(b"late"))
     await closing
     assert [await committed(one) for one in batches] == [0, 1, 2, 3, 4]
-    assert log.state is State.CLOSED
+    assert log.state is LogState.CLOSED
     assert len(await everything(bench)) == 5
     assert bench.memory.used_bytes == 0
     with pytest.raises(NotTheOwner):
@@ -322,7 +323,7 @@ async def test_closing_on_a_dead_store_can_be_given_up(bench: Bench, fault: Faul
     waiting = append(log, make_batch(b"a"))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(log.aclose(), 0.02)
-    assert log.state is State.CLOSED
+    assert log.state is LogState.CLOSED
     with pytest.raises(NotTheOwner):
         await committed(waiting)
 
@@ -349,13 +350,13 @@ async def test_a_log_closed_while_it_is_opened_stays_closed(bench: Bench) -> Non
     stall.release()
     with pytest.raises(NotTheOwner):
         await opening
-    assert log.state is State.CLOSED
+    assert log.state is LogState.CLOSED
 
 
 async def test_a_log_closed_by_its_owner_is_not_revived_by_housekeeping(bench: Bench) -> None:
     log, other = await bench.open(), await bench.open()
     await write(other, b"a")
-    await history.roll_up(other)
+    await rollup.roll_up(other)
     stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "find", skip=2, times=1))
     adopting = asyncio.ensure_future(log.adopt_foreign())
     await stall.reached.wait()
@@ -363,5 +364,17 @@ async def test_a_log_closed_by_its_owner_is_not_revived_by_housekeeping(bench: B
     stall.release()
     await asyncio.gather(adopting, return_exceptions=True)
     await settle()
-    assert log.state is State.CLOSED
+    assert log.state is LogState.CLOSED
     assert log.lane(0).recent.chunks == []
+
+
+async def test_what_waits_goes_at_once_when_nothing_more_is_to_come(bench: Bench) -> None:
+    log = await bench.open(flush_interval_s=60.0)
+    log.flush_soon()
+    assert await bench.segments() == [], "nothing waits"
+    waiting = append(log, make_batch(b"a"))
+    await settle()
+    assert await bench.segments() == []
+    log.flush_soon()
+    assert await committed(waiting) == 0
+    await log.aclose()

@@ -4,8 +4,9 @@ import pytest
 
 from kafscale.log.formats import keys, segment
 from kafscale.log.formats.segment import ContentId
-from kafscale.log.upkeep import history
-from kafscale.log.writer.log import Log, State
+from kafscale.log.upkeep import rollup
+from kafscale.log.writer.log import Log
+from kafscale.log.writer.states import LogState
 from kafscale.model.errors import (
     LogStopped,
 )
@@ -66,8 +67,8 @@ async def test_positions_and_offsets_of_lanes_go_their_own_ways(any_bench: Bench
         assert await write(log, *[b"%d" % at] * size, lane=lane) == counts[lane]
         counts[lane] += size
         if at % 10 == 9:
-            await history.roll_up(log)
-    assert log.end == sum(counts.values())
+            await rollup.roll_up(log)
+    assert log.committed.end == sum(counts.values())
     again = await any_bench.open()
     for one in (log, again):
         assert {number: lane.high for number, lane in one.lanes.items()} == counts
@@ -75,8 +76,8 @@ async def test_positions_and_offsets_of_lanes_go_their_own_ways(any_bench: Bench
             rows = await read_all(any_bench.reader(), one, lane, max_bytes=300)
             assert [offset for offset, _ in rows] == list(range(counts[number]))
             assert rows == await everything(any_bench, number)
-    assert again.end == log.end
-    assert again.tail_id == log.tail_id
+    assert again.committed.end == log.committed.end
+    assert again.committed.end_id == log.committed.end_id
     assert await write(again, b"x", lane=1) == counts[1]
 
 
@@ -85,7 +86,7 @@ async def test_segments_of_lanes_name_their_predecessor(bench: Bench) -> None:
     for at in range(4):
         await write(log, b"x", lane=at % 2 + 1)
         if at == 1:
-            await history.roll_up(log)
+            await rollup.roll_up(log)
     opened = await bench.look()
     bodies = [await bench.inner.read(keys.segment(FOLDER, at)) for at in range(4)]
     contents = [segment.parse(body) for body in bodies]
@@ -106,6 +107,6 @@ async def test_a_log_that_stopped_says_so(bench: Bench) -> None:
     fresh: Log = bench.make_log()
     with pytest.raises(LogStopped, match="precedes"):
         await fresh.open()
-    assert fresh.state is State.STOPPED
+    assert fresh.state is LogState.STOPPED
     with pytest.raises(LogStopped, match="precedes"):
         append(fresh, make_batch(b"a"))

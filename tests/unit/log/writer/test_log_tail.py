@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from kafscale.log.upkeep import history
-from kafscale.log.writer.log import State
+from kafscale.log.upkeep import retention, rollup, sweep
+from kafscale.log.writer.states import LogState
 from kafscale.model.errors import (
     NotTheOwner,
     OutOfOrderSequence,
@@ -35,7 +35,7 @@ async def test_a_foreign_segment_at_our_position_is_adopted_and_waiting_ones_ref
     with pytest.raises(NotTheOwner):
         await write(theirs, b"b")
     await opened_again(theirs)
-    assert theirs.state is State.OPEN
+    assert theirs.state is LogState.OPEN
     assert theirs.lane(0).high == 1
     assert await write(theirs, b"b") == 1
     assert await everything(any_bench) == [(0, b"a"), (1, b"b")]
@@ -94,7 +94,7 @@ async def test_an_idempotent_retry_is_found_in_what_was_adopted(bench: Bench) ->
     await write(log, b"a", producer=7, sequence=0)
     bench.clock.advance_ms(GRACE_S * 1000)
     job = await bench.open()
-    await history.roll_up(job)
+    await rollup.roll_up(job)
     with pytest.raises(NotTheOwner):
         await write(log, b"b", producer=7, sequence=1)
     await settle()
@@ -228,14 +228,14 @@ async def test_a_paused_writer_does_not_believe_a_ghost(bench: Bench) -> None:
     """Rule 3: its name was rolled up and deleted, so its PUT succeeds; nothing may come of it."""
     paused, other = await bench.open(), await bench.open()
     await write(other, b"a")
-    await history.roll_up(other)
+    await rollup.roll_up(other)
     await write(other, b"b")
-    await history.roll_up(other)
-    await history.raise_starts(other, {0: 2})
+    await rollup.roll_up(other)
+    await retention.raise_starts(other, {0: 2})
     for _ in range(3):
         bench.clock.advance_ms(GRACE_S * 1000 + 1)
-        other.sweep_due = True
-        await history.sweep(other)
+        other.history.ask_for_sweep()
+        await sweep.sweep(other)
     assert await bench.segments() == []
     with pytest.raises(NotTheOwner):
         await write(paused, b"ghost", producer=7, sequence=0)
@@ -252,15 +252,15 @@ async def test_our_own_roll_up_does_not_make_us_doubt_our_tail(bench: Bench) -> 
     await write(log, b"b")
     bench.clock.advance_ms(GRACE_S * 500 + 1)
     stall = bench.plan.add(Rule(Fault.STALL_AFTER, "put_new", "*/manifest-*", times=1))
-    rolling = asyncio.ensure_future(history.roll_up(log))
+    rolling = asyncio.ensure_future(rollup.roll_up(log))
     await stall.reached.wait()
     one = append(log, make_batch(b"c"))
     await settle()
     stall.release()
     assert await committed(one) == 2
     await rolling
-    assert log.manifest.end == 2
-    assert log.state is State.OPEN
+    assert log.committed.manifest.end == 2
+    assert log.state is LogState.OPEN
 
 
 # -- foreign manifests -----------------------------------------------------------------------------
@@ -272,10 +272,18 @@ async def test_a_foreign_manifest_that_ends_on_our_chain_is_taken_up_in_place(be
         await write(log, b"%d" % at)
     job = await bench.open()
     await write(log, b"4")
-    await history.roll_up(job)
+    await rollup.roll_up(job)
     waiting = append(log, make_batch(b"5"))
     assert await log.adopt_foreign()
-    assert (log.manifest.generation, log.manifest.end, len(log.tail)) == (1, 4, 1)
+    assert (
+        log.committed.manifest.generation,
+        log.committed.manifest.end,
+        len(log.committed.tail),
+    ) == (
+        1,
+        4,
+        1,
+    )
     assert await committed(waiting) == 5
     assert not await log.adopt_foreign()
     rows = await read_all(bench.reader(), log, log.lane(0))
@@ -286,27 +294,27 @@ async def test_a_foreign_manifest_beyond_our_tail_opens_the_log_again(bench: Ben
     log, other = await bench.open(flush_interval_s=3600), await bench.open()
     waiting = append(log, make_batch(b"x"))
     await write(other, b"a")
-    await history.roll_up(other)
+    await rollup.roll_up(other)
     assert await log.adopt_foreign()
     with pytest.raises(NotTheOwner):
         await committed(waiting)
-    assert log.state is State.OPEN
-    assert (log.lane(0).high, log.lane(0).end, log.end) == (1, 1, 1)
+    assert log.state is LogState.OPEN
+    assert (log.lane(0).high, log.lane(0).end, log.committed.end) == (1, 1, 1)
 
 
 async def test_being_cancelled_while_the_log_is_opened_again_leaves_it_open(bench: Bench) -> None:
     log, other = await bench.open(), await bench.open()
     await write(other, b"a")
-    await history.roll_up(other)
+    await rollup.roll_up(other)
     bench.plan.add(Rule(Fault.STALL_BEFORE, "find", skip=3, times=1))
     adopting = asyncio.ensure_future(log.adopt_foreign())
     await bench.plan.rules[0].reached.wait()
-    assert log.state is State.OPENING
+    assert log.state is LogState.OPENING
     adopting.cancel()
     await asyncio.gather(adopting, return_exceptions=True)
     bench.plan.clear()
     await settle()
-    assert log.state is State.OPEN
+    assert log.state is LogState.OPEN
     assert await write(log, b"b") == 1
 
 
@@ -314,19 +322,19 @@ async def test_an_older_manifest_read_late_does_not_replace_a_newer_one(bench: B
     log = await bench.open()
     job = await bench.open()
     await write(job, b"a")
-    await history.roll_up(job)
+    await rollup.roll_up(job)
     stall = bench.plan.add(Rule(Fault.STALL_AFTER, "read", "*/manifest-*1", times=1))
     adopting = asyncio.ensure_future(log.adopt_foreign())
     await stall.reached.wait()
-    await history.raise_starts(job, {0: 1})
+    await retention.raise_starts(job, {0: 1})
     await write(job, b"b")
     with pytest.raises(NotTheOwner):
         await write(log, b"x")
     await settle()
-    assert (log.manifest.generation, log.lane(0).start) == (2, 1)
+    assert (log.committed.manifest.generation, log.lane(0).start) == (2, 1)
     stall.release()
     await adopting
-    assert (log.manifest.generation, log.lane(0).start, log.end) == (2, 1, 2)
+    assert (log.committed.manifest.generation, log.lane(0).start, log.committed.end) == (2, 1, 2)
 
 
 async def test_what_is_written_after_a_newer_leader_does_not_look_older(bench: Bench) -> None:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafscale.log.writer.lane import Lane, TailMemory
-from kafscale.log.writer.tail_memory import Chunk
+from kafscale.log.writer.lane import Lane
+from kafscale.log.writer.tail_memory import Chunk, TailMemory
 from kafscale.records import batch
 from tests.unit.log.log_harness import make_batch
 
@@ -64,11 +64,11 @@ def test_a_row_gives_the_batches_from_an_offset_on_that_fit(
         at += 3 if number in gaps else 0
         made = chunk(at, counts)
         at = made.last + 1
-        memory.keep(lane, made)
+        memory.keep(lane.recent, made)
         chunks.append(made)
     left = chunks[max(0, len(chunks) - stay) :]
     memory.budget_bytes = sum(one.size for one in left)
-    memory.keep(lane, Chunk(at, at, [], []))  # makes the others leave
+    memory.keep(lane.recent, Chunk(at, at, [], []))  # makes the others leave
     memory.budget_bytes = 1 << 30
     kept = [one for row in left for one in row.batches]
     found = lane.recent.read(offset, max_bytes, at_least_one=at_least_one)
@@ -82,7 +82,7 @@ def test_a_row_gives_the_batches_from_an_offset_on_that_fit(
 def test_rows_stay_right_while_the_oldest_leave_and_new_ones_come() -> None:
     lane, memory = Lane(0), TailMemory(5 * chunk(0, [1]).size)
     for at in range(100):
-        memory.keep(lane, chunk(at, [1]))
+        memory.keep(lane.recent, chunk(at, [1]))
         first = max(0, at - 4)
         found = lane.recent.read(first, 1 << 20, at_least_one=True)
         assert found is not None
@@ -95,8 +95,8 @@ def test_nothing_of_what_has_left_is_held_on_to() -> None:
     lane, memory = Lane(0), TailMemory(1 << 20)
     made = [chunk(at, [1]) for at in range(8)]
     for one in made:
-        memory.keep(lane, one)
+        memory.keep(lane.recent, one)
     gone = made[0].batches[0]
     memory.budget_bytes = memory.used_bytes - 1
-    memory.keep(lane, Chunk(8, 8, [], []))
+    memory.keep(lane.recent, Chunk(8, 8, [], []))
     assert all(one is not gone for one in lane.recent._batches)

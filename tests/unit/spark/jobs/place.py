@@ -8,9 +8,9 @@ from kafscale.log.formats import keys
 from kafscale.log.formats.manifest import Manifest
 from kafscale.log.protocol import commits, survey
 from kafscale.log.protocol.survey import Snapshot
-from kafscale.log.upkeep import history
-from kafscale.log.writer.lane import TailMemory
+from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
+from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.log.writer.types import LogSettings
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.files import FileObjectStore
@@ -81,7 +81,7 @@ class Place:
                 rows = self.written.setdefault(lane, [])
                 rows += [(answer.first + at, key, value) for at, (key, value) in enumerate(pairs)]
             if roll_up:
-                await history.roll_up(log, merge=merge)
+                await rollup.roll_up(log, merge=merge)
             await log.aclose()
 
         self.bucket.run(work)

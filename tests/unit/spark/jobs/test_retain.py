@@ -9,7 +9,7 @@ from kafscale.log.formats import keys, manifest
 from kafscale.log.formats.manifest import Manifest
 from kafscale.log.formats.segment import Span
 from kafscale.log.protocol import commits
-from kafscale.log.upkeep import history
+from kafscale.log.upkeep import sweep
 from kafscale.model.topics import Move
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import retain
@@ -176,7 +176,7 @@ def test_orphans_are_condemned_first_and_deleted_later(tmp_path: Path) -> None:
 
 
 def test_owner_and_job_sweep_by_the_same_plan(tmp_path: Path) -> None:
-    assert history.sweep_plan is removal.sweep_plan
+    assert sweep.examine is removal.examine
     place = Place(tmp_path)
     assert removal.sweep(place.bucket, FOLDER, 0) == 0  # no manifest: nothing to go by
 

@@ -54,7 +54,7 @@ async def _create(call: Call, wanted: CreatePartitionsTopic) -> None:
             raise InvalidReplicaAssignment(
                 f"each of the {added} new partitions must be assigned to a broker"
             )
-    work = engine.admin.create_partitions(
+    work = engine.topics.create_partitions(
         wanted.name, wanted.count, only_check=request.validate_only
     )
     await in_time(call, work, request.timeout_ms / 1000)

@@ -67,7 +67,7 @@ async def _create(call: Call, wanted: CreatableTopic, result: CreatableTopicResu
         given = {key: value for key, value in configs.items() if value is not None}
         _describe(result, partitions, given, engine.topics.default_configs())
         return
-    making = engine.create_topic(wanted.name, partitions, configs)
+    making = engine.topics.create(wanted.name, partitions, configs)
     topic: Topic = await in_time(call, making, request.timeout_ms / 1000)
     result.topic_id = topic.topic_id
     _describe(result, topic.partitions, topic.descriptor.configs, engine.topics.default_configs())

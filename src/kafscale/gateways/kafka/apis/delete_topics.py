@@ -45,7 +45,7 @@ async def _delete(call: Call, one: DeleteTopicState) -> DeletableTopicResult:
             topic = call.engine.topics.get(one.name)
         result.name, result.topic_id = topic.name, topic.topic_id
         timeout_s = call.message.timeout_ms / 1000
-        await in_time(call, call.engine.delete_topic(topic.name), timeout_s)
+        await in_time(call, call.engine.topics.delete(topic.name), timeout_s)
     except KafscaleError as problem:
         result.error_code = code_of(problem)
         result.error_message = words_of(problem)

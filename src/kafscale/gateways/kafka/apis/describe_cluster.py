@@ -34,7 +34,10 @@ def answer(call: Call) -> Answer:
     return DescribeClusterResponse(
         cluster_id=cluster.identity.cluster_id,
         controller_id=cluster.controller_id(),
-        brokers=[DescribeClusterBroker(*node) for node in cluster.nodes()],
+        brokers=[
+            DescribeClusterBroker(node.broker_id, endpoint.host, endpoint.port, node.rack)
+            for node, endpoint in call.reachable(cluster.nodes())
+        ],
         cluster_authorized_operations=permissions.on_cluster(
             request.include_cluster_authorized_operations
         ),

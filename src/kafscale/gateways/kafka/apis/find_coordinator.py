@@ -27,25 +27,25 @@ def answer(call: Call) -> Answer:
     """Name the broker, or refuse."""
     request: FindCoordinatorRequest = call.message
     if call.version >= _SEVERAL_FROM:
-        rows = [_found(call, request.key_type, key) for key in request.coordinator_keys]
+        rows = [_locate(call, request.key_type, key) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=rows)
-    found = _found(call, request.key_type, request.key)
+    coordinator = _locate(call, request.key_type, request.key)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 
-def _found(call: Call, key_type: int, key: str) -> Coordinator:
+def _locate(call: Call, key_type: int, key: str) -> Coordinator:
     if key_type == _GROUP:
         node = call.engine.cluster.coordinator_of(key)
-        if node is not None:
-            return Coordinator(key, node.broker_id, node.host, node.port)
-        nobody = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return Coordinator(key, -1, "", -1, nobody, "no broker coordinates it now")
+        for coordinator, endpoint in call.reachable([node] if node is not None else []):
+            return Coordinator(key, coordinator.broker_id, endpoint.host, endpoint.port)
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return Coordinator(key, -1, "", -1, code, "no broker coordinates it now")
     code = ErrorCode.INVALID_REQUEST
     why = f"there is no key type {key_type}"
     if key_type == _TRANSACTION:

@@ -34,6 +34,7 @@ VERSIONS: Final = MetadataRequest.versions
 _FORBIDDING_FROM: Final = 4
 _LONGEST_CREATION_S: Final = 5.0  # then the client is told to ask again
 _LONGEST_LOOK_S: Final = 2.0
+_LISTENER_NOT_FOUND_FROM: Final = 6
 _NULL_NAMES_FROM: Final = 12
 
 
@@ -96,7 +97,7 @@ async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
     if call.engine.auto_create and allowed:
         return await _create(call, name)
     try:
-        topic = await in_time(call, call.engine.discovery.look_for(name), _LONGEST_LOOK_S)
+        topic = await in_time(call, call.engine.topics.discover(name), _LONGEST_LOOK_S)
     except KafscaleError:
         topic = None
     if topic is not None:
@@ -106,7 +107,7 @@ async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
 
 async def _create(call: Call, name: str) -> MetadataResponseTopic:
     try:
-        making = call.engine.find_or_create(name)
+        making = call.engine.topics.find_or_create(name)
         return _describe(call, await in_time(call, making, _LONGEST_CREATION_S))
     except TopicExists:
         # Somebody else was faster; the client asks again and finds it.
@@ -142,10 +143,28 @@ def _partition(call: Call, topic: Topic, number: int) -> MetadataResponsePartiti
     )
 
 
+def _hide_leaders(call: Call, topics: list[MetadataResponseTopic], reachable: set[int]) -> None:
+    """Leaders that do not have the client's listener are not available to this client."""
+    named = call.version >= _LISTENER_NOT_FOUND_FROM
+    code = ErrorCode.LISTENER_NOT_FOUND if named else ErrorCode.LEADER_NOT_AVAILABLE
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.leader_id != NOBODY and partition.leader_id not in reachable:
+                partition.leader_id = NOBODY
+                partition.error_code = code
+
+
 def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     cluster = call.engine.cluster
+    nodes = cluster.nodes()
+    brokers = [
+        MetadataResponseBroker(node.broker_id, endpoint.host, endpoint.port, node.rack)
+        for node, endpoint in call.reachable(nodes)
+    ]
+    if len(brokers) < len(nodes):
+        _hide_leaders(call, topics, {broker.node_id for broker in brokers})
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(*node) for node in cluster.nodes()],
+        brokers=brokers,
         cluster_id=cluster.identity.cluster_id,
         controller_id=cluster.controller_id(),
         topics=topics,

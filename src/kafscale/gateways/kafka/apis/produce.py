@@ -16,7 +16,7 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.kafka import client_errors, conversion
 from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Deferred
 from kafscale.gateways.kafka.errors import code_of, words_of
-from kafscale.log.writer.flush_queue import Outcome
+from kafscale.log.writer.types import CommitOutcome
 from kafscale.model.errors import (
     InvalidRecord,
     InvalidRequest,
@@ -47,7 +47,7 @@ _ACKS_NAMES: Final = {_ALL: "all", _EARLY: "1", _NO_ANSWER: "0"}
 
 class _Pending(NamedTuple):
     row: PartitionProduceResponse
-    committed: asyncio.Future[Outcome]
+    committed: asyncio.Future[CommitOutcome]
 
 
 class _Old(NamedTuple):
@@ -69,7 +69,7 @@ def prepare(call: Call) -> Coroutine[Any, Any, None] | None:
     for topic_data in request.topic_data:
         topic = engine.topics.find(topic_data.name)
         if topic is None:
-            engine.discovery.notice(topic_data.name)
+            engine.topics.search_soon(topic_data.name)
             continue
         closed += [
             (topic, data.index)
@@ -226,7 +226,7 @@ def _when_committed(call: Call, response: ProduceResponse, pending: list[_Pendin
                 _refuse(one.row, problem)
         answer.give(_count(call, response))
 
-    def settle(committed: asyncio.Future[Outcome]) -> None:
+    def settle(committed: asyncio.Future[CommitOutcome]) -> None:
         waiting.pop(id(committed), None)
         if not waiting:
             finish()

@@ -8,9 +8,9 @@ Next door: rewriting the history (compaction/merge.py).
 """
 
 from kafscale.log.protocol.survey import Snapshot
-from kafscale.log.upkeep import history
-from kafscale.log.writer.lane import TailMemory
+from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
+from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.log.writer.types import LogSettings
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
@@ -43,9 +43,9 @@ def roll_up(bucket: Bucket, folder: str) -> bool:
         )
         await log.open()
         try:
-            end = log.end
-            await history.roll_up(log, merge=False)
-            return log.manifest.end >= end
+            end = log.committed.end
+            await rollup.roll_up(log, merge=False)
+            return log.committed.manifest.end >= end
         finally:
             await log.abandon()
 

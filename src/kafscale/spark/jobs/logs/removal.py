@@ -1,7 +1,7 @@
 """Deleting objects: what a log's rules allow, and what deleted topics have left behind.
 
 Here: the pipeline as a deleter. Everything follows from one listing of the bucket by the rules of
-log/upkeep/sweep_plan.py; nothing is deleted from memory.
+log/upkeep/sweep.py; nothing is deleted from memory.
 Next door: when (jobs/retain.py).
 """
 
@@ -12,10 +12,9 @@ from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats import keys, manifest, places
 from kafscale.log.formats.manifest import Manifest
 from kafscale.log.formats.places import Place
-from kafscale.log.moves import end_of_topic
-from kafscale.log.protocol import commits, survey
+from kafscale.log.protocol import commits, end_of_log, survey
 from kafscale.log.protocol.commits import LostRace
-from kafscale.log.upkeep import sweep_plan
+from kafscale.log.upkeep.sweep import SweepPlan, condemning, examine, is_pinned
 from kafscale.model.errors import ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -47,7 +46,7 @@ def sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
 
 async def _sweep(bucket: Bucket, store: ObjectStore, folder: str, grace_s: float) -> int:
     try:
-        found = await sweep_plan.examine(store, folder, grace_s)
+        found = await examine(store, folder, grace_s)
     except ObjectMissing:
         return 0  # another sweeper deleted a manifest while we looked
     if found is None:
@@ -61,10 +60,10 @@ async def _sweep(bucket: Bucket, store: ObjectStore, folder: str, grace_s: float
 
 
 async def _put_down(
-    bucket: Bucket, store: ObjectStore, folder: str, newest: Manifest, plan: sweep_plan.Sweep
+    bucket: Bucket, store: ObjectStore, folder: str, newest: Manifest, plan: SweepPlan
 ) -> None:
     """Condemn orphans, and take off the list what is gone."""
-    condemn, is_condemned = sweep_plan.condemning(plan.orphans)
+    condemn, is_condemned = condemning(plan.orphans)
 
     def is_in(newer: Manifest) -> bool:
         return is_condemned(newer) and not plan.gone & {row.name for row in newer.dropped}
@@ -86,7 +85,7 @@ async def _put_down(
 
 def count_sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
     """How many objects a sweep would delete."""
-    found = bucket.run(sweep_plan.examine, folder, grace_s)
+    found = bucket.run(examine, folder, grace_s)
     return 0 if found is None else len(found[1].delete)
 
 
@@ -190,9 +189,9 @@ async def _remove(store: ObjectStore, home: TopicDescriptor, grace_s: float) -> 
     now_ms = await store.now_ms()
     for folder in places.own_folders(home):
         listed = await store.find(folder)
-        if not home.deleted and sweep_plan.is_pinned((row.key for row in listed), now_ms):
+        if not home.deleted and is_pinned((row.key for row in listed), now_ms):
             continue
-        doomed = await end_of_topic.remains(store, folder, grace_s, is_new=False)
+        doomed = await end_of_log.remains(store, folder, grace_s, is_new=False)
         await _delete(store, [row.key for row in doomed])
         count += len(doomed)
     return count

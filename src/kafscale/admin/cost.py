@@ -1,0 +1,74 @@
+"""What each topic costs, by what brokers did and by what lies in the bucket.
+
+Here: reading brokers' metrics pages and listing the bucket. Next door: the arithmetic
+(spending.py), the command (cli/cost.py).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafscale.admin import metrics_page, spending
+from kafscale.admin.spending import BrokerCounters, TopicUse
+from kafscale.log.formats import keys
+from kafscale.model.clock import Clock
+from kafscale.model.metric_names import NO_TOPIC, S3_BYTES, S3_REQUESTS, SHARED, STARTED
+from kafscale.settings.locations import locate, open_location
+
+_NAMES: Final = frozenset((S3_REQUESTS, S3_BYTES, STARTED))
+
+
+@dataclass(frozen=True, slots=True)
+class CostReport:
+    """Every topic's use of the bucket, and how much time each broker's counters cover."""
+
+    uses: dict[str, TopicUse]
+    windows_s: list[float]
+    is_between_readings: bool  # else since each broker's start
+
+
+async def measure_cost(
+    urls: Sequence[str], clock: Clock, *, wait_s: float | None = None, store_url: str = ""
+) -> CostReport:
+    """Read the pages of all brokers once, or twice with `wait_s` between; count stored bytes."""
+    counters = await _read_all(urls, clock)
+    before: list[BrokerCounters | None] = [None] * len(urls)
+    if wait_s is not None:
+        await asyncio.sleep(wait_s)
+        before, counters = list(counters), await _read_all(urls, clock)
+    uses: dict[str, TopicUse] = {}
+    for now, earlier in zip(counters, before, strict=True):
+        spending.add_rates(uses, now, earlier)
+    if store_url:
+        for topic, size in (await stored_bytes(store_url)).items():
+            uses.setdefault(topic, TopicUse()).stored_bytes = size
+    windows_s = [spending.window_s(*pair) for pair in zip(counters, before, strict=True)]
+    return CostReport(uses, windows_s, wait_s is not None)
+
+
+async def _read_all(urls: Sequence[str], clock: Clock) -> list[BrokerCounters]:
+    async def read(url: str) -> BrokerCounters:
+        text = await asyncio.to_thread(metrics_page.fetch, url)
+        return BrokerCounters.of(metrics_page.parse_samples(text, _NAMES), clock.now_ms() / 1000)
+
+    return await asyncio.gather(*map(read, urls))
+
+
+async def stored_bytes(url: str) -> dict[str, int]:
+    """Count bytes per topic, everything that lies there: also what waits to be deleted."""
+    where = locate(url)
+    store = open_location(where)
+    sizes: dict[str, int] = {}
+    try:
+        for folder in await store.folders(where.namespace):
+            path = f"{where.namespace}/{folder}"
+            objects = await store.find(path)
+            is_topic = not folder.startswith(("@", "."))
+            topic = (keys.topic_of(where.namespace, path) if is_topic else None) or NO_TOPIC
+            if path == keys.shared_folder(where.namespace):
+                topic = SHARED
+            sizes[topic] = sizes.get(topic, 0) + sum(stored.size for stored in objects)
+    finally:
+        await store.aclose()
+    return sizes

@@ -1,0 +1,124 @@
+"""Topics, asked of brokers: create, list, describe, add partitions, delete.
+
+Next door: the settings of a topic (configs.py), where its partitions lie (holdings.py).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget them
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    TopicDescription,
+)
+
+from kafscale.admin.client import ANSWER_WITHIN_S, refusal, wait, wait_for_all
+from kafscale.admin.offsets import list_offsets
+
+# Of each partition: its first offset, and the one that its next record will get.
+OffsetRanges = Mapping[int, tuple[int, int]]
+
+
+class PartitionFacts(NamedTuple):
+    """A partition as brokers describe it."""
+
+    partition: int
+    leader: int | None  # None: no broker leads it now
+    earliest: int
+    latest: int  # the offset of its next record
+
+
+class TopicFacts(NamedTuple):
+    """A topic as brokers describe it."""
+
+    name: str
+    topic_id: str
+    partitions: list[PartitionFacts]
+
+
+def create_topics(
+    admin: AdminClient,
+    names: Iterable[str],
+    *,
+    partitions: int,
+    configs: Mapping[str, str],
+    may_exist: bool,
+) -> None:
+    """Create topics; `partitions` -1: as many as the brokers' setting says."""
+    wanted = [
+        NewTopic(name, num_partitions=partitions, replication_factor=-1, config=dict(configs))
+        for name in dict.fromkeys(names)
+    ]
+    answers = admin.create_topics(wanted, request_timeout=ANSWER_WITHIN_S)
+    wait_for_all(answers, {KafkaError.TOPIC_ALREADY_EXISTS} if may_exist else set())
+
+
+def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
+    """Give a topic so many partitions; it may only become more."""
+    wanted = NewPartitions(name, partitions)
+    answers = admin.create_partitions([wanted], request_timeout=ANSWER_WITHIN_S)
+    wait(name, answers[name])
+
+
+def delete_topics(admin: AdminClient, names: Iterable[str]) -> None:
+    """Delete topics and all their records."""
+    wait_for_all(admin.delete_topics(list(dict.fromkeys(names)), request_timeout=ANSWER_WITHIN_S))
+
+
+def list_topics(admin: AdminClient) -> dict[str, int]:
+    """List every topic with its number of partitions."""
+    try:
+        topics = admin.list_topics(timeout=ANSWER_WITHIN_S).topics
+    except KafkaException as bad:
+        raise refusal("", bad) from bad
+    return {name: len(topics[name].partitions) for name in sorted(topics)}
+
+
+def describe_topic(admin: AdminClient, name: str) -> TopicFacts:
+    """Ask for the partitions of a topic, their leaders and their offsets."""
+    topic = _description(admin, name)
+    numbers = [partition.id for partition in topic.partitions]
+    ranges = list_offset_ranges(admin, name, numbers)
+    return TopicFacts(
+        name,
+        str(topic.topic_id).replace("+", "-").replace("/", "_"),  # as Kafka's own tools write it
+        [
+            PartitionFacts(
+                partition.id,
+                partition.leader.id if partition.leader else None,
+                *ranges[partition.id],
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
+def list_partitions(admin: AdminClient, name: str) -> list[int]:
+    """Ask for the numbers of a topic's partitions."""
+    return [partition.id for partition in _description(admin, name).partitions]
+
+
+def _description(admin: AdminClient, name: str) -> TopicDescription:
+    """Describe a topic by the request that does not create it."""
+    answer = admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_WITHIN_S)
+    topic: TopicDescription = wait(name, answer[name])
+    return topic
+
+
+def list_offset_ranges(
+    admin: AdminClient, name: str, partitions: Sequence[int]
+) -> dict[int, tuple[int, int]]:
+    """Ask for the first offset of each partition and the one that its next record will get."""
+    bounds: list[dict[int, int]] = []
+    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
+        offsets: dict[int, int] = {}
+        answers = list_offsets(admin, {(name, number): spec for number in partitions})
+        for (_, number), answer in answers.items():
+            if isinstance(answer, KafkaException):
+                raise refusal(f"{name}/{number}", answer) from answer
+            offsets[number] = answer
+        bounds.append(offsets)
+    return {number: (bounds[0][number], bounds[1][number]) for number in bounds[0]}

@@ -1,0 +1,111 @@
+"""What a broker does when topics change, and when the cluster gives or takes logs.
+
+Here: the one implementation of `TopicEvents` and `ClusterEvents`. Every reaction names the parts
+that must hear of an event, in order.
+Next door: who raises the events (topics/registry.py, cluster/).
+"""
+
+import asyncio
+from collections.abc import Coroutine
+
+import structlog
+
+from kafscale.engine.cluster.membership import HAND_OVER_S, ClusterEvents, Membership
+from kafscale.engine.coordinator.groups import Groups
+from kafscale.engine.metrics.series import Probe
+from kafscale.engine.moves.moves import Moves
+from kafscale.engine.partitions.appends import Appends
+from kafscale.engine.partitions.open_logs import OpenLogs
+from kafscale.engine.partitions.opener import Opener
+from kafscale.engine.topics.lifecycle import TopicLifecycle
+from kafscale.engine.topics.registry import TopicEvents
+from kafscale.engine.topics.topic import Topic
+from kafscale.engine.upkeep.housekeeping import Housekeeping
+from kafscale.log.moves import end_of_topic
+from kafscale.model.errors import KafscaleError
+from kafscale.tasks import Tasks
+
+logger = structlog.get_logger()
+
+
+class Reactions(TopicEvents, ClusterEvents):
+    """Tells the parts of one broker what concerns them."""
+
+    def __init__(
+        self,
+        cluster: Membership,
+        lifecycle: TopicLifecycle,
+        logs: OpenLogs,
+        opener: Opener,
+        appends: Appends,
+        groups: Groups,
+        moves: Moves,
+        housekeeping: Housekeeping,
+        probe: Probe,
+        tasks: Tasks,
+    ) -> None:
+        self._cluster = cluster
+        self._lifecycle = lifecycle
+        self._logs = logs
+        self._opener = opener
+        self._appends = appends
+        self._groups = groups
+        self._moves = moves
+        self._housekeeping = housekeeping
+        self._probe = probe
+        self._tasks = tasks
+
+    # -- topics ------------------------------------------------------------------------------
+
+    def topic_changed(self, topic: Topic) -> None:
+        """A topic is new here, or has other settings, partitions or another place."""
+        self._appends.forget(topic)
+        self._logs.adjust(topic)
+        self._logs.leave(topic)
+        self._opener.wake()
+        self._moves.wake()
+
+    def topic_gone(self, topic: Topic) -> "asyncio.Task[None]":
+        """A topic has been deleted. The task ends when its logs are closed on this broker."""
+        return self._tasks.spawn(self._close_topic(topic), f"end of {topic.name}")
+
+    async def _close_topic(self, topic: Topic) -> None:
+        await self._logs.close_topic(topic)
+        if self._cluster.has_peers and end_of_topic.has_lanes(topic.descriptor):
+            self._tasks.spawn(self._seal_lanes(topic), f"seals of {topic.name}")
+        self._appends.forget(topic)
+        self._probe.forget_topic(topic.name)
+        self._tasks.spawn(self._housekeeping.try_to_remove(), f"removal of {topic.name}")
+
+    async def _seal_lanes(self, topic: Topic) -> None:
+        """Seal a deleted topic's lanes, if the bucket also says that the topic is deleted.
+
+        A topic that only the metadata store has lost is recovered from the bucket.
+        """
+        try:
+            if not await self._lifecycle.is_in_bucket(topic):
+                self._logs.seal(topic)
+        except KafscaleError as problem:
+            # The broker that creates a topic of this name seals them.
+            logger.warning("lanes_not_sealed", topic=topic.name, error=str(problem))
+
+    # -- the cluster -------------------------------------------------------------------------
+
+    def ownership_changed(self) -> "asyncio.Task[None]":
+        """Stop serving, now, what has become another broker's; the task flushes and saves it."""
+        logs = self._logs.release(HAND_OVER_S)
+        groups = self._groups.release()
+        return self._tasks.spawn(_gather(groups, logs), "hand-over")
+
+    def lease_lost(self) -> None:
+        """Stop serving everything: the lease is lost, and nothing may be promised any more."""
+        self._logs.drop()
+        self._groups.drop()
+
+    def logs_ready(self) -> None:
+        """Open owned logs that are not open yet."""
+        self._opener.wake()
+
+
+async def _gather(groups: Coroutine[None, None, None], logs: Coroutine[None, None, None]) -> None:
+    await asyncio.gather(groups, logs)
