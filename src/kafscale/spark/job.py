@@ -17,7 +17,7 @@ from kafscale.spark.bucket import Bucket
 from kafscale.spark.session import LOCAL, open_session, quiet_jvm
 
 # what is being done, how much of it is done, how much there is in all, and its unit ("B", "")
-ShowProgress = Callable[[str, int, int, str], None]
+JobProgress = Callable[[str, int, int, str], None]
 
 
 def _silent(_what: str, _done: int, _total: int, _unit: str) -> None:
@@ -45,7 +45,7 @@ class Context:
     dry_run: bool = False
     master: str | None = None  # if not named: this machine, and little work without Spark
     conf: Mapping[str, str] = field(default_factory=dict)
-    progress: ShowProgress = _silent
+    progress: JobProgress = _silent
     session: SparkSession | None = None
     quiet: bool = False  # hide what Spark prints besides errors
 

@@ -114,7 +114,7 @@ class TopicStats:
         }
 
 
-class GroupLag(NamedTuple):
+class PartitionLag(NamedTuple):
     """How far a group is behind in one partition."""
 
     group: str
@@ -206,7 +206,7 @@ def spread(size: int, first_ms: int, last_ms: int) -> Counter[date]:
 
 def lags(
     committed: Mapping[tuple[str, str, int], tuple[int, str]], topics: Iterable[TopicStats]
-) -> list[GroupLag]:
+) -> list[PartitionLag]:
     """Of every group in every partition; offsets of a topic's earlier life do not count."""
     found = []
     known = {topic.name: topic for topic in topics}
@@ -216,7 +216,7 @@ def lags(
             continue
         if topic_id and topic_id != topic.topic_id:
             continue
-        found.append(GroupLag(group, name, partition, offset, topic.partitions[partition].end))
+        found.append(PartitionLag(group, name, partition, offset, topic.partitions[partition].end))
     return found
 
 
@@ -229,7 +229,7 @@ class Statistics:
     topics: list[TopicStats]
     prices: Prices
     gets_per_day: float = 0.0
-    lags: list[GroupLag] = field(default_factory=list)
+    lags: list[PartitionLag] = field(default_factory=list)
     lags_from: str = ""  # where group offsets come from, or why there are none
     lags_known: bool = False
     lags_age_s: int | None = None  # of offsets that are not as of now

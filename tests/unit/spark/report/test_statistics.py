@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafscale.spark.report.statistics import (
     DAY_MS,
-    GroupLag,
+    PartitionLag,
     PartitionStats,
     Prices,
     TopicStats,
@@ -81,5 +81,5 @@ def test_lags_are_those_of_this_life_of_the_topic() -> None:
         ("g", "gone", 0): (1, ""),
     }
     found = lags(committed, [one])
-    assert found == [GroupLag("g", "orders", 0, 20, 50), GroupLag("g", "orders", 1, 9, 7)]
+    assert found == [PartitionLag("g", "orders", 0, 20, 50), PartitionLag("g", "orders", 1, 9, 7)]
     assert [lag.records for lag in found] == [30, 0]
