@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from benchmarks.run import NOW_MS
 from kafscale.log.formats import keys, manifest, segment
-from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
+from kafscale.log.formats.manifest import LaneMark, Manifest, SegmentEntry
 from kafscale.log.formats.segment import LaneBatches
 from kafscale.log.reader.reader import Reader
 from kafscale.log.writer.log import Log
@@ -55,7 +55,7 @@ def make_topic(
     folder = root / topic.folder / "0"
     folder.mkdir()
     models = _models(Codec[codec.upper()], batch_records)
-    entries: list[Entry] = []
+    entries: list[SegmentEntry] = []
     at, left = 0, raw_bytes
     while left > 0:
         entry, taken = _write_object(folder, models, at, object_bytes, batch_records)
@@ -91,7 +91,7 @@ def _models(codec: Codec, count: int) -> list[tuple[bytes, int]]:
 
 def _write_object(
     folder: Path, models: list[tuple[bytes, int]], base: int, size: int, count: int
-) -> tuple[Entry, int]:
+) -> tuple[SegmentEntry, int]:
     batches: list[bytes] = []
     at, taken, stored = base, 0, 0
     while not batches or stored < size - 16_500:

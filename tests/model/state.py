@@ -18,7 +18,7 @@ Key = tuple[str, Any]  # ("flush", base) is tail-named; ("out", plan) is a rewri
 
 @dataclass(frozen=True)
 class Rules:
-    """The twelve rules of docs/formats/log-protocol.md. Some have several parts."""
+    """Rules 1 to 12 of docs/formats/log-protocol.md. Some have several parts."""
 
     open_lists_twice: bool = True  # 1: brokers and readers
     opening: str = "twice"  # 1: or "in time": one LIST while it is fresh; "any time": never judged

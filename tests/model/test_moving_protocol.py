@@ -108,7 +108,9 @@ MISSING = {
         ("copies_from_the_end",), replace(TWO_COPIERS, written=2), move_search.LOST
     ),
     "18, producers are not copied": Missing(("producers_copied",), NUMBERED, move_search.DUPLICATE),
-    "18, strangers go on": Missing(("strangers_begin_at_zero",), NUMBERED, move_search.DISORDER),
+    "18, unknown producers go on": Missing(
+        ("strangers_begin_at_zero",), NUMBERED, move_search.DISORDER
+    ),
     "19, the seal is left out": Missing(("seal_keeps_its_offset",), READER, move_search.MISSED),
     "19, the seal is copied as it is": Missing(
         ("seal_becomes_nothing",), READER, move_search.CLOSED

@@ -11,7 +11,8 @@ from unittest.mock import patch
 
 import msgspec
 
-from kafscale.engine.cluster import fleet
+from kafscale.engine.cluster import fleet_state
+from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.fleet_state import FleetState
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.topics import changes
@@ -59,7 +60,7 @@ def broker_that_answers_before_the_put() -> AbstractContextManager[Any]:
 
 
 def log_that_forgets_producers() -> AbstractContextManager[Any]:
-    return patch.object(ProducerTable, "find_duplicate", lambda *_: None)
+    return patch.object(ProducerTable, "judge", lambda *_: None)
 
 
 def opening_that_ignores_the_tail() -> AbstractContextManager[Any]:
@@ -103,14 +104,15 @@ def broker_that_ignores_the_end_of_its_lease() -> Iterator[None]:
     """It goes on answering for what others have taken over."""
     with (
         patch.object(FleetState, "lose", lambda _: None),
-        patch.object(FleetState, "holds", lambda _: True),
+        patch.object(Fleet, "_drop_all", lambda _: None),
+        patch.object(Fleet, "holds", lambda _: True),
     ):
         yield
 
 
 def broker_that_takes_over_at_once() -> AbstractContextManager[Any]:
     """It does not wait until the former owner has let go."""
-    return patch.object(fleet, "_behind", lambda *_: [])
+    return patch.object(fleet_state, "behind", lambda *_: ())
 
 
 # Logs that many topics share.

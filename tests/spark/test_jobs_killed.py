@@ -31,7 +31,7 @@ WITHIN_S = 200  # Spark alone takes a minute to start on a busy machine
 def rows(bucket: Bucket) -> list[Record]:
     """Every record that counts, in order; every object the newest manifest names must be there."""
     found: list[Record] = []
-    for piece in bucket.run(lambda store: survey.snapshot(store, FOLDER)).pieces:
+    for piece in bucket.run(lambda store: survey.take_snapshot(store, FOLDER)).pieces:
         data = bucket.read(piece.key)
         for at, header in batch.walk(data, 32, len(data) - 16):
             if header.record_count:

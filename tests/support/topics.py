@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kafscale.log.formats import index, keys, manifest, segment
-from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
+from kafscale.log.formats.manifest import LaneMark, Manifest, SegmentEntry
 from kafscale.log.formats.segment import Built, ContentId, LaneBatches
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -50,7 +50,7 @@ async def lay(
 async def lay_log(store: ObjectStore, folder: str, log: Log) -> None:
     at = 0
     before = segment.NOTHING_BEFORE
-    entries: list[Entry] = []
+    entries: list[SegmentEntry] = []
     marks: dict[int, LaneMark] = {}
     for lanes in log.history:
         built = build_segment(at, lanes, before, token=at + 1)
@@ -98,7 +98,7 @@ def build_segment(base: int, lanes: Lanes, before: ContentId, token: int) -> Bui
 
 async def put_segment(
     store: ObjectStore, folder: str, name: str, built: Built, lanes: Lanes
-) -> Entry:
+) -> SegmentEntry:
     await store.put_new(f"{folder}/{name}", built.body)
     rows = [lanes[span.lane] for span in built.spans]
     found = index.of_pieces(built.spans, rows, INTERVAL)

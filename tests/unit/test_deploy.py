@@ -132,8 +132,11 @@ def test_variables_in_both_files_are_settings_of_a_broker() -> None:
 
 def test_brokers_are_published_under_the_address_they_tell_clients_and_on_loopback_only() -> None:
     for service in brokers().values():
-        broker = broker_config(service).broker
-        host, port = broker.advertised(broker.port)
+        config = broker_config(service)
+        broker = config.broker
+        (listener,) = config.all_listeners
+        told = listener.advertised(listener.port)
+        host, port = told.host, told.port
         clients, metrics = service["ports"]
         assert clients == f"{host}:{port}:{broker.port}"
         assert metrics == f"127.0.0.1:{port + 1}:{broker.metrics_port}"

@@ -18,19 +18,13 @@ MESSAGES: Final = "wire/kafka/messages/"
 # Names that are still defined in several modules. This list only shrinks.
 STILL_DOUBLE: Final[frozenset[str]] = frozenset(
     {
-        "Entry",
         "Fleet",
         "GroupMember",
         "ObserveRequest",
-        "Part",
         "PartitionKey",
-        "Place",
         "Placement",
         "Plan",
-        "Row",
-        "Snapshot",
         "TopicConfig",
-        "Wish",
     }
 )
 

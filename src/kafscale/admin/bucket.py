@@ -12,9 +12,9 @@ from pathlib import Path
 from kafscale.admin.errors import AdminError
 from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats import places
-from kafscale.log.formats.places import Place
+from kafscale.log.formats.places import LanePlace
 from kafscale.log.protocol import survey
-from kafscale.log.protocol.survey import LogView
+from kafscale.log.protocol.survey import LogSurvey
 from kafscale.model.errors import InvalidTopicName
 from kafscale.model.names import check_topic_name
 from kafscale.model.topics import TopicDescriptor
@@ -51,7 +51,7 @@ async def find_topic(store: ObjectStore, namespace: str, name: str) -> TopicDesc
     return descriptor
 
 
-def place_of(descriptor: TopicDescriptor, partition: int) -> Place:
+def place_of(descriptor: TopicDescriptor, partition: int) -> LanePlace:
     """Say in which log and lane a partition lies."""
     try:
         return places.place(descriptor, partition)
@@ -75,6 +75,6 @@ def log_name(descriptor: TopicDescriptor, folder: str) -> int | str:
     return "/".join(folder.split("/")[-2:])
 
 
-async def survey_log(store: ObjectStore, folder: str) -> LogView:
+async def survey_log(store: ObjectStore, folder: str) -> LogSurvey:
     """Read one log's manifest and follow its tail."""
-    return await survey.look_at(store, folder, places.number_of(folder))
+    return await survey.survey_log(store, folder, places.number_of(folder))

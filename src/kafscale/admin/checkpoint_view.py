@@ -14,7 +14,7 @@ import msgspec
 from kafscale.log.catalog import checkpoints
 from kafscale.log.formats import checkpoint
 from kafscale.log.formats import keys as object_keys
-from kafscale.log.formats.checkpoint import Head, Row
+from kafscale.log.formats.checkpoint import CheckpointHead, CheckpointRow
 from kafscale.metadata import keys
 from kafscale.model.errors import CorruptObject
 from kafscale.model.topics import iso_time
@@ -66,7 +66,7 @@ class CheckpointView:
         unknown = {"group": group_id, "state": None, "generation": None, "members": None}
         return self.groups.setdefault(group_id, unknown)
 
-    def add_rows(self, rows: Iterable[Row]) -> None:
+    def add_rows(self, rows: Iterable[CheckpointRow]) -> None:
         """Take up rows of the metadata store."""
         for key, value in rows:
             try:
@@ -83,7 +83,7 @@ def is_checkpoint(key: str) -> bool:
 async def read_checkpoint(store: ObjectStore, key: str) -> CheckpointView:
     """Read a checkpoint with all its parts, or a part alone."""
     number, is_head = object_keys.parse_checkpoint(key) or (0, False)
-    head: Head | None = None
+    head: CheckpointHead | None = None
     if is_head:
         head, rows = await checkpoints.read(store, key.rpartition(_FOLDER)[0], number)
     else:

@@ -45,7 +45,8 @@ def check_all(config: Config) -> Iterator[CheckResult]:
     for setting in config.without_effect:
         yield CheckResult("warn", "settings", f"{setting} has no effect: every client chooses it")
     running = broker_answers(config.broker.host, config.broker.metrics_port)
-    yield check_port("clients", config.broker.host, config.broker.port, running)
+    for listener in config.all_listeners:
+        yield check_port("clients", listener.host, listener.port, running)
     yield check_port("metrics", config.broker.host, config.broker.metrics_port, running)
     yield asyncio.run(check_store(config))
     yield asyncio.run(check_metadata(config, running))

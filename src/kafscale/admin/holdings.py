@@ -94,7 +94,7 @@ async def list_holdings(store: ObjectStore, descriptor: TopicDescriptor) -> dict
     folders = places.log_folders(descriptor)
     sizes: dict[tuple[str, int], list[int]] = {}  # of each object, by log and lane
     if descriptor.layout == "ordinary":
-        whole = await survey.gathered(_single_lane(store, folder) for folder in folders)
+        whole = await survey.await_limited(_single_lane(store, folder) for folder in folders)
         sizes = {(folder, 0): bytes_ for folder, bytes_ in zip(folders, whole, strict=True)}
     else:
         for folder in folders:
@@ -129,7 +129,7 @@ async def _add_lanes(
     sizes: dict[tuple[str, int], list[int]], store: ObjectStore, folder: str
 ) -> None:
     """Add what every lane of a log has, above its start."""
-    seen = await survey.snapshot(store, folder)
+    seen = await survey.take_snapshot(store, folder)
     starts = {lane: mark.start for lane, mark in seen.manifest.lanes.items()}
     for piece in seen.pieces:
         for span in piece.spans:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafscale.log.formats import index, keys, segment
-from kafscale.log.protocol.survey import LogView, Piece, in_words
+from kafscale.log.protocol.survey import LiveSegment, LogSurvey, in_words
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
@@ -22,7 +22,7 @@ class Verification(NamedTuple):
 
 
 async def verify_logs(
-    store: ObjectStore, views: Sequence[LogView], on_checked: Callable[[int], None]
+    store: ObjectStore, views: Sequence[LogSurvey], on_checked: Callable[[int], None]
 ) -> Verification:
     """Read every segment of logs and check it; `on_checked` is told how many are done."""
     problems = [text for view in views for text in check_joints(view)]
@@ -36,7 +36,7 @@ async def verify_logs(
     return Verification(records, size, problems)
 
 
-def check_joints(view: LogView) -> list[str]:
+def check_joints(view: LogSurvey) -> list[str]:
     """Whether each piece begins where the one before it ends."""
     problems = list(view.problems)
     for before, after in zip(view.pieces, view.pieces[1:], strict=False):
@@ -53,7 +53,9 @@ def check_joints(view: LogView) -> list[str]:
     return problems
 
 
-async def check_piece(store: ObjectStore, piece: Piece, indexes: frozenset[str]) -> Verification:
+async def check_piece(
+    store: ObjectStore, piece: LiveSegment, indexes: frozenset[str]
+) -> Verification:
     """Read one segment and its index and check everything they claim."""
     try:
         data = await store.read(piece.key)
@@ -74,7 +76,7 @@ async def check_piece(store: ObjectStore, piece: Piece, indexes: frozenset[str])
     return Verification(content.records, len(data), problems)
 
 
-def _contradictions(piece: Piece, content: segment.Segment) -> Iterator[str]:
+def _contradictions(piece: LiveSegment, content: segment.Segment) -> Iterator[str]:
     if (content.base, content.end) != (piece.base, piece.end):
         yield f"holds {content.base} to {content.end - 1}, not {piece.base} to {piece.end - 1}"
     if piece.entry is not None and content.content_id != piece.entry.content_id:

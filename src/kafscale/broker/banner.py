@@ -2,18 +2,21 @@
 
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from kafscale import __version__
+from kafscale.model.endpoints import Endpoint
 from kafscale.settings.config import Config
 
 
-def show(config: Config, host: str, port: int) -> None:
+def show(config: Config, endpoints: Mapping[str, Endpoint]) -> None:
     """Say where clients connect, where data lies, and how to stop."""
-    where = f"{host}:{port}"
+    where = next(iter(endpoints.values()))
     command = _command()
     print(
         f"kafscale {__version__}: Kafka clients connect to {where}\n"
+        f"{_listeners(endpoints)}"
         f"  try it    echo hello | {command} produce --bootstrap {where} first\n"
         f"            {command} consume --bootstrap {where} first\n"
         f"            (or: kcat -b {where} -L)\n"
@@ -23,6 +26,13 @@ def show(config: Config, host: str, port: int) -> None:
         file=sys.stdout,
         flush=True,
     )
+
+
+def _listeners(endpoints: Mapping[str, Endpoint]) -> str:
+    """A line per listener, if there are several."""
+    if len(endpoints) == 1:
+        return ""
+    return "".join(f"  {name:9} {endpoint}\n" for name, endpoint in endpoints.items())
 
 
 def _command() -> str:

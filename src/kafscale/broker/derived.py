@@ -5,7 +5,7 @@ Here: settings in, plain data out. Next door: who gets them (wiring.py).
 
 from kafscale.engine.coordinator.expiry import ExpiryRules
 from kafscale.engine.topics.topic import Topic
-from kafscale.gateways.listener import ListenerLimits
+from kafscale.gateways.connections import ConnectionLimits
 from kafscale.groups.states import GroupRules
 from kafscale.log.writer.types import LogSettings
 from kafscale.settings.config import Config
@@ -47,10 +47,10 @@ def expiry_rules(config: Config) -> ExpiryRules:
     )
 
 
-def listener_limits(config: Config) -> ListenerLimits:
+def connection_limits(config: Config) -> ConnectionLimits:
     """What one client may take from the others."""
     network = config.network
-    return ListenerLimits(
+    return ConnectionLimits(
         max_connections=network.max_connections,
         max_connections_per_ip=network.max_connections_per_ip,
         max_frame_bytes=network.max_request_size,

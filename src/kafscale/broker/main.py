@@ -1,7 +1,7 @@
 """The broker process: start, wait for a signal, leave cleanly.
 
-Here: the order of things. Clients are let in only when everything behind the door is ready;
-on leaving the door closes first, then everything that waits is committed.
+Here: the order of things. The listeners open only when everything behind them is ready; on
+leaving they close first, then everything that waits is committed.
 """
 
 import asyncio
@@ -18,7 +18,6 @@ import uvloop
 from kafscale.broker import banner, log_output
 from kafscale.broker.wiring import Broker, build
 from kafscale.engine.cluster.membership import Node
-from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.settings.config import Config
@@ -62,8 +61,8 @@ async def _serve(config: Config) -> None:
         await _until(leaving, broker)
         logger.info("broker_stopping")
         await broker.engine.cluster.leave()
-        broker.listener.close_door()
-        broker.listener.stop_reading()
+        broker.doors.close()
+        broker.doors.stop_reading()
     logger.info("broker_stopped")
 
 
@@ -93,10 +92,10 @@ async def _start(config: Config, undo: contextlib.AsyncExitStack) -> Broker:
     await check_create_if_absent(store, f"{config.storage.namespace}/.probe", dice.token(8).hex())
     broker = await build(config, store, metadata, clock, dice)
     # In reverse: what waits is committed while its producers are still there to be told.
-    undo.push_async_callback(broker.listener.aclose)
+    undo.push_async_callback(broker.doors.aclose)
     undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
     await broker.engine.start()
-    await _open_door(config, broker)
+    await _open_doors(config, broker)
     stop_metrics = await _start_metrics(config, broker)
     undo.push_async_callback(stop_metrics)
     _calm_collector()
@@ -122,20 +121,11 @@ def _calm_collector() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
-async def _open_door(config: Config, broker: Broker) -> None:
-    host, port = config.broker.host, config.broker.port
-    try:
-        bound = await broker.listener.open(host, port)
-    except OSError as problem:
-        raise StartFailed(
-            f"cannot listen on {host}:{port}: {problem.strerror or problem}"
-        ) from None
-    shown, shown_port = config.broker.advertised(bound)
-    identity = broker.engine.identity
-    await broker.engine.cluster.join(
-        Node(identity.broker_id, {PLAINTEXT: Endpoint(shown, shown_port)}, config.broker.rack)
-    )
-    banner.show(config, shown, shown_port)
+async def _open_doors(config: Config, broker: Broker) -> None:
+    endpoints = await broker.doors.open()
+    node = Node(broker.engine.identity.broker_id, endpoints, config.broker.rack)
+    await broker.engine.cluster.join(node)
+    banner.show(config, endpoints)
 
 
 async def _start_metrics(config: Config, broker: Broker):  # type: ignore[no-untyped-def]

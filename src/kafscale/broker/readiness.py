@@ -60,6 +60,15 @@ def fleet_check(fleet: Membership) -> Check:
     return check
 
 
+def listeners_check(why_not_ready: Callable[[], list[str]]) -> Check:
+    """Not ready while a listener accepts no connections."""
+
+    async def check() -> str | None:
+        return "; ".join(why_not_ready()) or None
+
+    return check
+
+
 def metadata_check(store: InstrumentedMetadata) -> Check:
     """Not ready when the metadata store has not answered for a while, though asked."""
 

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 
 from kafscale.admin.pairing import require_pair
 from kafscale.broker import derived, kafka_names, process, sampling
-from kafscale.broker.readiness import Readiness, fleet_check, metadata_check, store_check
+from kafscale.broker.doors import Doors, build_doors
+from kafscale.broker.readiness import (
+    Readiness,
+    fleet_check,
+    listeners_check,
+    metadata_check,
+    store_check,
+)
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
@@ -25,7 +32,8 @@ from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.appends import Appends
 from kafscale.engine.partitions.open_logs import OpenLogs
-from kafscale.engine.partitions.reads import Reads
+from kafscale.engine.partitions.partitions import Partitions
+from kafscale.engine.partitions.refused import RefusedBatches
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.rules import TopicRules
@@ -34,17 +42,13 @@ from kafscale.engine.topics.topics import build_topics
 from kafscale.engine.upkeep import id_marks
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.housekeeping import Housekeeping
-from kafscale.gateways.connection import Connection
-from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import KafkaContext
-from kafscale.gateways.kafka.fetch_sessions import FetchSessions
-from kafscale.gateways.kafka.session import KafkaSession
-from kafscale.gateways.listener import Listener
+from kafscale.gateways.connections import Connections
 from kafscale.log.reader.reader import Reader
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.metadata.store import MetadataStore
+from kafscale.model.access import AllowAll, Authorizer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.meters import Registry
 from kafscale.objects.health import HealthWindow
@@ -61,7 +65,7 @@ class Broker:
     """A broker's parts, ready to be started."""
 
     engine: Engine
-    listener: Listener
+    doors: Doors
     probe: Probe
     tasks: Tasks
     readiness: Readiness
@@ -85,6 +89,7 @@ async def build(
     dice: Dice,
     *,
     is_shared: bool | None = None,
+    authorizer: Authorizer | None = None,
 ) -> Broker:
     """Put a broker together on an open store and an open metadata store.
 
@@ -127,7 +132,8 @@ async def build(
             may_answer=fleet.holds,
         )
 
-    logs = OpenLogs(make_log, fleet)
+    refused = RefusedBatches(clock)
+    logs = OpenLogs(make_log, fleet, refused.note)
     reader = Reader(
         watched,
         cache_bytes=config.segment_cache_bytes,
@@ -156,20 +162,18 @@ async def build(
     groups.on_rebalanced = probe.group_rebalances.inc
     appends = Appends(
         logs,
+        refused,
         clock,
         health,
         largest_opened_bytes=_LARGEST_OPENED_BYTES,
         walk_records=config.storage.validation == "records",
+        on_used_up=lambda topic: probe.offset_range_exhausted.labels(topic).inc(),
     )
-    appends.on_used_up = lambda topic: probe.offset_range_exhausted.labels(topic).inc()
     engine = Engine(
         fleet,
         topics,
         logs,
-        appends,
-        Reads(logs, reader, clock),
-        reader,
-        producer_ids,
+        Partitions(topics.registry, logs, appends, producer_ids, reader, fleet, clock, tasks),
         offsets,
         groups,
         Expiry(metadata, groups, offsets, derived.expiry_rules(config), clock, fleet),
@@ -205,22 +209,10 @@ async def build(
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),
     )
-    context = KafkaContext(
-        engine, FetchSessions(dice), config.network.request_timeout, router.OFFERED
+    doors = build_doors(
+        config, engine, tasks, clock, dice, lambda: buffered.size, authorizer or AllowAll()
     )
-
-    def make_session(connection: Connection) -> KafkaSession:
-        return KafkaSession(connection, context, tasks)
-
-    listener = Listener(
-        "kafka",
-        make_session,
-        derived.listener_limits(config),
-        clock,
-        buffered_bytes=lambda: buffered.size,
-        refusals=lambda reason: probe.bad_requests.labels(reason).inc(),
-    )
-    _sample(probe, clock.now_ms() / 1000, health, registry, logs, listener, memory, reader)
+    _sample(probe, clock.now_ms() / 1000, health, registry, logs, doors.connections, memory, reader)
     _sample_groups(probe, groups, lag)
     probe.sample_fleet(
         is_controller=lambda: fleet.is_controller,
@@ -232,8 +224,9 @@ async def build(
     readiness = Readiness()
     readiness.add("store", store_check(health))
     readiness.add("metadata", metadata_check(metadata))
+    readiness.add("listeners", listeners_check(doors.why_not_ready))
     readiness.add("fleet", fleet_check(fleet))
-    return Broker(engine, listener, probe, tasks, readiness)
+    return Broker(engine, doors, probe, tasks, readiness)
 
 
 def _sample(
@@ -242,7 +235,7 @@ def _sample(
     health: StoreGate,
     topics: TopicRegistry,
     logs: OpenLogs,
-    listener: Listener,
+    connections: Connections,
     memory: TailMemory,
     reader: Reader,
 ) -> None:
@@ -265,7 +258,7 @@ def _sample(
     probe.sample_logs(Census(logs.each, topics.residents, lambda: topics.revision))
     probe.sample_store_health(sampling.states_of(health))
     probe.sample_broker(
-        connections=listener.__len__,
+        connections=connections.__len__,
         cache_bytes=lambda: reader.block_cache.used_bytes,
         tail_bytes=lambda: memory.used_bytes,
         resident_bytes=process.resident_bytes,

@@ -13,7 +13,14 @@ from kafscale.settings.config import Config, load
 from kafscale.settings.sources import FLAGS
 
 _SWITCHES: Final = {"--allow-insecure-bind", "--memory"}
-_METAVARS: Final = {"id": "ID", "host": "HOST", "port": "PORT", "dir": "DIR", "level": "LEVEL"}
+_METAVARS: Final = {
+    "id": "ID",
+    "host": "HOST",
+    "port": "PORT",
+    "dir": "DIR",
+    "level": "LEVEL",
+    "listeners": "LIST",
+}
 
 
 def add_config_arguments(parser: argparse.ArgumentParser) -> None:

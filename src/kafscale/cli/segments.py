@@ -19,7 +19,7 @@ from kafscale.cli.config_arguments import add_config_arguments, config_of
 from kafscale.cli.errors import CommandError
 from kafscale.cli.output import counting, print_columns, print_json
 from kafscale.log.formats import index, keys, places, segment
-from kafscale.log.protocol.survey import LogView, Piece
+from kafscale.log.protocol.survey import LiveSegment, LogSurvey
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _views(
     args: argparse.Namespace, config: Config, store: ObjectStore
-) -> tuple[TopicDescriptor, list[LogView]]:
+) -> tuple[TopicDescriptor, list[LogSurvey]]:
     descriptor = await bucket.find_topic(store, config.storage.namespace, args.topic)
     folders = bucket.log_folders(descriptor, args.partition)
     return descriptor, [await bucket.survey_log(store, folder) for folder in folders]
@@ -105,7 +105,10 @@ def _lanes_shown(
 
 
 def _extents(
-    descriptor: TopicDescriptor, view: LogView, piece: Piece, lanes: Mapping[int, int] | None
+    descriptor: TopicDescriptor,
+    view: LogSurvey,
+    piece: LiveSegment,
+    lanes: Mapping[int, int] | None,
 ) -> Iterator[dict[str, Any]]:
     """What an object holds: its positions, or the offsets of each lane that is to be shown."""
     if lanes is None:
@@ -124,7 +127,7 @@ def _extents(
         }
 
 
-def _extent(piece: Piece, first: int, last: int, records: int, size: int) -> dict[str, Any]:
+def _extent(piece: LiveSegment, first: int, last: int, records: int, size: int) -> dict[str, Any]:
     return {"kind": piece.kind, "first": first, "last": last, "records": records, "bytes": size}
 
 

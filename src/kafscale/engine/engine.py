@@ -17,19 +17,14 @@ from kafscale.engine.coordinator.offsets import Offsets, Place
 from kafscale.engine.metrics.lag import LOOK_EVERY_S, Lag
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
-from kafscale.engine.partitions.appends import Appends
-from kafscale.engine.partitions.inspection import Inspection
 from kafscale.engine.partitions.open_logs import OpenLogs
-from kafscale.engine.partitions.opener import Opener
-from kafscale.engine.partitions.producer_ids import ProducerIds
-from kafscale.engine.partitions.reads import Reads
+from kafscale.engine.partitions.partitions import Partitions
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.reactions import Reactions
 from kafscale.engine.topics.discovery import watch_topics
 from kafscale.engine.topics.topics import TopicParts
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.housekeeping import Housekeeping
-from kafscale.log.reader.reader import Reader
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock
@@ -53,10 +48,7 @@ class Engine:
         cluster: Membership,
         topics: TopicParts,
         logs: OpenLogs,
-        appends: Appends,
-        reads: Reads,
-        reader: Reader,
-        producer_ids: ProducerIds,
+        partitions: Partitions,
         offsets: Offsets,
         groups: Groups,
         expiry: Expiry,
@@ -80,9 +72,7 @@ class Engine:
         self._topic_parts = topics
         self._metadata = metadata
         self.logs = logs
-        self.appends = appends
-        self.reads = reads
-        self.producer_ids = producer_ids
+        self.partitions = partitions
         self.offsets = offsets
         self.groups = groups
         self.expiry = expiry
@@ -95,12 +85,10 @@ class Engine:
         self.auto_create = auto_create
         self.broker_configs = broker_configs  # shown to clients; nothing here goes by them
         self.store_name = store_name
-        self.inspection = Inspection(logs, reader, cluster, tasks)
         self.moves = moves
         moves.on_failed = probe.move_failures.inc
         probe.sample_moves(moves.counts, moves.ages)
         self._tasks = tasks
-        self._opener = Opener(topics.registry, logs, cluster)
         checkpoints.responsible = lambda: cluster.is_controller
         lag.has_peers = cluster.has_peers
         probe.sample_checkpoint_age(checkpoints.age_s)
@@ -108,8 +96,7 @@ class Engine:
             cluster,
             topics.lifecycle,
             logs,
-            self._opener,
-            appends,
+            partitions,
             groups,
             moves,
             housekeeping,
@@ -122,7 +109,7 @@ class Engine:
         self.cluster.start(self.reactions)
         await self._topic_parts.load(self.reactions)
         begin = self._tasks.spawn
-        begin(self._opener.run(), "opening")
+        begin(self.partitions.run_opener(), "opening")
         if self.cluster.has_peers:
             begin(watch_topics(self._topic_parts.registry, self._metadata), "topics")
         begin(self.moves.run(), "moves")

@@ -10,13 +10,13 @@ from collections.abc import Coroutine
 
 import structlog
 
-from kafscale.engine.cluster.membership import HAND_OVER_S, ClusterEvents, Membership
+from kafscale.engine.cluster.machine import HAND_OVER_S
+from kafscale.engine.cluster.membership import ClusterEvents, Membership
 from kafscale.engine.coordinator.groups import Groups
 from kafscale.engine.metrics.series import Probe
 from kafscale.engine.moves.moves import Moves
-from kafscale.engine.partitions.appends import Appends
 from kafscale.engine.partitions.open_logs import OpenLogs
-from kafscale.engine.partitions.opener import Opener
+from kafscale.engine.partitions.partitions import Partitions
 from kafscale.engine.topics.lifecycle import TopicLifecycle
 from kafscale.engine.topics.registry import TopicEvents
 from kafscale.engine.topics.topic import Topic
@@ -36,8 +36,7 @@ class Reactions(TopicEvents, ClusterEvents):
         cluster: Membership,
         lifecycle: TopicLifecycle,
         logs: OpenLogs,
-        opener: Opener,
-        appends: Appends,
+        partitions: Partitions,
         groups: Groups,
         moves: Moves,
         housekeeping: Housekeeping,
@@ -47,8 +46,7 @@ class Reactions(TopicEvents, ClusterEvents):
         self._cluster = cluster
         self._lifecycle = lifecycle
         self._logs = logs
-        self._opener = opener
-        self._appends = appends
+        self._partitions = partitions
         self._groups = groups
         self._moves = moves
         self._housekeeping = housekeeping
@@ -59,10 +57,7 @@ class Reactions(TopicEvents, ClusterEvents):
 
     def topic_changed(self, topic: Topic) -> None:
         """A topic is new here, or has other settings, partitions or another place."""
-        self._appends.forget(topic)
-        self._logs.adjust(topic)
-        self._logs.leave(topic)
-        self._opener.wake()
+        self._partitions.topic_changed(topic)
         self._moves.wake()
 
     def topic_gone(self, topic: Topic) -> "asyncio.Task[None]":
@@ -70,10 +65,9 @@ class Reactions(TopicEvents, ClusterEvents):
         return self._tasks.spawn(self._close_topic(topic), f"end of {topic.name}")
 
     async def _close_topic(self, topic: Topic) -> None:
-        await self._logs.close_topic(topic)
+        await self._partitions.close_topic(topic)
         if self._cluster.has_peers and end_of_topic.has_lanes(topic.descriptor):
             self._tasks.spawn(self._seal_lanes(topic), f"seals of {topic.name}")
-        self._appends.forget(topic)
         self._probe.forget_topic(topic.name)
         self._tasks.spawn(self._housekeeping.try_to_remove(), f"removal of {topic.name}")
 
@@ -104,7 +98,7 @@ class Reactions(TopicEvents, ClusterEvents):
 
     def logs_ready(self) -> None:
         """Open owned logs that are not open yet."""
-        self._opener.wake()
+        self._partitions.wake_opener()
 
 
 async def _gather(groups: Coroutine[None, None, None], logs: Coroutine[None, None, None]) -> None:

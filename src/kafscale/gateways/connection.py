@@ -10,9 +10,10 @@ memory grows with what really arrives: a length is a claim, not a reason to allo
 
 import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
+from kafscale.model.access import ANONYMOUS, Principal
 from kafscale.model.buffers import Buffer
 
 _LENGTH: Final = struct.Struct(">i")
@@ -43,9 +44,9 @@ class Session(Protocol):
 
 
 class ConnectionOwner(Protocol):
-    """What a connection needs of the listener that accepted it."""
+    """What a connection needs of the broker that it is one connection of."""
 
-    held_bytes: int  # of all its connections together, as in Connection
+    held_bytes: int  # of all connections together, as in Connection
     partial_bytes: int
     shared: memoryview  # where small frames of all connections arrive, one callback at a time
 
@@ -53,8 +54,8 @@ class ConnectionOwner(Protocol):
         """The time that deadlines are measured by."""
         ...
 
-    def admit(self, connection: "Connection") -> Session | None:
-        """Make a session for a new connection; None if there are too many connections."""
+    def admit(self, connection: "Connection") -> bool:
+        """Count a new connection; False if there are too many."""
         ...
 
     def dismiss(self, connection: "Connection") -> None:
@@ -85,8 +86,17 @@ class ConnectionOwner(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """A connection. Its session sees frames; the listener sees bytes held and time passing."""
 
-    def __init__(self, listener: ConnectionOwner) -> None:
-        self._listener = listener
+    def __init__(
+        self,
+        owner: ConnectionOwner,
+        listener: str,
+        make_session: Callable[["Connection"], Session],
+    ) -> None:
+        """`listener`: the name of the one that accepted this connection."""
+        self._owner = owner
+        self._make_session = make_session
+        self.listener = listener
+        self.principal: Principal = ANONYMOUS  # a session that authenticates clients sets it
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._left = b""  # up to three bytes of a length that has not come whole
@@ -114,14 +124,15 @@ class Connection(asyncio.BufferedProtocol):
         address = transport.get_extra_info("peername")
         self.peer = str(address[0]) if address else ""
         transport.set_write_buffer_limits(high=_WRITE_HIGH)
-        self.last_active_s = self._listener.now_s()
-        self._session = self._listener.admit(self)
-        if self._session is None:
+        self.last_active_s = self._owner.now_s()
+        if self._owner.admit(self):
+            self._session = self._make_session(self)
+        else:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of everything."""
-        self._listener.dismiss(self)
+        self._owner.dismiss(self)
         self._transport = None
         self._frame = None
         if self._session is not None:
@@ -138,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._transport is not None and not self._has_ended:
             self._has_ended = True
-            self._listener.refused(self, reason, detail)
+            self._owner.refused(self, reason, detail)
             self._transport.abort()
             if self._session is not None:
                 self._session.closed()
@@ -148,6 +159,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
+    @property
+    def writes(self) -> bool:
+        """Whether this client sends data to be stored."""
+        return self._session is not None and self._session.writes
+
     # -- receiving ---------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -155,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._frame is not None:
             return memoryview(self._frame)[self._frame_filled :]
         left = len(self._left)
-        shared = self._listener.shared
+        shared = self._owner.shared
         if left:
             shared[:left] = self._left
         return shared[left:]
@@ -167,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._frame is None:
             filled = len(self._left) + nbytes
             self._left = b""
-            self._cut_frames(self._listener.shared[:filled])
+            self._cut_frames(self._owner.shared[:filled])
             return
         self._frame_filled += nbytes
         if self._frame_filled == self._frame_size:
@@ -181,9 +197,9 @@ class Connection(asyncio.BufferedProtocol):
     def _grow(self) -> None:
         """All that was allocated has really come: believe some more, if there is room."""
         assert self._frame is not None
-        if self._listener.is_over_limit(self):
-            self._listener.make_wait(self)
-            self._listener.let_go_on()
+        if self._owner.is_over_limit(self):
+            self._owner.make_wait(self)
+            self._owner.let_go_on()
             return
         # Copied, because the transport still holds the old memory.
         grown = bytearray(min(self._frame_size, _GROWTH * self._frame_filled))
@@ -197,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         filled = len(received)
         while filled - at >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(received, at)
-            if not self._listener.accepts_size(self, size):
+            if not self._owner.accepts_size(self, size):
                 return
             begin = at + _LENGTH.size
             if filled - begin < size:
@@ -210,27 +226,27 @@ class Connection(asyncio.BufferedProtocol):
                 return
         self._left = bytes(received[at:])
         if self._left:
-            self._frame_since_s = self._listener.now_s()
+            self._frame_since_s = self._owner.now_s()
 
     def _begin_frame(self, head: memoryview, size: int) -> None:
         # Who has sent a frame of some size before is believed that much at once.
-        proven = 0 if self._listener.is_over_limit(self) else self._largest_whole
+        proven = 0 if self._owner.is_over_limit(self) else self._largest_whole
         frame = bytearray(min(size, max(_FIRST_ALLOCATION, _GROWTH * len(head), proven)))
         frame[: len(head)] = head
         self._frame = frame
         self._frame_size = size
         self._frame_filled = len(head)
-        self._frame_since_s = self._listener.now_s()
+        self._frame_since_s = self._owner.now_s()
         self._hold_partial(len(frame))
 
     def _hold_partial(self, size: int) -> None:
         """Account for the memory of a frame that has not come whole."""
-        self._listener.partial_bytes += size - self.partial_bytes
+        self._owner.partial_bytes += size - self.partial_bytes
         self.partial_bytes = size
 
     def _deliver(self, frame: memoryview) -> None:
         assert self._session is not None
-        self.last_active_s = self._listener.now_s()
+        self.last_active_s = self._owner.now_s()
         self.hold(len(frame))
         self._session.receive(frame)
 
@@ -260,17 +276,17 @@ class Connection(asyncio.BufferedProtocol):
     def hold(self, size: int) -> None:
         """Account for a request that is being worked on."""
         self.held_bytes += size
-        self._listener.held_bytes += size
-        if self._is_reading and self._listener.is_over_limit(self):
-            self._listener.make_wait(self)
+        self._owner.held_bytes += size
+        if self._is_reading and self._owner.is_over_limit(self):
+            self._owner.make_wait(self)
 
     def release(self, size: int) -> None:
         """A request has been answered. Whoever is gone holds nothing any more."""
         if self._transport is None:
             return
         self.held_bytes -= size
-        self._listener.held_bytes -= size
-        self._listener.let_go_on()
+        self._owner.held_bytes -= size
+        self._owner.let_go_on()
 
     def pause_reading(self) -> None:
         """Leave the client's bytes in the network for now."""
@@ -282,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         """Take bytes again."""
         if not self._is_reading and self._transport is not None:
             self._is_reading = True
-            self._frame_since_s = self._listener.now_s()
+            self._frame_since_s = self._owner.now_s()
             self._transport.resume_reading()
             if self._frame is not None and self._frame_filled == len(self._frame):
                 self._grow()
@@ -290,15 +306,15 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The client does not read its answers: stop making more of them."""
         self.is_write_blocked = True
-        self.blocked_since_s = self._listener.now_s()
+        self.blocked_since_s = self._owner.now_s()
         self._unsent_bytes = 0
-        self._listener.make_wait(self)
+        self._owner.make_wait(self)
 
     def resume_writing(self) -> None:
         """The client reads again."""
         self.is_write_blocked = False
-        self.last_active_s = self._listener.now_s()
-        self._listener.let_go_on()
+        self.last_active_s = self._owner.now_s()
+        self._owner.let_go_on()
         if self._session is not None:
             self._session.writable()
 
@@ -307,5 +323,5 @@ class Connection(asyncio.BufferedProtocol):
     def send(self, buffers: Sequence[Buffer]) -> None:
         """Send a frame whose length is already in front."""
         if self._transport is not None and not self._transport.is_closing():
-            self.last_active_s = self._listener.now_s()
+            self.last_active_s = self._owner.now_s()
             self._transport.writelines(buffers)

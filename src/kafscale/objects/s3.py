@@ -11,7 +11,6 @@ say. Uploads in parts are the exception: obstore repeats their parts.
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -30,6 +29,7 @@ from obstore.exceptions import (
 )
 
 from kafscale.model.buffers import Buffer
+from kafscale.model.clock import Dice
 from kafscale.model.errors import (
     ObjectExists,
     ObjectMissing,
@@ -40,6 +40,7 @@ from kafscale.model.errors import (
 from kafscale.objects.bucket_client import FIRST_PAUSE_S, LAST_PAUSE_S, S3Settings, open_client
 from kafscale.objects.names import check_folder, check_key
 from kafscale.objects.store import PAGE, OnRequest, RequestKind, StoredObject
+from kafscale.retry import Backoff, RetryPolicy
 
 if TYPE_CHECKING:
     from obstore import Attributes  # exists in the type stubs only
@@ -76,7 +77,12 @@ class S3ObjectStore:
     parts, which rules out the condition that the name be free.
     """
 
-    def __init__(self, settings: S3Settings, is_unique: Callable[[str], bool] = _never) -> None:
+    def __init__(
+        self,
+        settings: S3Settings,
+        is_unique: Callable[[str], bool] = _never,
+        dice: Dice | None = None,
+    ) -> None:
         try:
             self._client = open_client(settings, 0)
             self._patient = open_client(settings, settings.max_retries)
@@ -85,7 +91,10 @@ class S3ObjectStore:
         self._settings = settings
         self._is_unique = is_unique
         self._places = asyncio.Semaphore(settings.concurrency)
-        self._dice = random.Random()
+        self._retry = RetryPolicy(
+            FIRST_PAUSE_S, LAST_PAUSE_S, jitter=JITTER, deadline_s=settings.retry_timeout_s
+        )
+        self._dice = dice
         self._deletes_in_bulk = settings.scheme == "s3"
         self.on_request: OnRequest = lambda _request, _key, _count: None
 
@@ -240,8 +249,8 @@ class S3ObjectStore:
 
     async def _tried(self, request: RequestKind, key: str, send: Callable[[], Awaitable[T]]) -> T:
         """Send a request; while its outcome is unknown, send it again after a pause."""
-        give_up_s = asyncio.get_running_loop().time() + self._settings.retry_timeout_s
-        pause_s = FIRST_PAUSE_S
+        began_s = asyncio.get_running_loop().time()
+        backoff = Backoff(self._retry, self._dice)
         for attempt in range(self._settings.max_retries + 1):
             self.on_request(request, key, 1)
             try:
@@ -253,11 +262,10 @@ class S3ObjectStore:
                     error = StoreUnavailable(str(error))  # an earlier attempt may have got through
                     raise error from failed
                 is_last = attempt == self._settings.max_retries
-                too_late = asyncio.get_running_loop().time() + pause_s > give_up_s
+                too_late = not backoff.allows(asyncio.get_running_loop().time() - began_s)
                 if not isinstance(error, StoreUnavailable) or is_last or too_late:
                     raise error from failed
-            await asyncio.sleep(pause_s * (1 + JITTER * self._dice.random()))
-            pause_s = min(pause_s * 2, LAST_PAUSE_S)
+            await asyncio.sleep(backoff.next_s())
         raise AssertionError("the last attempt returns or raises")
 
 

@@ -15,9 +15,20 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from kafscale.model.endpoints import PLAINTEXT
 from kafscale.model.errors import InvalidMapping
 from kafscale.model.topics import TopicDefaults
 from kafscale.settings import sources
+from kafscale.settings.listeners import (
+    AdvertisedListeners,
+    ListenerConflict,
+    Listeners,
+    ListenerSetting,
+    check_listeners,
+    is_loopback,
+    is_unspecified,
+    with_advertised,
+)
 from kafscale.settings.sections import (
     METADATA_FILE,
     OBJECTS_FOLDER,
@@ -44,6 +55,8 @@ class Config(Section, frozen=True):
     """All of it."""
 
     broker: BrokerSection = BrokerSection()
+    listeners: Listeners | None = None
+    advertised_listeners: AdvertisedListeners | None = None
     network: NetworkSection = NetworkSection()
     s3: S3Section = S3Section()
     use_memory_s3: bool = False
@@ -82,8 +95,25 @@ class Config(Section, frozen=True):
         """
         if not self.etcd.endpoints:
             return None
-        host, port = self.broker.advertised(self.broker.port)
-        return f"{host}:{port}" if port else ""
+        first = self.all_listeners[0]
+        endpoint = first.advertised(first.port)
+        return f"{endpoint.host}:{endpoint.port}" if endpoint.port else ""
+
+    @property
+    def all_listeners(self) -> tuple[ListenerSetting, ...]:
+        """The listeners that are given, else the one that broker.host and broker.port mean."""
+        broker = self.broker
+        rows = self.listeners or (
+            ListenerSetting(
+                name=PLAINTEXT,
+                protocol=PLAINTEXT,
+                host=broker.host,
+                port=broker.port,
+                advertised_host=broker.advertised_host,
+                advertised_port=broker.advertised_port,
+            ),
+        )
+        return with_advertised(rows, self.advertised_listeners or ())
 
     @property
     def flush_interval_ms(self) -> int:
@@ -247,7 +277,7 @@ def _build(kind: type[Section], values: Mapping[str, Any], prefix: str) -> Any:
 
 
 def _check(config: Config) -> None:
-    _check_addresses(config.broker)
+    _check_addresses(config)
     _check_s3(config.s3)
     _check_sizes(config)
     if not _NAMESPACE.fullmatch(config.storage.namespace):
@@ -267,33 +297,45 @@ def _check(config: Config) -> None:
 _NAMESPACE: Final = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
 
 
-def _check_addresses(broker: BrokerSection) -> None:
+def _check_addresses(config: Config) -> None:
+    broker = config.broker
     if not is_loopback(broker.host) and not broker.allow_insecure_bind:
         raise ConfigError(
             f"broker.host: {broker.host} is reachable from other machines and there is no "
             "authentication yet; set broker.allowInsecureBind (--allow-insecure-bind) to allow it"
         )
     told = broker.advertised_host or broker.host
-    if _is_unspecified(told):
+    if is_unspecified(told) and not config.listeners and not config.advertised_listeners:
         name = "advertisedHost" if broker.advertised_host else "host"
         raise ConfigError(
             f"broker.{name}: clients cannot connect to {told}; "
             "set broker.advertisedHost (--advertised-host) to a name or address that they can reach"
         )
-    if broker.port and broker.port == broker.metrics_port:
-        raise ConfigError(
-            f"broker.metricsPort: expected another port than broker.port, found {broker.port}"
-        )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to a listener on `host`."""
-    if host.lower() == "localhost":
-        return True
+    if config.listeners:
+        _check_one_form(broker)
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False  # a name may resolve to anything
+        listeners = config.all_listeners
+        check_listeners(listeners, allow_insecure_bind=broker.allow_insecure_bind)
+    except ListenerConflict as problem:
+        raise ConfigError(str(problem)) from problem
+    for listener in listeners:
+        if listener.port and listener.port == broker.metrics_port:
+            other = f"listener {listener.name}" if config.listeners else "broker.port"
+            raise ConfigError(
+                f"broker.metricsPort: expected another port than {other}, found {listener.port}"
+            )
+
+
+def _check_one_form(broker: BrokerSection) -> None:
+    """With `listeners`, the settings of the one listener that there is without have no meaning."""
+    usual = BrokerSection()
+    for key, given, default in (
+        ("port", broker.port, usual.port),
+        ("advertisedHost", broker.advertised_host, usual.advertised_host),
+        ("advertisedPort", broker.advertised_port, usual.advertised_port),
+    ):
+        if given != default:
+            raise ConfigError(f"broker.{key}: has no meaning beside listeners; say it there")
 
 
 def _is_address(host: str) -> bool:
@@ -302,13 +344,6 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_unspecified(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return not host
 
 
 def _check_s3(s3: S3Section) -> None:

@@ -62,10 +62,6 @@ class BrokerSection(Section, frozen=True):
     allow_insecure_bind: bool = False
     data_dir: str = "./data"
 
-    def advertised(self, bound_port: int) -> tuple[str, int]:
-        """What clients are told to connect to, once the listener has its port."""
-        return self.advertised_host or self.host, self.advertised_port or bound_port
-
 
 class NetworkSection(Section, frozen=True):
     """What one client, and all of them together, may take."""

@@ -15,6 +15,7 @@ from kafscale.model.errors import MetadataUnavailable, StoreRefused
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
 from kafscale.settings.sections import EtcdSection, S3Section
+from kafscale.system import SystemDice
 
 if TYPE_CHECKING:
     from kafscale.objects.bucket_client import S3Settings
@@ -35,7 +36,7 @@ def open_bucket(settings: "S3Settings") -> ObjectStore:
     """Open a bucket of S3, Google Cloud Storage or Azure."""
     from kafscale.objects.s3 import S3ObjectStore
 
-    return S3ObjectStore(settings, is_unique=keys.is_rewritten)
+    return S3ObjectStore(settings, is_unique=keys.is_rewritten, dice=SystemDice())
 
 
 def open_folder(folder: Path, *, fsync: bool = False) -> ObjectStore:

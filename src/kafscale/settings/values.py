@@ -11,6 +11,12 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kafscale.model.topic_configs import magic_of
+from kafscale.settings.listeners import (
+    AdvertisedListeners,
+    Listeners,
+    read_advertised,
+    read_listeners,
+)
 from kafscale.virtual.rules import Override
 
 
@@ -108,6 +114,10 @@ def _special(kind: type, raw: object) -> object:
         return kind(_ordinal(raw))
     if issubclass(kind, MappedTopics):
         return kind(_overrides(raw))
+    if issubclass(kind, Listeners):
+        return kind(read_listeners(raw))
+    if issubclass(kind, AdvertisedListeners):
+        return kind(read_advertised(raw))
     if issubclass(kind, Placements):
         return kind(msgspec.convert(raw, dict[str, Placement]))
     if issubclass(kind, FormatVersion):
@@ -167,6 +177,8 @@ _NAMED_KINDS: Final[dict[type, str]] = {
     Limit: '-1 for no limit or a size such as 4096 or "512Mi"',
     Seconds: 'a duration above zero such as "500ms", "30s" or "10m"',
     MappedTopics: "topics with virtual_partitions, physical_partitions or offset_range each",
+    Listeners: "NAME://host:port, several split by commas, or a list with name, host and port each",
+    AdvertisedListeners: "NAME://host:port, several split by commas",
     Placements: "namespaces with dedicated or shared each",
     FormatVersion: "a release such as 0.10.2, or a format: 0, 1, 2",
     BrokerId: 'a number up to 2147483647 or a name that ends in one, such as "kafscale-3"',

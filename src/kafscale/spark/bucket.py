@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats import places
 from kafscale.log.protocol import survey
-from kafscale.log.protocol.survey import Snapshot
+from kafscale.log.protocol.survey import LogSnapshot
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import UnknownTopic
 from kafscale.model.topics import TopicDescriptor
@@ -129,16 +129,18 @@ class Bucket:
 
     # -- logs --------------------------------------------------------------------------------
 
-    def snapshots(self, topic: TopicDescriptor) -> list[Snapshot]:
+    def snapshots(self, topic: TopicDescriptor) -> list[LogSnapshot]:
         """Every log that has a partition of a topic as it is now, in order of log number."""
         return list(self.read_logs(places.log_folders(topic)).values())
 
-    def read_logs(self, folders: Iterable[str]) -> dict[str, Snapshot]:
+    def read_logs(self, folders: Iterable[str]) -> dict[str, LogSnapshot]:
         """These logs as they are now, each read once."""
         wanted = list(dict.fromkeys(folders))
 
-        async def look(store: ObjectStore) -> list[Snapshot]:
-            return await survey.gathered(survey.snapshot(store, folder) for folder in wanted)
+        async def look(store: ObjectStore) -> list[LogSnapshot]:
+            return await survey.await_limited(
+                survey.take_snapshot(store, folder) for folder in wanted
+            )
 
         return dict(zip(wanted, self.run(look), strict=True))
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from kafscale.log.formats import keys, places
-from kafscale.log.formats.places import Place
-from kafscale.log.protocol.survey import Snapshot
+from kafscale.log.formats.places import LanePlace
+from kafscale.log.protocol.survey import LogSnapshot
 from kafscale.model.errors import CorruptObject
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
@@ -65,7 +65,7 @@ def read_all_views(
 
 def places_of(
     topics: Iterable[TopicDescriptor], wanted: ChosenPartitions | None = None
-) -> list[tuple[str, int, Place]]:
+) -> list[tuple[str, int, LanePlace]]:
     """Topic, partition and place of everything that is wanted."""
     return [
         (topic.name, number, place)
@@ -76,7 +76,7 @@ def places_of(
 
 
 def views_of(
-    wanted: Sequence[tuple[str, int, Place]], snapshots: Mapping[str, Snapshot]
+    wanted: Sequence[tuple[str, int, LanePlace]], snapshots: Mapping[str, LogSnapshot]
 ) -> list[PartitionView]:
     """What the logs, by folder, hold of these partitions."""
     lanes: dict[str, set[int]] = {}
@@ -95,7 +95,7 @@ def views_of(
     return found
 
 
-def _by_lane(snapshot: Snapshot, wanted: Set[int]) -> dict[int, list[StoredRange]]:
+def _by_lane(snapshot: LogSnapshot, wanted: Set[int]) -> dict[int, list[StoredRange]]:
     """What these lanes of a log consist of, in one pass: there may be thousands of lanes."""
     _refuse_broken_tail(snapshot)
     found: dict[int, list[StoredRange]] = {}
@@ -122,7 +122,7 @@ def _by_lane(snapshot: Snapshot, wanted: Set[int]) -> dict[int, list[StoredRange
     return found
 
 
-def _refuse_broken_tail(snapshot: Snapshot) -> None:
+def _refuse_broken_tail(snapshot: LogSnapshot) -> None:
     """A flush that should continue the log but cannot be read hides everything after it.
 
     Flushes beyond the end of the chain do not count: they are late uploads.

@@ -11,14 +11,16 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Self
 
+from msgspec.structs import replace
+
 from kafscale.broker.wiring import Broker, build
 from kafscale.engine.cluster.membership import Node
 from kafscale.engine.engine import Engine
-from kafscale.gateways.listener import Listener
+from kafscale.gateways.connections import Connections
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import MetadataStore
+from kafscale.model.access import Authorizer
 from kafscale.model.clock import Clock, Dice
-from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
@@ -35,6 +37,12 @@ FOR_TESTS: Final = Config(
 )
 
 
+def _on_free_port(config: Config) -> Config:
+    """The same settings, listening where nothing else can be; listeners that are given stay."""
+    place = replace(config.broker, host=_HOST, port=0, advertised_host=None, advertised_port=None)
+    return replace(config, broker=place)
+
+
 class InProcessBroker:
     """Use with `async with`; what is not given is made: objects in memory, a metadata file."""
 
@@ -47,6 +55,7 @@ class InProcessBroker:
         clock: Clock | None = None,
         dice: Dice | None = None,
         is_shared: bool | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.config = config
         self.store: ObjectStore = store or MemoryObjectStore()
@@ -54,6 +63,7 @@ class InProcessBroker:
         self._dice = dice or SystemDice()
         self._given_metadata = metadata
         self._is_shared = is_shared
+        self._authorizer = authorizer
         self._undo = contextlib.AsyncExitStack()
         self._folder = TemporaryDirectory(prefix="kafscale-test-", ignore_cleanup_errors=True)
         self._broker: Broker | None = None
@@ -71,9 +81,9 @@ class InProcessBroker:
         return self.parts.engine
 
     @property
-    def listener(self) -> Listener:
-        """Its door."""
-        return self.parts.listener
+    def connections(self) -> Connections:
+        """The open connections of its clients."""
+        return self.parts.doors.connections
 
     def metrics(self) -> bytes:
         """What the page for operators would show."""
@@ -89,23 +99,21 @@ class InProcessBroker:
                 )
                 undo.push_async_callback(metadata.aclose)
             broker = await build(
-                self.config,
+                _on_free_port(self.config),
                 self.store,
                 metadata,
                 self.clock,
                 self._dice,
                 is_shared=self._is_shared,
+                authorizer=self._authorizer,
             )
             undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
-            undo.push_async_callback(broker.listener.aclose)
+            undo.push_async_callback(broker.doors.aclose)
             await broker.engine.start()
-            self.port = await broker.listener.open(_HOST, 0)
+            endpoints = await broker.doors.open()
+            self.port = next(iter(endpoints.values())).port
             await broker.engine.cluster.join(
-                Node(
-                    broker.engine.identity.broker_id,
-                    {PLAINTEXT: Endpoint(_HOST, self.port)},
-                    self.config.broker.rack,
-                )
+                Node(broker.engine.identity.broker_id, endpoints, self.config.broker.rack)
             )
             self._broker = broker
             self._undo = undo.pop_all()

@@ -1,7 +1,7 @@
 """A topic in memory, laid down object by object, for the tests of `kafscale segments`."""
 
 from kafscale.log.formats import index, keys, manifest, segment
-from kafscale.log.formats.manifest import Entry, Manifest
+from kafscale.log.formats.manifest import Manifest, SegmentEntry
 from kafscale.log.formats.segment import NOTHING_BEFORE, LaneBatches
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
@@ -55,7 +55,7 @@ class TopicInMemory:
         await self.store.put_new(key, built(base, *counts).body)
         return key
 
-    async def rewrite(self, base: int, *counts: int, generation: int = 1) -> Entry:
+    async def rewrite(self, base: int, *counts: int, generation: int = 1) -> SegmentEntry:
         """Rolled-up history with its index, and what a manifest says about it."""
         made = built(base, *counts, token=9)
         name = keys.rewritten_name(base, generation, 9)
@@ -68,7 +68,7 @@ class TopicInMemory:
             name, made.base, made.end, made.content_id, made.spans, has_index=True
         )
 
-    async def commit(self, generation: int, end: int, *entries: Entry) -> None:
+    async def commit(self, generation: int, end: int, *entries: SegmentEntry) -> None:
         told = Manifest(
             generation=generation, commit_id="c", created_ms=NOW_MS, author="t", end=end,
             segments=list(entries),

@@ -4,7 +4,7 @@
 """
 
 from kafscale.log.formats import keys, manifest, segment
-from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
+from kafscale.log.formats.manifest import LaneMark, Manifest, SegmentEntry
 from kafscale.log.formats.segment import NOTHING_BEFORE, Built, LaneBatches
 from kafscale.model.topics import LaneRange, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
@@ -69,7 +69,7 @@ class SharedInMemory:
 
     async def roll_up(
         self, folder: str, lanes: dict[int, tuple[int, int]], starts: dict[int, int]
-    ) -> Entry:
+    ) -> SegmentEntry:
         """All of the past in one object, from position 0 on, and its manifest."""
         made = built(0, lanes)
         name = keys.rewritten_name(0, 1, 7)

@@ -120,11 +120,11 @@ async def take_checkpoint(topic: TopicInMemory) -> str:
         metadata_keys.group_offset("alone", "orders", 0): metadata_keys.encode(offset),
         metadata_keys.group_offset("broken", "orders", 0): b'{"offset":"seven"}',
     }
-    part = checkpoints.Part()
+    part = checkpoints.PartBlocks()
     found = [checkpoint.row(key, value) for key, value in rows.items()]
     part.add(checkpoint.encode_rows(found), len(found))
     mark = metadata_keys.encode(metadata_keys.Mark(next=1000))
-    head = checkpoint.Head(
+    head = checkpoint.CheckpointHead(
         number=3,
         created_ms=1_700_000_000_000,
         author="broker 1",

@@ -120,7 +120,7 @@ class EngineHarness:
         found = self.engine.topics.get(topic)
         await self.engine.logs.open(found, partition)
         records = memoryview(bytearray(make_batch(*values, timestamp_ms=timestamp_ms, **fields)))
-        stored = self.engine.appends.append(found, partition, records, acknowledged=False)
+        stored = self.engine.partitions.append(found, partition, records, acknowledged=False)
         committed = stored.appended.committed
         problem = None if committed is None else await committed
         if problem is not None:
@@ -130,7 +130,7 @@ class EngineHarness:
     async def read(self, topic: str, offset: int = 0, partition: int = 0) -> ReadResult:
         """One partition's part of a fetch that does not wait."""
         wanted = PartitionRead(self.engine.topics.get(topic), partition, offset, 1 << 20)
-        (part,) = await self.engine.reads.fetch([wanted], 1 << 20, 0, 0.0)
+        (part,) = await self.engine.partitions.fetch([wanted], 1 << 20, 0, 0.0)
         return part
 
     async def keys(self, folder: str = "default") -> list[str]:

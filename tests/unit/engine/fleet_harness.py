@@ -94,7 +94,7 @@ class Member:
         topic = self.engine.topics.get(name)
         await self.engine.logs.open(topic, partition)
         records = memoryview(bytearray(make_batch(*values)))
-        stored = self.engine.appends.append(topic, partition, records, acknowledged=False)
+        stored = self.engine.partitions.append(topic, partition, records, acknowledged=False)
         assert stored.appended.committed is not None
         problem = await stored.appended.committed
         if problem is not None:
@@ -104,7 +104,7 @@ class Member:
     async def read(self, name: str, partition: int, offset: int = 0, epoch: int = -1) -> ReadResult:
         topic = self.engine.topics.get(name)
         wanted = PartitionRead(topic, partition, offset, 1 << 20, epoch)
-        (part,) = await self.engine.reads.fetch([wanted], 1 << 20, 0, 0.0)
+        (part,) = await self.engine.partitions.fetch([wanted], 1 << 20, 0, 0.0)
         return part
 
 
@@ -166,9 +166,9 @@ class FleetHarness:
         alive = self.alive()
         ids = {member.fleet.identity.broker_id for member in alive}
         return len({member.fleet.generation for member in alive}) == 1 and all(
-            member.fleet.is_settled
-            and {row.broker_id for row in member.fleet.placement.brokers} == ids
-            and member.fleet.is_member
+            member.fleet.state.is_settled
+            and {row.broker_id for row in member.fleet.state.placement.brokers} == ids
+            and member.fleet.state.is_member
             for member in alive
         )
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafscale.gateways.listener import ListenerLimits
+from kafscale.gateways.connections import ConnectionLimits
 from tests.support.examples import examples
-from tests.unit.gateways.listener_harness import ListenerHarness, feed
+from tests.unit.gateways.connections_harness import ConnectionsHarness, feed
 
 SIZES = st.one_of(
     st.integers(1, 40),
@@ -31,7 +31,7 @@ def test_frames_do_not_depend_on_how_the_network_cuts_them(
     bodies = [body_of(number, size) for number, size in enumerate(sizes)]
     stream = framed(*bodies)
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=12))
-    harness = ListenerHarness()
+    harness = ConnectionsHarness()
     connection, _ = harness.connect()
     places = sorted({0, len(stream), *cuts})
     for begin, end in pairwise(places):
@@ -40,14 +40,14 @@ def test_frames_do_not_depend_on_how_the_network_cuts_them(
 
 
 def test_frames_that_come_byte_by_byte_are_the_same() -> None:
-    harness = ListenerHarness()
+    harness = ConnectionsHarness()
     connection, _ = harness.connect()
     feed(connection, framed(b"a", b"bc", b"def"), at_most=1)
     assert harness.sessions[0].seen() == [b"a", b"bc", b"def"]
 
 
 def test_frames_of_two_connections_do_not_meet_in_the_shared_memory() -> None:
-    harness = ListenerHarness()
+    harness = ConnectionsHarness()
     (one, _), (other, _) = harness.connect(), harness.connect()
     first, second = framed(b"x" * 100), framed(b"y" * 100)
     for begin in range(0, len(first), 3):
@@ -59,7 +59,7 @@ def test_frames_of_two_connections_do_not_meet_in_the_shared_memory() -> None:
 
 
 def test_memory_follows_what_has_come_not_what_was_announced() -> None:
-    harness = ListenerHarness()
+    harness = ConnectionsHarness()
     connection, _ = harness.connect()
     feed(connection, struct.pack(">i", 100 << 20))
     come = 0
@@ -73,7 +73,7 @@ def test_memory_follows_what_has_come_not_what_was_announced() -> None:
 
 
 def test_a_frame_may_be_changed_in_place_by_its_session() -> None:
-    harness = ListenerHarness()
+    harness = ConnectionsHarness()
     connection, _ = harness.connect()
     for size in (10, 200_000):
         feed(connection, framed(b"q" * size))
@@ -93,7 +93,7 @@ def test_a_frame_may_be_changed_in_place_by_its_session() -> None:
 def test_a_bad_length_ends_the_connection_once_and_nothing_behind_it_is_taken(
     length: int, reason: str
 ) -> None:
-    harness = ListenerHarness(ListenerLimits(max_frame_bytes=1000))
+    harness = ConnectionsHarness(ConnectionLimits(max_frame_bytes=1000))
     connection, transport = harness.connect()
     feed(connection, framed(b"good") + struct.pack(">i", length) * 3 + framed(b"behind"))
     assert transport.is_aborted
@@ -103,7 +103,7 @@ def test_a_bad_length_ends_the_connection_once_and_nothing_behind_it_is_taken(
 
 
 def test_a_session_that_ends_its_connection_gets_no_further_frames() -> None:
-    harness = ListenerHarness()
+    harness = ConnectionsHarness()
     connection, transport = harness.connect()
     session = harness.sessions[0]
     session.receive = lambda frame: (  # type: ignore[method-assign]
@@ -116,7 +116,7 @@ def test_a_session_that_ends_its_connection_gets_no_further_frames() -> None:
 
 
 def test_the_largest_frame_is_as_large_as_the_limit() -> None:
-    harness = ListenerHarness(ListenerLimits(max_frame_bytes=1000))
+    harness = ConnectionsHarness(ConnectionLimits(max_frame_bytes=1000))
     connection, transport = harness.connect()
     feed(connection, framed(b"x" * 1000))
     assert len(harness.sessions[0].frames) == 1
@@ -124,7 +124,7 @@ def test_the_largest_frame_is_as_large_as_the_limit() -> None:
 
 
 def test_answers_are_sent_until_the_connection_ends() -> None:
-    harness = ListenerHarness()
+    harness = ConnectionsHarness()
     connection, transport = harness.connect()
     connection.send([b"ab", memoryview(b"c")])
     connection.finish()

@@ -1,237 +1,139 @@
+"""Listeners with real sockets: accepting, closing, and limits that several of them share."""
+
 import asyncio
-import struct
+import contextlib
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from kafscale.gateways.connection import Connection
-from kafscale.gateways.listener import Listener, ListenerLimits
+from kafscale.gateways.connections import ConnectionLimits, Connections
+from kafscale.gateways.listener import Listener
 from kafscale.testing.clock import ManualClock
-from tests.unit.gateways.listener_harness import ListenerHarness, RecordingSession, feed
-from tests.unit.gateways.test_connection import framed
-
-# -- caps ------------------------------------------------------------------------------------
+from tests.unit.gateways.connections_harness import RecordingSession
 
 
-def test_more_connections_than_allowed_are_turned_away_until_one_leaves() -> None:
-    harness = ListenerHarness(ListenerLimits(max_connections=2))
-    (first, _), _ = harness.connect(), harness.connect()
-    turned_away, transport = harness.connect()
-    assert transport.is_aborted
-    assert harness.refusals == {"too_many_connections": 1}
-    feed(turned_away, framed(b"ignored"))
-    turned_away.connection_lost(None)
-    assert len(harness.listener) == 2
-    first.connection_lost(None)
-    _, transport = harness.connect()
-    assert not transport.is_aborted
+class TwoListeners:
+    """Two listeners that share their limits."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.refusals: list[str] = []
+        self.sessions: list[RecordingSession] = []
+        self.connections = Connections(
+            limits, ManualClock(), buffered_bytes=lambda: 0, refusals=self.refusals.append
+        )
+        self.listeners = [
+            Listener(name, self._make_session, self.connections) for name in ("INNER", "OUTER")
+        ]
+
+    def _make_session(self, connection: Connection) -> RecordingSession:
+        self.sessions.append(RecordingSession(connection))
+        return self.sessions[-1]
+
+    async def open(self) -> list[int]:
+        return [await listener.open("127.0.0.1", 0) for listener in self.listeners]
+
+    async def frames(self, session: int, count: int = 1) -> list[bytes]:
+        async with asyncio.timeout(20):
+            while len(self.sessions) <= session or len(self.sessions[session].frames) < count:
+                await asyncio.sleep(0.01)
+        return self.sessions[session].seen()
 
 
-def test_one_address_may_not_take_all_connections() -> None:
-    harness = ListenerHarness(ListenerLimits(max_connections_per_ip=2))
-    (first, _), _ = harness.connect("10.0.0.1"), harness.connect("10.0.0.1")
-    _, refused = harness.connect("10.0.0.1")
-    _, other = harness.connect("10.0.0.2")
-    assert (refused.is_aborted, other.is_aborted) == (True, False)
-    assert harness.refusals == {"too_many_connections_from_address": 1}
-    first.connection_lost(None)
-    _, again = harness.connect("10.0.0.1")
-    assert not again.is_aborted
-
-
-# -- back-pressure ---------------------------------------------------------------------------
-
-
-def test_a_connection_that_holds_too_much_waits_until_it_is_answered() -> None:
-    harness = ListenerHarness(ListenerLimits(max_held_bytes_per_connection=100))
-    connection, transport = harness.connect()
-    other, other_transport = harness.connect()
-    feed(connection, framed(b"x" * 60))
-    assert transport.is_reading
-    feed(connection, framed(b"x" * 60))
-    feed(other, framed(b"x" * 60))
-    assert (transport.is_reading, other_transport.is_reading) == (False, True)
-    connection.release(60)
-    assert transport.is_reading
-
-
-def test_all_writers_wait_when_together_they_hold_too_much() -> None:
-    harness = ListenerHarness(ListenerLimits(max_held_bytes=150))
-    (one, one_transport), (two, two_transport) = harness.connect(), harness.connect()
-    feed(one, framed(b"x" * 100))
-    feed(two, framed(b"x" * 100))
-    assert (one_transport.is_reading, two_transport.is_reading) == (True, False)
-    feed(one, framed(b"x" * 10))
-    assert not one_transport.is_reading
-    one.release(110)
-    assert (one_transport.is_reading, two_transport.is_reading) == (True, True)
-
-
-def test_half_received_frames_fill_the_memory_no_further_and_all_come_whole_in_the_end() -> None:
-    limit = 4 << 20
-    harness = ListenerHarness(ListenerLimits(max_held_bytes=limit))
-    clients = [harness.connect() for _ in range(20)]
-    frame = framed(bytes(2 << 20))
-    left = {number: memoryview(frame) for number in range(20)}
-    most = 0
-    while left:
-        reading = [number for number in left if clients[number][1].is_reading]
-        assert reading, "everybody waits for everybody"
-        for number in reading:
-            connection, transport = clients[number]
-            for _ in range(4):
-                if left[number] and transport.is_reading:
-                    room = len(connection.get_buffer(-1))
-                    feed(connection, bytes(left[number][: min(room, 30_000)]))
-                    left[number] = left[number][min(room, 30_000) :]
-            most = max(most, harness.listener.partial_bytes)
-            if not left[number]:
-                del left[number]
-                connection.release(len(frame) - 4)
-    assert [len(session.frames) for session in harness.sessions] == [1] * 20
-    assert most <= 2 * limit
-    assert (harness.listener.partial_bytes, harness.listener.held_bytes) == (0, 0)
-
-
-def test_what_waits_in_logs_counts_and_is_looked_at_again() -> None:
-    harness = ListenerHarness(ListenerLimits(max_held_bytes=150))
-    connection, transport = harness.connect()
-    harness.buffered = 1000
-    feed(connection, framed(b"x"))
-    connection.release(1)
-    assert not transport.is_reading, "answered, but the logs are full"
-    harness.buffered = 0
-    harness.listener.end_overdue()
-    assert transport.is_reading
-
-
-def test_those_who_only_read_go_on_when_the_store_is_slow() -> None:
-    harness = ListenerHarness(ListenerLimits(max_held_bytes=150))
-    reader, transport = harness.connect()
-    harness.sessions[0].writes = False
-    harness.buffered = 1000
-    for _ in range(3):
-        feed(reader, framed(b"x" * 50))
-        reader.release(50)
-        assert transport.is_reading
-    feed(reader, framed(b"x" * 100_000))
-    assert not transport.is_reading, "but not with large requests"
-
-
-def test_a_lost_connection_gives_back_what_it_held() -> None:
-    harness = ListenerHarness(ListenerLimits(max_held_bytes=150))
-    (one, _), (two, transport) = harness.connect(), harness.connect()
-    feed(one, framed(b"x" * 140))
-    feed(two, framed(b"x" * 20))
-    assert not transport.is_reading
-    one.connection_lost(None)
-    assert transport.is_reading
-    assert harness.listener.held_bytes == 20
-
-
-def test_who_does_not_read_its_answers_is_not_read_from() -> None:
-    harness = ListenerHarness()
-    connection, transport = harness.connect()
-    connection.pause_writing()
-    assert (connection.is_write_blocked, transport.is_reading) == (True, False)
-    connection.release(0)
-    assert not transport.is_reading
-    connection.resume_writing()
-    assert (connection.is_write_blocked, transport.is_reading) == (False, True)
-    assert harness.sessions[0].wakings == 1
-
-
-# -- deadlines -------------------------------------------------------------------------------
-
-
-def overdue(harness: ListenerHarness, after_s: float) -> dict[str, int]:
-    harness.clock.advance_ms(after_s * 1000)
-    harness.listener.end_overdue()
-    return dict(harness.refusals)
-
-
-@pytest.mark.parametrize("begun", [b"\0", struct.pack(">i", 10), struct.pack(">i", 1 << 20) + b"x"])
-def test_a_frame_that_does_not_end_in_time_ends_its_connection(begun: bytes) -> None:
-    harness = ListenerHarness(ListenerLimits(frame_s=30, idle_s=600))
-    connection, transport = harness.connect()
-    feed(connection, begun)
-    assert overdue(harness, 29) == {}
-    assert overdue(harness, 2) == {"slow_frame": 1}
-    assert transport.is_aborted
-
-
-def test_a_frame_that_cannot_go_on_because_we_do_not_read_is_not_overdue() -> None:
-    harness = ListenerHarness(
-        ListenerLimits(frame_s=30, idle_s=600, max_held_bytes_per_connection=10)
-    )
-    connection, _ = harness.connect()
-    feed(connection, framed(b"x" * 10) + b"\0\0")
-    assert overdue(harness, 100) == {}
-    connection.release(10)
-    assert overdue(harness, 29) == {}
-    assert overdue(harness, 2) == {"slow_frame": 1}
-
-
-def test_silence_ends_a_connection_unless_it_waits_for_an_answer() -> None:
-    harness = ListenerHarness(ListenerLimits(frame_s=30, idle_s=600))
-    connection, _ = harness.connect()
-    waiting, _ = harness.connect()
-    feed(waiting, framed(b"question"))
-    assert overdue(harness, 599) == {}
-    feed(connection, framed(b"x"))
-    connection.release(1)
-    assert overdue(harness, 599) == {}
-    assert overdue(harness, 2) == {"idle": 1}
-    waiting.send([b"answer"])
-    waiting.release(8)
-    assert overdue(harness, 599) == {"idle": 1}
-    assert overdue(harness, 2) == {"idle": 2}
-
-
-def test_a_reader_that_takes_nothing_is_let_go_and_a_slow_one_is_not() -> None:
-    harness = ListenerHarness(ListenerLimits(frame_s=30, idle_s=600))
-    (stuck, stuck_transport), (slow, slow_transport) = harness.connect(), harness.connect()
-    for connection in (stuck, slow):
-        connection.pause_writing()
-    for minute in range(10):
-        stuck_transport.unsent = 1000
-        slow_transport.unsent = 1000 - minute
-        overdue(harness, 20)
-    assert harness.refusals["slow_reader"] == 1
-    assert (stuck_transport.is_aborted, slow_transport.is_aborted) == (True, False)
-
-
-# -- with sockets ----------------------------------------------------------------------------
-
-
-async def test_closing_ends_every_connection_and_the_door_first() -> None:
-    refusals: list[str] = []
-    sessions: list[RecordingSession] = []
-
-    def make_session(connection: Connection) -> RecordingSession:
-        sessions.append(RecordingSession(connection))
-        return sessions[-1]
-
-    listener = Listener(
-        "test",
-        make_session,
-        ListenerLimits(send_buffer=65536, receive_buffer=65536),
-        ManualClock(),
-        buffered_bytes=lambda: 0,
-        refusals=refusals.append,
-    )
-    port = await listener.open("127.0.0.1", 0)
+async def test_a_closed_listener_accepts_nothing_and_its_connections_end_last() -> None:
+    two = TwoListeners(ConnectionLimits(send_buffer=65536, receive_buffer=65536))
+    port, _ = await two.open()
+    assert all(listener.is_open for listener in two.listeners)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(framed(b"hello"))
-    async with asyncio.timeout(20):
-        while not (sessions and sessions[0].frames):
-            await asyncio.sleep(0.01)
-    listener.close_door()
+    writer.write(b"\0\0\0\5hello")
+    assert await two.frames(0) == [b"hello"]
+    for listener in two.listeners:
+        listener.close()
     with pytest.raises(OSError, match="Connect call failed"):
         await asyncio.open_connection("127.0.0.1", port)
-    await listener.aclose()
+    assert not any(listener.is_open for listener in two.listeners)
+    await two.connections.aclose()
     assert await reader.read(1) == b""
     writer.close()
     await writer.wait_closed()
-    assert sessions[0].seen() == [b"hello"]
-    assert sessions[0].closings >= 1
-    assert refusals == [], "leaving is nobody's fault"
+    assert two.sessions[0].closings >= 1
+    assert two.refusals == [], "leaving is no refusal"
+
+
+async def test_a_connection_knows_its_listener() -> None:
+    two = TwoListeners(ConnectionLimits())
+    for number, port in enumerate(await two.open()):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\0\0\0\1x")
+        await two.frames(number)
+        writer.close()
+    assert [one.connection.listener for one in two.sessions] == ["INNER", "OUTER"]
+    for listener in two.listeners:
+        listener.close()
+    await two.connections.aclose()
+
+
+async def test_two_listeners_share_the_limits_of_the_broker() -> None:
+    two = TwoListeners(ConnectionLimits(max_connections=1))
+    first, second = await two.open()
+    _, writer = await asyncio.open_connection("127.0.0.1", first)
+    writer.write(b"\0\0\0\1x")
+    await two.frames(0)
+    reader, refused = await asyncio.open_connection("127.0.0.1", second)
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read(1) == b""
+    assert two.refusals == ["too_many_connections"]
+    for one in (writer, refused):
+        one.close()
+    for listener in two.listeners:
+        listener.close()
+    await two.connections.aclose()
+
+
+def self_signed(folder: Path) -> Path:
+    """A key and a certificate for localhost in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    begin = datetime(2020, 1, 1, tzinfo=UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(begin)
+        .not_valid_after(begin.replace(year=2100))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    file = folder / "listener.pem"
+    plain = serialization.NoEncryption()
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    file.write_bytes(key.private_bytes(pem, pkcs8, plain) + certificate.public_bytes(pem))
+    return file
+
+
+async def test_a_listener_with_a_certificate_takes_frames_over_tls(tmp_path: Path) -> None:
+    file = self_signed(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(file)
+    two = TwoListeners(ConnectionLimits())
+    port = await two.listeners[0].open("127.0.0.1", 0, context)
+    trusting = ssl.create_default_context(cafile=str(file))
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=trusting, server_hostname="localhost"
+    )
+    large = bytes(300_000)
+    writer.write(b"\0\0\0\5hello" + len(large).to_bytes(4, "big") + large)
+    assert await two.frames(0, count=2) == [b"hello", large]
+    two.sessions[0].connection.send([b"answer"])
+    assert await reader.readexactly(6) == b"answer"
+    writer.close()
+    two.listeners[0].close()
+    await two.connections.aclose()

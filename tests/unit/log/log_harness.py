@@ -1,4 +1,4 @@
-"""A workbench for logs: a store that fails as told, a clock in the hand, batches by the dozen."""
+"""What tests of logs need: a store that fails as told, a clock that stands, batches to append."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ def make_batch(
     return memoryview(bytearray(data))
 
 
-class Bench:
+class LogHarness:
     """One store, one clock, any number of logs on them."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Bench:
             store or self.store,
             folder,
             epoch=epoch,
-            author="bench",
+            author="test",
             settings=replace(SETTINGS, **settings),
             memory=self.memory,
             clock=self.clock,
@@ -197,13 +197,15 @@ def headers_in(opened: Opened, lane: int = 0) -> list[BatchHeader]:
     ]
 
 
-async def everything(bench: Bench, lane: int = 0, folder: str = FOLDER) -> list[tuple[int, Any]]:
+async def everything(
+    harness: LogHarness, lane: int = 0, folder: str = FOLDER
+) -> list[tuple[int, Any]]:
     """(offset, value) of every record of a lane, past and tail, straight from the bucket."""
-    opened = await bench.look(folder)
+    opened = await harness.look(folder)
     found: list[tuple[int, Any]] = []
     entries = [*opened.manifest.segments, *(one.entry for one in opened.tail)]
     for entry in entries:
-        data = await bench.inner.read(f"{folder}/{entry.name}")
+        data = await harness.inner.read(f"{folder}/{entry.name}")
         for span in entry.spans():
             if span.lane == lane:
                 found += values_of([data[span.start : span.start + span.length]])

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kafscale.model.endpoints import Endpoint
 from kafscale.model.topics import TopicDefaults, TopicSettings
 from kafscale.settings.config import KEYS, Config, load
 from kafscale.settings.sections import BrokerSection, Section
@@ -199,13 +200,20 @@ def test_a_wildcard_is_never_advertised() -> None:
     assert "set broker.advertisedHost" in refusal(flags=open_to_all)
     assert "cannot connect to ::" in refusal(flags={"--advertised-host": "::"})
     config = load(None, {}, open_to_all | {"--advertised-host": "broker.example"})
-    assert config.broker.advertised(9092) == ("broker.example", 9092)
+    assert advertised(config.broker, 9092) == Endpoint("broker.example", 9092)
 
 
 def test_clients_are_told_the_bound_address_unless_another_is_given() -> None:
-    assert BrokerSection(host="10.0.0.1", port=0).advertised(4711) == ("10.0.0.1", 4711)
+    here = BrokerSection(host="10.0.0.1", port=0)
+    assert advertised(here, 4711) == Endpoint("10.0.0.1", 4711)
     told = BrokerSection(advertised_host="out", advertised_port=19092)
-    assert told.advertised(4711) == ("out", 19092)
+    assert advertised(told, 4711) == Endpoint("out", 19092)
+
+
+def advertised(broker: BrokerSection, bound_port: int) -> Endpoint:
+    (listener,) = Config(broker=broker).all_listeners
+    assert listener.name == "PLAINTEXT"
+    return listener.advertised(bound_port)
 
 
 def test_endpoints_of_etcd_are_hosts_and_ports() -> None:

@@ -35,13 +35,13 @@ def test_a_log_that_topics_share_is_looked_at_once(
     shared: SharedNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[str] = []
-    real = survey.snapshot
+    real = survey.take_snapshot
 
     async def counted(store, folder):  # type: ignore[no-untyped-def]
         looked.append(folder)
         return await real(store, folder)
 
-    monkeypatch.setattr(survey, "snapshot", counted)
+    monkeypatch.setattr(survey, "take_snapshot", counted)
     found = read_all_views(shared.bucket, shared.bucket.topics())
     assert sorted(looked) == [shared.folder(0), shared.folder(1)]
     assert {(view.topic, view.partition): view.end for view in found} == {

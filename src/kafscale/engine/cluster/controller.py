@@ -1,121 +1,114 @@
-"""The controller: one broker at a time that writes which brokers count.
+"""The controller: one broker at a time that writes the member list.
 
-Here: the election, and a new generation of members whenever registrations say so. Members are
-written only together with a comparison of the controller's key, so that one which does not know
-yet that it was deposed is stopped by the store. Generations are numbers of the same rising mark as
-incarnations and the epochs of lone brokers: leader epochs never go back.
-Next door: what members mean (placement.py), registering (fleet.py).
+Here: the election, and a new generation of members whenever registrations say so, as decisions
+without a store: facts come in, one effect goes out. Members are written only together with a
+comparison of the controller's key, so that the store stops a controller that does not know yet
+that it was deposed. Generations are numbers of the same rising mark as incarnations and the epochs
+of single brokers: leader epochs never go back.
+Next door: the machine that asks (machine.py), what members mean (placement.py).
 """
 
-import asyncio
+import math
+from enum import Enum
 from typing import Final
 
-import structlog
+from kafscale.engine.cluster.events import ClaimController, FleetRead, ReadFleet, WriteMembers
+from kafscale.engine.cluster.fleet_state import FleetState, is_gone
+from kafscale.metadata.keys import MemberList, MemberRow
 
-from kafscale.engine.cluster.fleet_state import FleetState, readable
-from kafscale.metadata import keys
-from kafscale.metadata.store import Compare, MetadataStore, Put
-from kafscale.model.errors import MetadataConflict, MetadataUnavailable
+PAUSE_S: Final = 0.1  # before a controller tries again
 
-logger = structlog.get_logger()
 
-_PAUSE_S: Final = 0.1
-_NO_MEMBERS: Final = keys.MemberList(generation=0)
+class Stage(Enum):
+    """What a candidate waits for."""
+
+    IDLE = "idle"
+    READING = "reading"
+    CLAIMING = "claiming"
+    WRITING = "writing"
 
 
 class Controller:
-    """A candidate, and controller whenever there is no other."""
+    """A candidate, and the controller whenever there is no other."""
 
-    def __init__(self, view: FleetState, metadata: MetadataStore) -> None:
-        """Go by `view`, decide by `metadata`."""
-        self._view = view
-        self._metadata = metadata
+    def __init__(self, state: FleetState) -> None:
+        self._state = state
+        self.stage = Stage.IDLE
+        self._is_due = True  # something has happened since the last look
+        self._not_before_s = -math.inf
 
-    async def run(self) -> None:
-        """Look whenever something has happened in the fleet."""
-        bell = self._view.bell()
-        while True:
-            await bell.wait()
-            bell.clear()
-            try:
-                await self.act()
-            except (MetadataConflict, MetadataUnavailable) as problem:
-                # Somebody was faster, or the store is away: what is to be done is decided anew.
-                logger.debug("controller_tries_again", reason=str(problem))
-                bell.set()
-                await asyncio.sleep(_PAUSE_S)
+    def restart(self) -> None:
+        """Begin again, in a new session: no answer to what was asked before will come."""
+        self.stage = Stage.IDLE
+        self._is_due = True
+        self._not_before_s = -math.inf
 
-    async def act(self) -> None:
+    def note_news(self) -> None:
+        """Look again: registrations, the controller or the members have changed."""
+        self._is_due = True
+
+    def wake_s(self) -> float:
+        """When `next_effect` has something to do by itself."""
+        return self._not_before_s if self._is_due and self.stage is Stage.IDLE else math.inf
+
+    def next_effect(self, now_s: float) -> ReadFleet | None:
+        """Read the fleet if something has happened and the controller may be this broker's job."""
+        if self.stage is not Stage.IDLE or not self._is_due or now_s < self._not_before_s:
+            return None
+        self._is_due = False
+        holder, state = self._state.controller, self._state
+        if holder not in (None, state.as_controller) and not is_gone(
+            holder, state.brokers.values()
+        ):
+            return None
+        self.stage = Stage.READING
+        return ReadFleet()
+
+    def decide(self, facts: FleetRead) -> ClaimController | WriteMembers | None:
         """Become the controller if there is none; as the controller, write what has changed."""
-        guard = await self._elected()
-        if guard is not None:
-            await self._govern(guard)
+        state = self._state
+        if facts.controller == state.as_controller:
+            effect: ClaimController | WriteMembers | None = self._new_members(facts)
+        elif facts.controller is not None and not is_gone(facts.controller, facts.brokers):
+            effect = None
+        elif state.is_leaving and state.has_heirs:
+            effect = None  # a broker that leaves does not begin what it cannot go on with
+        else:
+            effect = ClaimController(state.as_controller, facts.controller_version)
+        if isinstance(effect, ClaimController):
+            self.stage = Stage.CLAIMING
+        else:
+            self.stage = Stage.WRITING if effect else Stage.IDLE
+        return effect
 
-    async def _elected(self) -> Compare | None:
-        """The guard of the controller's key if it is ours, now or from now on."""
-        view = self._view
-        ours = keys.ControllerRow(broker_id=view.identity.broker_id, incarnation=view.incarnation)
-        if view.controller not in (None, ours) and not self._seems_gone(view.controller):
-            return None
-        found = await self._metadata.get(keys.CONTROLLER)
-        holder = next(readable(keys.ControllerRow, [found] if found else []), None)
-        if found is not None and holder == ours:
-            return Compare(keys.CONTROLLER, found.version)
-        if holder is not None and not await self._is_gone(holder):
-            return None
-        if view.lease is None or self._others_should():
-            return None
-        version = await self._metadata.commit(
-            [Put(keys.CONTROLLER, keys.encode(ours), view.lease.id)],
-            [Compare(keys.CONTROLLER, found.version if found else 0)],
+    def _new_members(self, facts: FleetRead) -> WriteMembers | None:
+        """Make those brokers members that are registered and stay."""
+        staying = sorted(
+            MemberRow(row.broker_id, row.incarnation) for row in facts.brokers if not row.leaving
         )
-        logger.info("controller_elected", broker_id=ours.broker_id)
-        return Compare(keys.CONTROLLER, version)
-
-    def _others_should(self) -> bool:
-        """A broker that leaves does not begin what it cannot go on with, if there are others."""
-        return self._view.is_leaving and any(not row.leaving for row in self._view.brokers.values())
-
-    def _seems_gone(self, holder: keys.ControllerRow | None) -> bool:
-        row = self._view.brokers.get(holder.broker_id) if holder else None
-        return holder is None or row is None or row.incarnation != holder.incarnation
-
-    async def _is_gone(self, holder: keys.ControllerRow) -> bool:
-        """Whether the holder's registration is gone or taken over by its successor.
-
-        A broker that was restarted need not wait for the lease of its own predecessor.
-        """
-        found = await self._metadata.get(keys.broker(holder.broker_id))
-        row = next(readable(keys.BrokerRow, [found] if found else []), None)
-        return row is None or row.incarnation != holder.incarnation
-
-    async def _govern(self, guard: Compare) -> None:
-        """Make those members who are registered and stay."""
-        rows = readable(keys.BrokerRow, await self._metadata.find(keys.BROKERS))
-        staying = [row for row in rows if not row.leaving]
-        wanted = sorted(keys.MemberRow(row.broker_id, row.incarnation) for row in staying)
-        found = await self._metadata.get(keys.MEMBERS)
-        current = next(readable(keys.MemberList, [found] if found else []), _NO_MEMBERS)
-        if not wanted or tuple(wanted) == current.brokers:
-            return
-        mark = await self._metadata.get(keys.EPOCHS)
-        following = keys.decode(keys.Mark, mark.value).next if mark else 0
+        current = facts.members
+        if not staying or tuple(staying) == current.brokers:
+            return None
         # Brokers may remember more than a metadata store that was restored.
-        generation = max(following, current.generation + 1, self._view.generation + 1)
-        members = keys.MemberList(
-            generation=generation, previous=current.generation, brokers=tuple(wanted)
+        generation = max(facts.next_epoch, current.generation + 1, self._state.generation + 1)
+        return WriteMembers(
+            MemberList(generation=generation, previous=current.generation, brokers=tuple(staying)),
+            facts.controller_version,
+            facts.members_version,
+            facts.epochs_version,
         )
-        await self._metadata.commit(
-            [
-                Put(keys.MEMBERS, keys.encode(members)),
-                Put(keys.EPOCHS, keys.encode(keys.Mark(next=generation + 1))),
-            ],
-            [
-                guard,
-                Compare(keys.MEMBERS, found.version if found else 0),
-                Compare(keys.EPOCHS, mark.version if mark else 0),
-            ],
-        )
-        logger.info(
-            "members_written", generation=generation, brokers=[row.broker_id for row in wanted]
-        )
+
+    def claimed(self) -> ReadFleet:
+        """This broker is the controller now: see what is to be written."""
+        self.stage = Stage.READING
+        return ReadFleet()
+
+    def written(self) -> None:
+        """The member list is in the store."""
+        self.stage = Stage.IDLE
+
+    def try_again(self, now_s: float) -> None:
+        """Another broker was faster, or the store is away: decide anew, a little later."""
+        self.stage = Stage.IDLE
+        self._is_due = True
+        self._not_before_s = now_s + PAUSE_S

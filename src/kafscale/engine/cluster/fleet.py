@@ -1,92 +1,126 @@
-"""A broker's life in the fleet: lease, registration, following, settling, leaving.
+"""A broker with peers: the shell around the fleet's state machine.
 
-Here: everything that waits for the metadata store. A broker registers under a lease; what it
-lost by a new generation it lets go of and then says so in its registration; what it gained it
-waits for until all others have said so. When the lease is lost everything is dropped, and the
-broker registers anew, as another incarnation, as soon as the store is back.
-Next door: what follows from all this (fleet_state.py), who decides (controller.py).
+Here: the lease, the watches and the timer. The shell carries out what the machine asks for and
+tells it what came of that; it decides nothing. Questions of the engine are answered from memory.
+Next door: the machine (machine.py), what it knows (fleet_state.py), its reads and writes
+(fleet_store.py), the only broker of a store (single.py).
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final
 
-import msgspec
 import structlog
 
 from kafscale import __version__
-from kafscale.engine.cluster import identity
-from kafscale.engine.cluster.controller import Controller
-from kafscale.engine.cluster.fleet_state import FleetState, readable
+from kafscale.engine.cluster import identity as identities
+from kafscale.engine.cluster.events import (
+    Broken,
+    Close,
+    Conflict,
+    DropAll,
+    EndSession,
+    FleetEffect,
+    FleetEvent,
+    FollowFleet,
+    HandedOver,
+    HandOver,
+    JoinFleet,
+    LeaveFleet,
+    OpenOwnedLogs,
+    OpenSession,
+    ReportFailed,
+    ReportJoined,
+    ReportLeft,
+    SessionEnded,
+    SessionLost,
+    SessionOpened,
+    SetTimer,
+    StoreEffect,
+    TimerFired,
+    Unavailable,
+)
+from kafscale.engine.cluster.fleet_store import FleetStore
 from kafscale.engine.cluster.identity import Identity
-from kafscale.engine.cluster.membership import HAND_OVER_S, ClusterEvents, Node
+from kafscale.engine.cluster.machine import FleetMachine
+from kafscale.engine.cluster.membership import ClusterEvents, Node
+from kafscale.engine.cluster.placement import NOBODY
 from kafscale.metadata import keys
 from kafscale.metadata.lease import Lease
-from kafscale.metadata.store import Change, Compare, Listing, MetadataStore, Put
+from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock
-from kafscale.model.errors import KafscaleError, MetadataConflict, MetadataUnavailable
+from kafscale.model.errors import (
+    MetadataConflict,
+    MetadataUnavailable,
+    NotTheCoordinator,
+    NotTheOwner,
+)
 from kafscale.model.topics import iso_time
 from kafscale.tasks import Tasks
 
 logger = structlog.get_logger()
 
-_JOIN_S: Final = 10.0
-_LEAVE_S: Final = 10.0
-_LAST_WORDS_S: Final = 2.0
-_PAUSE_S: Final = 0.5
-_LOOK_S: Final = 0.5
+PATIENCE_S: Final = 2.0  # how long requests wait for a log that is about to be this broker's
+_REVOKE_S: Final = 2.0
 
 
-class _Replaced(KafscaleError):
-    """Another process has registered under this broker's id."""
-
-
-class Fleet(FleetState):
+class Fleet:
     """Implements Membership by the metadata store."""
+
+    has_peers = True
 
     def __init__(
         self, metadata: MetadataStore, identity: Identity, clock: Clock, *, lease_s: float
     ) -> None:
         """Register for `lease_s` at a time, once `join` is called."""
-        super().__init__(identity, clock)
+        self.identity = identity
+        self.machine = FleetMachine(identity.broker_id, identity.epoch, lease_s=lease_s)
+        self.state = self.machine.state
+        self.store = FleetStore(metadata, identity.broker_id)
         self._metadata = metadata
+        self._clock = clock
         self._lease_s = lease_s
-        self._controller = Controller(self, metadata)
-        self._tasks = Tasks()
-        self._incarnations = {identity.epoch}
-        self._is_first = True
+        self._node = Node(identity.broker_id, {})
         self._started_at = iso_time(clock.now_ms())
-        self._row: keys.BrokerRow | None = None  # what the store has under our name
-        self._version = 0
-        self._writing = asyncio.Lock()
+        self._events: ClusterEvents | None = None
+        self._lease: Lease | None = None  # while this broker is registered under it
+        self._session_lease: Lease | None = None
+        self._session = Tasks()  # all that ends with the session
+        self._tasks = Tasks()
+        self._timer: asyncio.TimerHandle | None = None
+        self._settled = asyncio.Event()
         self._joined = asyncio.Event()
+        self._left = asyncio.Event()
+        self._ended = asyncio.Event()  # no session is open
+        self._ended.set()
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     # -- coming and going --------------------------------------------------------------------
 
     def start(self, events: ClusterEvents) -> None:
         """Tell `events` what changes from now on."""
-        self.events = events
+        self._events = events
 
     async def join(self, node: Node) -> None:
-        """Register, and wait a while until there is a generation with us in it."""
-        self.node = node
-        joined = self.bell()
-        self._tasks.spawn(self._run(), "fleet")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_JOIN_S):
-                while not self._has_place() and not self._failed.done():
-                    await joined.wait()
-                    joined.clear()
-        self._joined.set()
-
-    def _has_place(self) -> bool:
-        return self.is_member and self.is_settled and self.controller is not None
+        """Register, and wait a while until there is a settled generation with this broker."""
+        self._node = node
+        first = next(iter(node.endpoints.values()))
+        row = keys.BrokerRow(
+            broker_id=node.broker_id,
+            host=first.host,
+            port=first.port,
+            endpoints=dict(node.endpoints),
+            rack=node.rack,
+            started_at=self._started_at,
+            version=__version__,
+        )
+        self.feed(JoinFleet(row))
+        await self._joined.wait()
 
     @property
     def has_joined(self) -> bool:
-        """Whether there was a generation with us in it, or it took too long."""
+        """Whether there was a generation with this broker in it, or it took too long."""
         return self._joined.is_set()
 
     async def joined(self) -> None:
@@ -94,223 +128,244 @@ class Fleet(FleetState):
         await self._joined.wait()
 
     async def leave(self) -> None:
-        """Have our share given to others, and hand it over, if there are others."""
-        self.is_leaving = True
-        news = self.bell()
-        try:
-            async with asyncio.timeout(_LEAVE_S):
-                await self._write(leaving=True)
-                while self._is_needed():
-                    await news.wait()
-                    news.clear()
-        except (TimeoutError, KafscaleError) as problem:
-            logger.warning("left_without_hand_over", reason=str(problem))
-
-    def _is_needed(self) -> bool:
-        """Whether somebody is there to take over what we still have."""
-        others = [row for who, row in self.brokers.items() if who != self.identity.broker_id]
-        if self.lease is None or all(row.leaving for row in others):
-            return False
-        return self.is_member or self._row is None or self._row.generation < self.generation
+        """Hand everything over to the other brokers, if there are any."""
+        self._left.clear()
+        self.feed(LeaveFleet())
+        await self._left.wait()
 
     async def failure(self) -> str:
         """Wait for the news that this broker must stop."""
         return await asyncio.shield(self._failed)
 
     async def aclose(self) -> None:
-        """Give up the lease, and with it registration and office."""
-        self.is_leaving = True
+        """Give up the lease, and with it the registration and the controller's key."""
+        self.feed(Close())
+        await self._ended.wait()
         await self._tasks.aclose()
+        if self._timer is not None:
+            self._timer.cancel()
 
-    # -- one lease after the other -----------------------------------------------------------
+    # -- events in, effects out --------------------------------------------------------------
 
-    async def _run(self) -> None:
-        while not self._failed.done():
-            try:
-                await self._session()
-            except _Replaced as problem:
-                logger.error("broker_replaced", reason=str(problem))
-                self._failed.set_result(str(problem))
-            except (MetadataConflict, MetadataUnavailable) as problem:
-                logger.warning("fleet_lost", reason=str(problem))
-                await asyncio.sleep(_PAUSE_S)
-            except Exception as problem:
-                # Better to be restarted than to live on without a part in the fleet.
-                self._failed.set_result(f"the broker cannot follow the fleet: {problem!r}")
-                raise
+    def feed(self, event: FleetEvent) -> None:
+        """Let the machine know, and do what it asks for."""
+        for effect in self.machine.handle(event, self._clock.elapsed_s()):
+            self._carry_out(effect)
 
-    async def _session(self) -> None:
-        """Live as one incarnation, until the lease is lost."""
-        if not self._is_first:
-            self.incarnation = await identity.next_epoch(self._metadata)
-            self._incarnations.add(self.incarnation)
-        lease = await self._metadata.lease(self._lease_s)
-        work = Tasks()
+    def _carry_out(self, effect: FleetEffect) -> None:
+        match effect:
+            case OpenSession():
+                self._ended.clear()
+                self._session = Tasks()
+                self._spawn(self._session, self._open_session(effect))
+            case FollowFleet():
+                self._follow()
+            case EndSession(reason):
+                self._spawn(self._tasks, self._end_session(reason))
+            case HandOver():
+                self._hand_over(effect)
+            case OpenOwnedLogs():
+                self._open_logs(effect)
+            case DropAll():
+                self._drop_all()
+            case SetTimer(when_s):
+                self._set_timer(when_s)
+            case ReportJoined():
+                self._joined.set()
+            case ReportLeft(reason):
+                if reason is not None:
+                    logger.warning("left_without_hand_over", reason=reason)
+                self._left.set()
+            case ReportFailed(reason):
+                logger.error("fleet_failed", reason=reason)
+                self._failed.set_result(reason)
+            case _:
+                self._spawn(self._session, self._ask_store(effect))
+
+    def _spawn(self, tasks: Tasks, work: Coroutine[Any, Any, None]) -> None:
+        tasks.spawn(self._guarded(work), "fleet")
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            await self._register(lease)
-            running = [
-                work.spawn(part, "fleet", awaited=True)
-                for part in (
-                    self._follow(keys.BROKERS, self.take_brokers),
-                    self._follow(keys.CONTROLLER, self.take_controller),
-                    self._follow(keys.MEMBERS, self.take_members),
-                    self._look_after_ourselves(),
-                    self._let_go(),
-                    self._settle_down(),
-                    self._controller.run(),
-                    _end_of(lease),
-                )
-            ]
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for ended in running:
-                if ended.done():
-                    ended.result()
-        finally:
-            self.lose()
-            await work.aclose()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_WORDS_S):
-                    await lease.revoke()
+            await work
+        except Exception as problem:
+            # Better to be restarted than to live on without a part in the fleet.
+            self.feed(Broken(f"the broker cannot follow the fleet: {problem!r}"))
+            raise
 
-    async def _register(self, lease: Lease) -> None:
-        """Say where we are. At the first start a predecessor of the same id is taken for dead."""
-        key = keys.broker(self.identity.broker_id)
-        while True:
-            found = await self._metadata.get(key)
-            if not self._is_first:
-                for there in readable(keys.BrokerRow, [found] if found else []):
-                    self._check_ours(there)
-            members = await self._metadata.find(keys.MEMBERS)
-            newest = [there.generation for there in readable(keys.MemberList, members)]
-            first = next(iter(self.node.endpoints.values()))
-            row = keys.BrokerRow(
-                broker_id=self.identity.broker_id,
-                host=first.host,
-                port=first.port,
-                endpoints=dict(self.node.endpoints),
-                rack=self.node.rack,
-                started_at=self._started_at,
-                version=__version__,
-                incarnation=self.incarnation,
-                leaving=self.is_leaving,
-                generation=max(newest, default=0),  # we have nothing to let go of
-            )
-            try:
-                self._version = await self._metadata.commit(
-                    [Put(key, keys.encode(row), lease.id)],
-                    [Compare(key, found.version if found else 0)],
-                )
-            except MetadataConflict:
-                if lease.remaining_s() <= 0:
-                    raise
-                continue
-            self._row, self.lease, self._is_first = row, lease, False
+    def _set_timer(self, when_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = max(0.0, when_s - self._clock.elapsed_s())
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(delay_s, self.feed, TimerFired())
+
+    # -- one session -------------------------------------------------------------------------
+
+    async def _open_session(self, effect: OpenSession) -> None:
+        incarnation = None
+        try:
+            if effect.takes_incarnation:
+                incarnation = await identities.next_epoch(self._metadata)
+            lease = self._session_lease = await self._metadata.lease(self._lease_s)
+        except (MetadataConflict, MetadataUnavailable) as problem:
+            self.feed(SessionLost(str(problem)))
             return
+        self._spawn(self._session, self._watch_lease(lease))
+        self.feed(SessionOpened(incarnation))
 
-    def _check_ours(self, row: keys.BrokerRow) -> None:
-        if row.incarnation not in self._incarnations:
-            raise _Replaced(
-                f"another broker has registered as broker {row.broker_id}, "
-                f"at {row.host}:{row.port}; every broker needs an id of its own (broker.id)"
-            )
+    async def _watch_lease(self, lease: Lease) -> None:
+        await lease.lost()
+        self.feed(SessionLost("the lease is lost"))
 
-    async def _write(self, *, leaving: bool | None = None, generation: int | None = None) -> None:
-        """Change our registration, unless somebody else has changed it."""
-        async with self._writing:
-            if self._row is None or self.lease is None:
-                raise MetadataUnavailable("the broker is not registered")
-            changed = msgspec.structs.replace(
-                self._row,
-                leaving=self._row.leaving if leaving is None else leaving,
-                generation=self._row.generation if generation is None else generation,
-            )
-            if changed == self._row:
-                return
-            key = keys.broker(self._row.broker_id)
-            self._version = await self._metadata.commit(
-                [Put(key, keys.encode(changed), self.lease.id)], [Compare(key, self._version)]
-            )
-            self._row = changed
-        self.ring()
+    def _follow(self) -> None:
+        self._lease = self._session_lease
+        for watch in (
+            self.store.watch_brokers(),
+            self.store.watch_controller(),
+            self.store.watch_members(),
+        ):
+            self._spawn(self._session, self._feed_all(watch))
 
-    # -- what goes on while the lease holds --------------------------------------------------
+    async def _feed_all(self, watch: AsyncIterator[FleetEvent]) -> None:
+        try:
+            async for event in watch:
+                self.feed(event)
+        except (MetadataConflict, MetadataUnavailable) as problem:
+            self.feed(SessionLost(str(problem)))
 
-    async def _follow(self, prefix: str, take: Callable[[Listing | Change], None]) -> None:
-        async with contextlib.aclosing(self._metadata.watch(prefix)) as watch:
-            async for news in watch:
-                take(news)
+    async def _ask_store(self, effect: StoreEffect) -> None:
+        assert self._session_lease is not None
+        event: FleetEvent
+        try:
+            event = await self.store.answer(effect, self._session_lease.id)
+        except MetadataConflict as problem:
+            event = Conflict(effect, str(problem))
+        except MetadataUnavailable as problem:
+            event = Unavailable(effect, str(problem))
+        self.feed(event)
 
-    async def _look_after_ourselves(self) -> None:
-        """Notice that our registration has been taken over or removed."""
-        bell = self.bell()
-        seen = False
-        while True:
-            await bell.wait()
-            bell.clear()
-            row = self.brokers.get(self.identity.broker_id)
-            if row is not None:
-                self._check_ours(row)
-                seen = seen or row.incarnation == self.incarnation
-            elif seen:
-                raise MetadataUnavailable("the registration of this broker was removed")
-
-    async def _let_go(self) -> None:
-        """Say which generation's losses have been handed over."""
-        bell = self.bell()
-        while True:
-            await bell.wait()
-            bell.clear()
-            while self.handing_over:
-                await asyncio.wait([self.handing_over[0]])
-                self.handing_over.pop(0)
-            generation = self.generation  # nothing of it is left to be handed over
-            await self._persistently(lambda: self._write(generation=generation))  # noqa: B023
-
-    async def _settle_down(self) -> None:
-        """Wait until the others have let go; not longer than any of them can go on unaware."""
-        bell = self.bell()
-        while True:
-            # Not wait_for: it can swallow being cancelled.
+    async def _end_session(self, reason: str) -> None:
+        logger.warning("fleet_lost", reason=reason)
+        await self._session.aclose()
+        lease, self._session_lease = self._session_lease, None
+        if lease is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if self.is_settled else _LOOK_S):
-                    await bell.wait()
-            bell.clear()
-            generation = self.generation
-            if self.is_settled or not self.is_member:
-                continue
-            behind = _behind(self.brokers.values(), generation)
-            # Who is cut off knows by the end of its lease; who hears late still flushes a while.
-            patience_s = 2 * self._lease_s + HAND_OVER_S
-            overdue = self._clock.elapsed_s() - self.learned_s > patience_s
-            if behind and not overdue:
-                continue
-            # The watch may be behind; whoever was a member before this generation is in here.
-            rows = await self._persistently(lambda: self._metadata.find(keys.BROKERS))
-            behind = _behind(readable(keys.BrokerRow, rows), generation)
-            if behind and not overdue:
-                continue
-            if behind:
-                logger.warning("hand_over_overdue", brokers=behind, generation=generation)
-            self.settle(generation)
+                async with asyncio.timeout(_REVOKE_S):
+                    await lease.revoke()
+        self._ended.set()
+        self.feed(SessionEnded())
 
-    async def _persistently(self, ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Ask until there is an answer; the lease says when to stop."""
-        while True:
+    # -- what the engine does ----------------------------------------------------------------
+
+    def _hand_over(self, effect: HandOver) -> None:
+        logger.info("members_changed", generation=effect.generation, brokers=effect.brokers)
+        self._settled.clear()
+        if self._events is None:
+            asyncio.get_running_loop().call_soon(self.feed, HandedOver())
+        else:
+            handed_over = self._events.ownership_changed()
+            handed_over.add_done_callback(lambda _: self.feed(HandedOver()))
+
+    def _open_logs(self, effect: OpenOwnedLogs) -> None:
+        if effect.overdue:
+            logger.warning(
+                "hand_over_overdue", brokers=effect.overdue, generation=effect.generation
+            )
+        self._settled.set()
+        if self._events is not None:
+            self._events.logs_ready()
+
+    def _drop_all(self) -> None:
+        self._lease = None
+        self._settled.clear()
+        if self._events is not None:
+            self._events.lease_lost()
+
+    # -- questions ---------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """The leader epoch of every log."""
+        return self.state.generation
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self.state.controller == self.state.as_controller and self.holds()
+
+    def holds(self) -> bool:
+        """Whether this broker's lease surely holds."""
+        return self._lease is not None and self._lease.remaining_s() > 0
+
+    def may_open(self, folder: str) -> bool:
+        """Whether a log is this broker's and no other broker can have it open any more."""
+        return self.holds() and self.state.may_open(folder)
+
+    def may_coordinate(self, group_id: str) -> bool:
+        """The same for a group."""
+        return self.holds() and self.state.may_coordinate(group_id)
+
+    async def require_log(self, folder: str) -> None:
+        """Raise NotTheOwner unless the log may be opened, now or in a moment."""
+        if self.may_open(folder):
+            return
+        if self._is_coming(self.state.placement.owner(folder)):
+            await self._wait_for_hand_over()
+        if not self.may_open(folder):
+            raise NotTheOwner(f"the log {folder} is not this broker's")
+
+    async def require_group(self, group_id: str) -> None:
+        """Raise NotTheCoordinator unless the group is this broker's, now or in a moment."""
+        if self.may_coordinate(group_id):
+            return
+        if self._is_coming(self.state.placement.coordinator(group_id)):
+            await self._wait_for_hand_over()
+        if not self.may_coordinate(group_id):
+            raise NotTheCoordinator(f"group {group_id!r} is not this broker's")
+
+    def _is_coming(self, owner: int) -> bool:
+        return owner == self.identity.broker_id and self.state.is_member and self.holds()
+
+    async def _wait_for_hand_over(self) -> None:
+        """Wait until the generation is settled; all requests wait until the same moment."""
+        left_s = self.state.learned_s + PATIENCE_S - self._clock.elapsed_s()
+        if left_s > 0:
             try:
-                return await ask()
-            except MetadataUnavailable as problem:
-                logger.debug("fleet_waits", reason=str(problem))
-                await asyncio.sleep(_PAUSE_S)
+                async with asyncio.timeout(left_s):
+                    await self._settled.wait()
+            except TimeoutError:
+                pass  # the client is told that the log is not here, and asks again
 
+    def leader_of(self, folder: str) -> int:
+        """The owner of a log, if it is registered."""
+        owner = self.state.placement.owner(folder)
+        return owner if self._node_of(owner) is not None else NOBODY
 
-async def _end_of(lease: Lease) -> None:
-    await lease.lost()
-    raise MetadataUnavailable("the lease is lost")
+    def coordinator_of(self, group_id: str) -> Node | None:
+        """The coordinator of a group, if it is registered."""
+        return self._node_of(self.state.placement.coordinator(group_id))
 
+    def _node_of(self, broker_id: int) -> Node | None:
+        if broker_id == self.identity.broker_id:
+            return self._node
+        row = self.state.brokers.get(broker_id)
+        return None if row is None else Node(broker_id, row.by_listener(), row.rack)
 
-def _behind(rows: Iterable[keys.BrokerRow], generation: int) -> list[int]:
-    """The brokers that have not let go yet of what they lost by this generation.
+    def nodes(self) -> list[Node]:
+        """Every registered broker and this one, so that clients always have a broker to ask."""
+        ids = {self.identity.broker_id, *self.state.brokers}
+        return [node for who in sorted(ids) if (node := self._node_of(who)) is not None]
 
-    We ourselves count, too: what was lost and comes back may still be flushed by its old log.
-    """
-    return [row.broker_id for row in rows if row.generation < generation]
+    def controller_id(self) -> int:
+        """The controller, if it is registered."""
+        row = self.state.controller
+        return row.broker_id if row and self._node_of(row.broker_id) is not None else NOBODY
+
+    def why_not_ready(self) -> list[str]:
+        """Why clients should stay away."""
+        if self.state.is_leaving:
+            return ["the broker is leaving"]
+        if not self.holds():
+            return ["the broker has no lease: the metadata store does not answer"]
+        return [] if self.state.is_member else ["the broker is not a member of the fleet yet"]

@@ -7,12 +7,10 @@ Next door: a broker with peers (fleet.py), the only broker (single.py), the arit
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from kafscale.engine.cluster.identity import Identity
 from kafscale.model.endpoints import Endpoint
-
-HAND_OVER_S: Final = 3.0  # for flushing what another broker waits for
 
 
 class Node(NamedTuple):

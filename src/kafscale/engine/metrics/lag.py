@@ -70,7 +70,9 @@ class Lag:
 
     def _is_here(self, topic: Topic, partition: int) -> bool:
         """Whether the row would be shown by us; a broker alone opens the log when it is used."""
-        return not self.has_peers or self._logs.peek(topic, partition) is not None
+        return (
+            not self.has_peers or self._logs.resolve(topic, partition, mark_used=False) is not None
+        )
 
     async def recall(self) -> None:
         """Take up what has been committed without our hearing of it, as far as there is room.
@@ -129,7 +131,7 @@ class Lag:
             if topic is None or topic.topic_id != noted.topic_id:
                 gone.append(key)
                 continue
-            found = self._logs.peek(topic, noted.partition)
+            found = self._logs.resolve(topic, noted.partition, mark_used=False)
             if found is not None:
                 yield key, max(found[1].high - noted.offset, 0)
         for key in gone:

@@ -31,6 +31,7 @@ from kafscale.model.clock import Clock
 from kafscale.model.errors import KafscaleError
 from kafscale.model.topics import Move, TopicDescriptor
 from kafscale.objects.store import ObjectStore
+from kafscale.retry import Backoff, RetryPolicy
 
 logger = structlog.get_logger()
 
@@ -39,7 +40,7 @@ HURRY_S: Final = 0.05  # while producers wait
 PHASES: Final = ("copying", "sealing")
 SLOW_S: Final = 30.0  # for producers to wait
 CLEARED_EVERY_S: Final = 600.0
-LONGEST_PAUSE_S: Final = 5.0  # between two attempts at what fails
+RETRY: Final = RetryPolicy(first_s=PAUSE_S, longest_s=5.0)
 
 
 class Journey:
@@ -52,6 +53,7 @@ class Journey:
         self.move = move
         self.since_s = now_s
         self.is_slow = False
+        self._backoff = Backoff(RETRY)
         self.goes_on()
 
     def become(self, move: Move, now_s: float) -> None:
@@ -72,11 +74,12 @@ class Journey:
         """A step has been done."""
         self.failures = 0
         self.reason = ""
+        self._backoff.restart()
         self.pause_s = HURRY_S if self.move.sealing and not self.is_slow else PAUSE_S
 
     def fails(self, reason: str) -> bool:
         """A step could not be done; tells whether that is news. Try less and less often."""
-        self.pause_s = min(2 * self.pause_s, LONGEST_PAUSE_S) if self.failures else PAUSE_S
+        self.pause_s = self._backoff.next_s()
         self.failures += 1
         is_news = reason != self.reason
         self.reason = reason

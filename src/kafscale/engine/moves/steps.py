@@ -16,10 +16,10 @@ from kafscale.engine.moves.reports import MoveReports, Reports
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import places
-from kafscale.log.formats.places import Place
+from kafscale.log.formats.places import LanePlace
 from kafscale.log.moves import copying, seals
-from kafscale.log.moves.byte_budget import Allowance
-from kafscale.log.moves.copying import Source
+from kafscale.log.moves.byte_budget import ByteBudget
+from kafscale.log.moves.copying import LaneSource
 from kafscale.log.protocol import survey
 from kafscale.log.upkeep import retention, rollup
 from kafscale.log.writer.log import Log
@@ -35,8 +35,8 @@ _PASS_BYTES: Final = 64 << 20  # then it is looked again what there is
 _IN_MEMORY_BYTES: Final = 64 << 20  # of all that is being copied
 _NEVER: Final = 1 << 62
 
-Sources = Mapping[str, Mapping[int, Source]]  # by folder and lane
-Routes = Mapping[str, Mapping[int, Place]]  # by new folder and lane: where the lane comes from
+Sources = Mapping[str, Mapping[int, LaneSource]]  # by folder and lane
+Routes = Mapping[str, Mapping[int, LanePlace]]  # by new folder and lane: where the lane comes from
 _T = TypeVar("_T")
 
 
@@ -69,7 +69,7 @@ class MoveWork:
         self._fleet = fleet
         self._store = store
         # Where producers wait nobody waits for those who have time.
-        self._allowances = {True: Allowance(_IN_MEMORY_BYTES), False: Allowance(_IN_MEMORY_BYTES)}
+        self._allowances = {True: ByteBudget(_IN_MEMORY_BYTES), False: ByteBudget(_IN_MEMORY_BYTES)}
         self._opening = asyncio.Semaphore(survey.READS_AT_ONCE)
         self._routes: dict[str, Routes] = {}  # by move
         self._copied_s: dict[str, float] = {}  # when logs that are near were last copied to
@@ -129,14 +129,16 @@ class MoveWork:
     def _routes_of(self, task: Task) -> Routes:
         known = self._routes.get(task.move.move_id)
         if known is None:
-            found: dict[str, dict[int, Place]] = {}
+            found: dict[str, dict[int, LanePlace]] = {}
             there = places.each_place(task.home.after_move())
             for (_, old), (_, new) in zip(places.each_place(task.home), there, strict=True):
                 found.setdefault(new.folder, {})[new.lane] = old
             self._routes[task.move.move_id] = known = found
         return known
 
-    def _is_due(self, task: Task, folder: str, lanes: Mapping[int, Place], said: Reports) -> bool:
+    def _is_due(
+        self, task: Task, folder: str, lanes: Mapping[int, LanePlace], said: Reports
+    ) -> bool:
         """Whether there is anything to copy into a log now."""
         state = said[folder].state if folder in said else ""
         if state == "done":
@@ -149,25 +151,27 @@ class MoveWork:
             return now_s - self._copied_s.get(folder, 0.0) >= again_s
         return not state or {old.folder for old in lanes.values()} <= said.keys()
 
-    async def _look(self, due: Iterable[Mapping[int, Place]]) -> tuple[Sources, copying.Reading]:
+    async def _look(
+        self, due: Iterable[Mapping[int, LanePlace]]
+    ) -> tuple[Sources, copying.ObjectReader]:
         """Each log that something comes from, once for all that it goes to."""
         wanted: dict[str, set[int]] = {}
         for lanes in due:
             for folder, lane in lanes.values():
                 wanted.setdefault(folder, set()).add(lane)
-        seen = await survey.gathered(survey.snapshot(self._store, one) for one in wanted)
+        seen = await survey.await_limited(survey.take_snapshot(self._store, one) for one in wanted)
         rows = list(zip(seen, wanted.values(), strict=True))
         sources = {found.folder: copying.sources(found, lanes) for found, lanes in rows}
-        return sources, await copying.with_ends(self._store, rows)
+        return sources, await copying.read_ends(self._store, rows)
 
     async def _bring(
         self,
         task: Task,
         folder: str,
-        lanes: Mapping[int, Place],
+        lanes: Mapping[int, LanePlace],
         said: Reports,
         sources: Sources,
-        store: copying.Reading,
+        store: copying.ObjectReader,
         room: int,
     ) -> None:
         """Copy what is missing in one log, and tell how far it is."""
@@ -203,32 +207,32 @@ class MoveWork:
         if low:
             await retention.raise_starts(log, low)
         await rollup.roll_up(log)
-        if not all(copying.is_told(log, lane) for lane in lanes):
+        if not all(copying.is_in_manifest(log, lane) for lane in lanes):
             await rollup.roll_up(log, always=True)
         # If not, somebody came between: the next pass looks again.
-        return all(copying.is_told(log, lane) for lane in lanes) and not any(
+        return all(copying.is_in_manifest(log, lane) for lane in lanes) and not any(
             log.lane(lane).start < at for lane, at in low.items()
         )
 
 
-def _end(old: Place, said: Reports) -> int:
+def _end(old: LanePlace, said: Reports) -> int:
     """Where a lane ended, if that is known."""
     return said[old.folder].ends.get(old.lane, _NEVER) if old.folder in said else _NEVER
 
 
 async def _copy(
-    store: copying.Reading,
+    store: copying.ObjectReader,
     log: Log,
-    from_where: Mapping[int, Source],
+    from_where: Mapping[int, LaneSource],
     room: int,
-    allowance: Allowance,
-) -> list[copying.Copied]:
+    allowance: ByteBudget,
+) -> list[copying.CopiedLane]:
     """All lanes, a few at a time; their last commits are not waited for."""
     gate = asyncio.Semaphore(survey.READS_AT_ONCE)
 
-    async def one(lane: int, source: Source) -> copying.Copied:
+    async def one(lane: int, source: LaneSource) -> copying.CopiedLane:
         async with gate:
-            return await copying.copy(store, source, log, lane, room, allowance)
+            return await copying.copy_lane(store, source, log, lane, room, allowance)
 
     return await _all_of(one(*row) for row in from_where.items())
 

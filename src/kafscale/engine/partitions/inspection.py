@@ -1,7 +1,7 @@
 """Questions about one partition, and deleting its records.
 
 Here: bounds, offsets by time, where leader epochs end, sizes, known producers, delete records.
-Next door: fetching (reads.py), how a log start moves (log/upkeep/history.py).
+Next door: fetching (reads.py), how a log start moves (log/upkeep/retention.py).
 Never here: topics as a whole (topics/changes.py).
 """
 
@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.reads import check_epoch
+from kafscale.engine.partitions.visibility import READ_UNCOMMITTED, IsolationLevel, visible_end
 from kafscale.engine.topics.topic import Topic
-from kafscale.log.formats.producers import Snapshot
+from kafscale.log.formats.producers import ProducerSnapshot
 from kafscale.log.reader import time_lookup
 from kafscale.log.reader.reader import Reader
 from kafscale.log.upkeep import retention
@@ -24,10 +25,10 @@ _ATTEMPTS: Final = 8
 
 
 class PartitionBounds(NamedTuple):
-    """Log start, high watermark and leader epoch of a partition."""
+    """Where a partition's visible records begin and end, and its leader epoch."""
 
     start: int
-    high: int
+    end: int
     leader_epoch: int
 
 
@@ -40,7 +41,13 @@ class Inspection:
         self._cluster = cluster
         self._tasks = tasks
 
-    async def bounds(self, topic: Topic, partition: int, leader_epoch: int) -> PartitionBounds:
+    async def bounds(
+        self,
+        topic: Topic,
+        partition: int,
+        leader_epoch: int,
+        isolation: IsolationLevel = READ_UNCOMMITTED,
+    ) -> PartitionBounds:
         """Where a partition begins and ends. `leader_epoch`: the one that the client knows."""
         log, lane = await self._logs.open(topic, partition)
         log.require_open()
@@ -49,18 +56,18 @@ class Inspection:
             # heard of. Then the end of this lane is not the end of the partition.
             raise NotTheOwner(f"{topic.name}-{partition} is moving")
         check_epoch(log, leader_epoch)
-        return PartitionBounds(lane.start, lane.high, log.epoch)
+        return PartitionBounds(lane.start, visible_end(lane, isolation), log.epoch)
 
     async def offset_at(
         self, topic: Topic, partition: int, timestamp_ms: int
     ) -> tuple[int, int] | None:
         """First (offset, timestamp) at or after a time."""
         log, lane = await self._logs.open(topic, partition)
-        found = await time_lookup.find_time(self._reader, log, lane, timestamp_ms)
-        if found is None and self._cluster.has_peers and log.late_writes.is_due():
+        record = await time_lookup.find_time(self._reader, log, lane, timestamp_ms)
+        if record is None and self._cluster.has_peers and log.late_writes.is_due():
             await log.late_writes.catch_up()
-            found = await time_lookup.find_time(self._reader, log, lane, timestamp_ms)
-        return found
+            record = await time_lookup.find_time(self._reader, log, lane, timestamp_ms)
+        return record
 
     async def newest_by_time(self, topic: Topic, partition: int) -> tuple[int, int] | None:
         """The (offset, timestamp) with the greatest timestamp."""
@@ -74,7 +81,7 @@ class Inspection:
         log, lane = await self._logs.open(topic, partition)
         log.require_open()
         check_epoch(log, current)
-        end = lane.end if topic.settings.fetch_buffered else lane.high
+        end = visible_end(lane, READ_UNCOMMITTED)
         known = list(lane.epochs)
         if not known or known[-1][0] < log.epoch:
             known.append((log.epoch, end))  # nothing has been written under it yet
@@ -91,7 +98,7 @@ class Inspection:
         _, lane = await self._logs.open(topic, partition)
         return sum(span.length for span, _ in lane.spans)
 
-    async def producers_of(self, topic: Topic, partition: int) -> list[Snapshot]:
+    async def producers_of(self, topic: Topic, partition: int) -> list[ProducerSnapshot]:
         """The idempotent producers a partition remembers, as of its last committed record."""
         log, lane = await self._logs.open(topic, partition)
         log.require_open()

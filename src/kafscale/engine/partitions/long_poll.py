@@ -1,7 +1,9 @@
 """Waiting for news of many partitions at once.
 
-Here: one watcher of many lanes, which knows which of them had news.
-Next door: who waits (reads.py), who wakes (log/writer/lane.py).
+Here: one watcher of many lanes, which knows which of them had news. A fetch that waits for a
+thousand partitions needs one of these, where it would need a thousand subscriptions.
+Next door: the readers that wait (reads.py), one partition (subscriptions.py), the commits that
+wake (log/writer/lane.py).
 """
 
 import asyncio
@@ -10,8 +12,8 @@ from typing import Final, Self
 
 from kafscale.log.writer.lane import Lane
 
-# Answering takes its time for every partition that is named, and each partition's news may come by
-# itself: the first of them is given about that much time to be joined by others.
+# Answering takes time for every partition that the client named, and each partition's news may come
+# by itself: after the first news we wait about that long for others to join it.
 _MANY: Final = 100
 _EACH_S: Final = 3e-6
 
@@ -20,7 +22,7 @@ class LongPoll:
     """Waits for news of any of some lanes. Use with `with`."""
 
     def __init__(self, lanes: Sequence[Lane | None]) -> None:
-        """Not yet."""
+        """Watch the lanes; None holds the place of a partition that cannot have news."""
         self._lanes = lanes
         self._news: set[Lane] = set()
         self._woken: asyncio.Future[None] | None = None
@@ -49,4 +51,4 @@ class LongPoll:
             if self._news and len(self._lanes) >= _MANY:
                 await asyncio.sleep(min(timeout_s, len(self._lanes) * _EACH_S))
         news, self._news = self._news, set()
-        return [at for at, lane in enumerate(self._lanes) if lane in news]
+        return [number for number, lane in enumerate(self._lanes) if lane in news]

@@ -1,11 +1,13 @@
-"""Open logs: each opened once, when first needed, and kept until it is another broker's.
+"""Open logs: each opened once, when first needed, and kept until another broker owns it.
 
-Here: from (topic, partition) to a log and its lane. Next door: the log itself (log/writer/log.py).
+Here: from (topic, partition) to a log and its lane. `resolve` is the one look-up; `resolved` gives
+its results for a whole topic, and `open` opens the log first if need be.
+Next door: the log itself (log/writer/log.py), opening ahead of clients (opener.py).
 """
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -36,66 +38,98 @@ logger = structlog.get_logger()
 AT_ONCE: Final = 64  # logs being opened: a bucket is far away, and each is a few requests in a row
 
 
+# A partition whose log is open here. Good until an await: then it may have been closed or moved.
+# A plain tuple: taking a named one apart costs more, for each of a thousand partitions of a fetch.
+OpenPartition = tuple[Log, Lane]
+
+
 class OpenLogs:
     """The logs this broker writes, by the folders they lie in."""
 
-    def __init__(self, make: Callable[[Topic | None, str], Log], fleet: Membership) -> None:
-        """Open logs with `make`, if they are ours.
+    def __init__(
+        self,
+        make: Callable[[Topic | None, str], Log],
+        cluster: Membership,
+        on_turned_away: Callable[[str, int, BatchHeader], None],
+    ) -> None:
+        """Open logs with `make`, if they are this broker's.
 
-        It gets the topic and the log's folder; no topic where many share the log.
+        `make` gets the topic and the log's folder; None where many topics share the log.
+        `on_turned_away` hears topic, partition and header of each batch that was waiting for its
+        commit in a place that takes nothing any more.
         """
         self._make = make
-        self._fleet = fleet
+        self._cluster = cluster
         self._tasks = Tasks()
-        self.handed_over = 0
-        self._open: dict[str, Log] = {}
+        self.handed_over = 0  # logs that have gone to other brokers
+        self._open: dict[str, Log] = {}  # this and the following by folder
         self._opening: dict[str, asyncio.Task[Log]] = {}
         self._gate = PriorityGate(AT_ONCE)
-        self._topic_of: dict[str, Topic] = {}  # of logs that are one topic's own
+        self._topic_of: dict[str, Topic] = {}  # of logs that belong to one topic
         self._failed: dict[str, KafscaleError] = {}
-        self._looking: set[str] = set()  # folders of logs that are being looked at once more
-        # Hears of batches that waited in vain, in a place that takes nothing any more.
-        self.on_turned_away: Callable[[str, int, BatchHeader], None] = lambda *_: None
+        self._catching_up: set[str] = set()  # folders of logs
+        self._on_turned_away = on_turned_away
         self._ended: set[bytes] = set()  # ids of deleted topics; ids are never used again
-        # Places that `find` has found, by topic, with the descriptor they were found by.
-        self._found: dict[bytes, tuple[TopicDescriptor, dict[int, tuple[Log, Lane]]]] = {}
+        # What `resolve` has given, by topic, with the descriptor that it went by.
+        self._resolved: dict[bytes, tuple[TopicDescriptor, dict[int, OpenPartition]]] = {}
 
-    def find(self, topic: Topic, partition: int) -> tuple[Log, Lane] | None:
-        """The partition's place if its log is open; UnknownTopic if there is no such partition."""
-        place = self.found(topic).get(partition)
-        if place is not None:
-            return place
+    def resolve(
+        self, topic: Topic, partition: int, *, mark_used: bool = True
+    ) -> OpenPartition | None:
+        """The partition if its log is open; UnknownTopic if the topic has no such partition.
+
+        `mark_used`: False for metrics, whose look-ups must not keep an idle log in use.
+        """
+        opened = self.resolved(topic).get(partition)
+        if opened is not None:
+            return opened
         folder, number = topic.place(partition)
         log = self._open.get(folder)
-        if log is None or not self._fleet.holds() or topic.topic_id in self._ended:
+        if log is None or not self._cluster.holds() or topic.topic_id in self._ended:
             return None
-        log.mark_used()
-        place = log, _lane(log, number, topic, partition)
-        found = self._found.get(topic.topic_id)
-        if found is None or found[0] is not topic.descriptor:
-            found = self._found[topic.topic_id] = (topic.descriptor, {})
-        found[1][partition] = place
-        return place
+        if not mark_used:
+            return (log, log.lane(number))
+        opened = _use(log, number, topic, partition)
+        self._follow(topic)[partition] = opened
+        return opened
 
-    def found(self, topic: Topic) -> Mapping[int, tuple[Log, Lane]]:
-        """What `find` gave for a topic's partitions and would give again; good until an await."""
-        found = self._found.get(topic.topic_id)
-        if found is None or found[0] is not topic.descriptor or not self._fleet.holds():
+    def resolved(self, topic: Topic) -> Mapping[int, OpenPartition]:
+        """The topic's partitions that `resolve` has given, and would give again now.
+
+        For loops over very many partitions; the others have to be asked for one by one.
+        """
+        remembered = self._resolved.get(topic.topic_id)
+        if remembered is None or remembered[0] is not topic.descriptor or not self._cluster.holds():
             return {}
-        return found[1]
+        return remembered[1]
 
-    def peek(self, topic: Topic, partition: int) -> tuple[Log, Lane] | None:
-        """The same for those who only look at it: that makes no log a used one."""
+    async def open(self, topic: Topic, partition: int) -> OpenPartition:
+        """Resolve a partition, after opening its log if need be."""
+        opened = self.resolve(topic, partition)
+        if opened is not None:
+            return opened
+        self._require_alive(topic)
         folder, number = topic.place(partition)
-        log = self._open.get(folder)
-        return None if log is None else (log, log.lane(number))
+        log = await self.open_log(folder, None if topic.uses_shared_logs else topic)
+        return _use(log, number, topic, partition)
+
+    def list_closed(self, topic: Topic, partitions: Iterable[int]) -> list[int]:
+        """Those of the partitions that exist and whose logs are not open."""
+        opened = self.resolved(topic)
+        return [
+            partition
+            for partition in partitions
+            if partition not in opened
+            and 0 <= partition < topic.partitions
+            and self.resolve(topic, partition) is None
+        ]
 
     def is_open(self, folder: str) -> bool:
-        """Whether the log that lies there is open."""
+        """Whether the log in this folder is open."""
         return folder in self._open
 
     def closed_reason(self, topic: Topic, partition: int) -> KafscaleError:
-        """What a writer should be told when `find` gives nothing."""
+        """What to tell a writer when `resolve` gives None."""
         if topic.topic_id in self._ended:
             return UnknownTopic(f"topic {topic.name!r} has been deleted")
         failed = self._failed.get(topic.folder(partition))
@@ -103,29 +137,21 @@ class OpenLogs:
             return NotWritten(f"the log cannot be opened now: {failed}")
         return failed or NotTheOwner(f"the log of {topic.name}-{partition} is not open")
 
-    async def open(self, topic: Topic, partition: int) -> tuple[Log, Lane]:
-        """The partition's place, opening its log if need be."""
-        self._require_alive(topic)
-        folder, number = topic.place(partition)
-        log = await self.open_log(folder, None if topic.uses_shared_logs else topic)
-        log.mark_used()
-        return log, _lane(log, number, topic, partition)
-
     async def open_log(self, folder: str, topic: Topic | None, *, urgent: bool = True) -> Log:
-        """The log that lies there, opened if need be. `topic`: whose own it is.
+        """The log in this folder, opened if need be. `topic`: the one that it belongs to alone.
 
-        `urgent`: a client waits for it, and it comes before those that nobody has asked for.
+        `urgent`: a client waits for it, so it comes before logs that no client has asked for.
         """
         log = self._open.get(folder)
-        if log is None or not self._fleet.holds():
-            await self._fleet.require_log(folder)
+        if log is None or not self._cluster.holds():
+            await self._cluster.require_log(folder)
             log = self._open.get(folder)
         if log is None:
             task = self._opening.get(folder)
             if task is None:
                 work = self._do_open(folder, topic, urgent=urgent)
                 task = asyncio.get_running_loop().create_task(work)
-                # Whoever asked may be gone when it fails; `closed_reason` tells the others.
+                # The caller may be gone when it fails; `closed_reason` tells the next one.
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 self._opening[folder] = task
             elif urgent:
@@ -134,19 +160,20 @@ class OpenLogs:
         return log
 
     async def _do_open(self, folder: str, topic: Topic | None, *, urgent: bool) -> Log:
-        log, generation = self._make(topic, folder), self._fleet.generation
+        log, generation = self._make(topic, folder), self._cluster.generation
         try:
             self._require_alive(topic)
             async with self._gate.hold(folder, urgent=urgent):
                 await log.open()
-                while generation != self._fleet.generation:
-                    # Others may have had it since we looked: what they have shown must not go back.
+                while generation != self._cluster.generation:
+                    # Another broker may have owned the log since we read it. What its readers have
+                    # seen must not disappear.
                     await log.abandon()
-                    log, generation = self._make(topic, folder), self._fleet.generation
+                    log, generation = self._make(topic, folder), self._cluster.generation
                     await log.open()
-            self._require_alive(topic)  # it may have been deleted meanwhile
-            if not self._fleet.may_open(folder):
-                raise NotTheOwner("the log has become another broker's")
+            self._require_alive(topic)  # the topic may have been deleted meanwhile
+            if not self._cluster.may_open(folder):
+                raise NotTheOwner("the log belongs to another broker now")
         except KafscaleError as problem:
             self._failed[folder] = problem
             await log.abandon()
@@ -158,127 +185,148 @@ class OpenLogs:
         log.report_turned_away(self._turned_away)
         if topic is not None:
             self._topic_of[folder] = topic
-            _adjust(log, topic)  # its settings may have changed meanwhile
+            _adjust(log, topic)  # the settings may have changed meanwhile
         logger.debug(
             "log_opened", folder=folder, end=log.committed.end, tail=len(log.committed.tail)
         )
         return log
 
     def _turned_away(self, lost: list[PendingBatch]) -> None:
-        for row in lost:
-            if row.lane.whose is not None:
-                self.on_turned_away(*row.lane.whose, row.header)
+        for pending in lost:
+            if pending.lane.whose is not None:
+                self._on_turned_away(*pending.lane.whose, pending.header)
 
     def _require_alive(self, topic: Topic | None) -> None:
-        """Somebody may still hold on to a topic that is gone: its log must not come back."""
+        """Refuse a deleted topic, which a caller may still hold: its log must not come back."""
         if topic is not None and topic.topic_id in self._ended:
             raise UnknownTopic(f"topic {topic.name!r} has been deleted")
 
     def retry_or_reject(self, log: Log, problem: BadSequence) -> KafscaleError:
-        """What to tell a producer whose batch does not follow what we know of it.
+        """What to tell a producer whose batch does not follow the last one that this broker knows.
 
-        Other brokers may have written what we do not know of yet. Told that its sequence is wrong
-        a producer begins anew, and what it had in flight would be stored twice; so the bucket is
-        looked at first, and the producer asked to come again.
+        Another broker may have written batches that this one has not read yet. A producer that
+        hears of a wrong sequence begins anew, and what it had in flight would be stored twice.
+        So the broker reads the bucket first, and asks the producer to send the batch again.
         """
-        if not self._fleet.has_peers:
+        if not self._cluster.has_peers:
             return problem
-        if log.folder not in self._looking:
+        if log.folder not in self._catching_up:
             if not log.late_writes.is_due():
                 return problem
-            self._looking.add(log.folder)
-            self._tasks.spawn(self._look_again(log), f"second look at {log.folder}")
+            self._catching_up.add(log.folder)
+            self._tasks.spawn(self._catch_up(log), f"catching up {log.folder}")
         return NotTheOwner(f"{problem}; looking whether another broker has written")
 
-    async def _look_again(self, log: Log) -> None:
+    async def _catch_up(self, log: Log) -> None:
         try:
             await log.late_writes.catch_up()
         except KafscaleError as reason:
-            log.late_writes.forget()  # nothing has been seen
+            log.late_writes.forget()  # the bucket was not read
             logger.warning("look_failed", folder=log.folder, error=str(reason))
         finally:
-            self._looking.discard(log.folder)
+            self._catching_up.discard(log.folder)
 
     def each(self) -> Iterator[tuple[Topic | None, Log]]:
-        """All open logs with their topics; None for those that many share."""
+        """All open logs with their topics; None for a log that many topics share."""
         for folder, log in list(self._open.items()):
             if log.state is LogState.OPEN:
                 yield self._topic_of.get(folder), log
 
     def adjust(self, topic: Topic) -> None:
-        """Let the topic's open logs go by its settings as they are now."""
+        """Apply the topic's present settings to its open logs."""
         for folder in self._own(topic):
             _adjust(self._open[folder], topic)
 
     def _own(self, topic: Topic) -> list[str]:
-        return [folder for folder, one in self._topic_of.items() if one.topic_id == topic.topic_id]
+        return [
+            folder for folder, owner in self._topic_of.items() if owner.topic_id == topic.topic_id
+        ]
 
     def count(self) -> int:
         """How many logs are open."""
         return len(self._open)
 
     def stopped(self) -> int:
-        """How many of our logs are of no use, because their objects contradict each other."""
-        found = sum(log.state is LogState.STOPPED for log in self._open.values())
-        return found + sum(
-            isinstance(problem, LogStopped) and self._fleet.may_open(folder)
+        """How many of our logs have stopped because their objects contradict each other."""
+        while_open = sum(log.state is LogState.STOPPED for log in self._open.values())
+        return while_open + sum(
+            isinstance(problem, LogStopped) and self._cluster.may_open(folder)
             for folder, problem in self._failed.items()
         )
 
     def release(self, deadline_s: float) -> Coroutine[None, None, None]:
-        """Stop serving what is no longer ours, now; what is given back commits what waits there."""
-        lost = [folder for folder in self._open if not self._fleet.may_open(folder)]
-        logs = [self._take_out(folder) for folder in lost]
+        """Stop serving the logs that other brokers own. Awaited, commits what waits in them."""
+        lost = [folder for folder in self._open if not self._cluster.may_open(folder)]
+        logs = self._take_out(lost)
         for log in logs:
             log.close_to_new()
         self.handed_over += len(logs)
         for log in self._open.values():
-            log.note_generation(self._fleet.generation)
+            log.note_generation(self._cluster.generation)
         return _close_all(logs, deadline_s)
 
     def drop(self) -> None:
-        """Let go of everything at once: nothing may be promised any more."""
-        logs = [self._take_out(folder) for folder in list(self._open)]
+        """Close all logs at once, without a last commit: the lease is lost."""
+        logs = self._take_out(list(self._open))
         for log in logs:
             log.close_to_new()
             self._tasks.spawn(log.abandon(), f"dropping {log.folder}")
 
-    def _take_out(self, folder: str) -> Log:
-        self._found.clear()
-        self._topic_of.pop(folder, None)
-        return self._open.pop(folder)
+    def _take_out(self, folders: Sequence[str]) -> list[Log]:
+        """Take logs out of service; the caller closes them."""
+        if folders:
+            for _, partitions in self._resolved.values():
+                partitions.clear()  # the descriptor stays, for `_follow`
+        for folder in folders:
+            self._topic_of.pop(folder, None)
+        return [self._open.pop(folder) for folder in folders]
 
     async def close_topic(self, topic: Topic) -> None:
-        """Let go of a deleted topic's logs without writing anything more."""
+        """Close a deleted topic's logs without writing anything more."""
         self._ended.add(topic.topic_id)
-        self._found.pop(topic.topic_id, None)
+        self._resolved.pop(topic.topic_id, None)
         for folder in places.own_folders(topic.descriptor):
             self._failed.pop(folder, None)
-        for folder in self._own(topic):
-            await self._take_out(folder).abandon(for_ever=True)
+        for log in self._take_out(self._own(topic)):
+            await log.abandon(for_ever=True)
         if topic.uses_shared_logs:
-            self._wake(topic)
+            self._wake(topic.descriptor)
 
     def leave(self, topic: Topic) -> None:
-        """Let go of logs that a topic has moved away from."""
+        """Close the logs that a topic has moved away from, and wake the readers of moved lanes."""
         homes = {
             *places.own_folders(topic.descriptor),
             *places.own_folders(topic.descriptor.after_move()),
         }
-        for folder in self._own(topic):
-            if folder not in homes:
-                log = self._take_out(folder)
-                log.close_to_new()
-                self._tasks.spawn(log.abandon(), f"leaving {folder}")
+        for log in self._take_out([one for one in self._own(topic) if one not in homes]):
+            log.close_to_new()
+            self._tasks.spawn(log.abandon(), f"leaving {log.folder}")
+        if topic.topic_id in self._resolved:
+            self._follow(topic)
+
+    def _follow(self, topic: Topic) -> dict[int, OpenPartition]:
+        """What was resolved by the present descriptor. If the topic has moved, wake its readers.
+
+        Shared logs stay open when a topic moves away, so no end of a log wakes these readers.
+        """
+        known = self._resolved.get(topic.topic_id)
+        if known is not None and known[0] is topic.descriptor:
+            return known[1]
+        fresh: dict[int, OpenPartition] = {}
+        self._resolved[topic.topic_id] = topic.descriptor, fresh
+        if known is not None and known[0].moves != topic.descriptor.moves:
+            self._wake(known[0])
+        return fresh
 
     def seal(self, topic: Topic) -> None:
-        """Let nobody write to a deleted topic's lanes of logs that go on, not even who hears late.
+        """Seal a deleted topic's lanes of shared logs, against writers that hear of it late.
 
-        Whoever wants the name waits for these seals, and sets them itself if they do not come.
+        A broker that creates a topic of this name waits for these seals, and sets them itself if
+        they do not come.
         """
-        gone = topic.descriptor
-        moving_to = gone.moving.shared if gone.moving else []
-        for folder, number in places.lanes_of([*gone.shared, *moving_to]):
+        deleted = topic.descriptor
+        moving_to = deleted.moving.shared if deleted.moving else []
+        for folder, number in places.lanes_of([*deleted.shared, *moving_to]):
             log = self._open.get(folder)
             if log is not None:
                 try:
@@ -286,30 +334,31 @@ class OpenLogs:
                 except KafscaleError as reason:
                     logger.info("lane_not_sealed", folder=folder, reason=str(reason))
 
-    def _wake(self, topic: Topic) -> None:
-        """Let whoever waits for a topic's records look again."""
-        for _, (folder, number) in places.each_place(topic.descriptor):
+    def _wake(self, topic: TopicDescriptor) -> None:
+        """Wake the readers that wait for a topic's records."""
+        for _, (folder, number) in places.each_place(topic):
             log = self._open.get(folder)
             if log is not None and number in log.lanes:
                 log.lanes[number].wake()
 
     async def aclose(self, deadline_s: float) -> None:
-        """Commit what waits in every log, then let go; give up after the deadline."""
+        """Commit what waits in every log and close it; give up after the deadline."""
         for task in list(self._opening.values()):
             task.cancel()
         logs = list(self._open.values())
-        self._found.clear()
+        self._resolved.clear()
         self._open.clear()
         self._topic_of.clear()
         await _close_all(logs, deadline_s)
         await self._tasks.aclose()
 
 
-def _lane(log: Log, number: int, topic: Topic, partition: int) -> Lane:
+def _use(log: Log, number: int, topic: Topic, partition: int) -> OpenPartition:
+    """A lane as its partition's topic wants it now: settings change while a log is open."""
+    log.mark_used()
     lane = log.lane(number)
-    # The rules as they are now: settings change while a log is open.
     lane.serve(topic.name, partition, topic.lane_rules)
-    return lane
+    return log, lane
 
 
 async def _close_all(logs: Sequence[Log], deadline_s: float) -> None:
@@ -317,9 +366,9 @@ async def _close_all(logs: Sequence[Log], deadline_s: float) -> None:
     if not closing:
         return
     _, late = await asyncio.wait(closing, timeout=deadline_s)
-    for one in closing:
-        if one in late:
-            one.cancel()
+    for task in closing:  # in their order: `late` is a set
+        if task in late:
+            task.cancel()
     results = await asyncio.gather(*closing, return_exceptions=True)
     for log, result in zip(logs, results, strict=True):
         if isinstance(result, BaseException):

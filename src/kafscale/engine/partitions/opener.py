@@ -28,11 +28,11 @@ _AGAIN_S: Final = 30.0  # until the next pass, after one in which the store coul
 class Opener:
     """Opens the logs that should be open and are not."""
 
-    def __init__(self, topics: TopicRegistry, logs: OpenLogs, fleet: Membership) -> None:
-        """Open into `logs` what `fleet` says is this broker's."""
+    def __init__(self, topics: TopicRegistry, logs: OpenLogs, cluster: Membership) -> None:
+        """Open into `logs` what `cluster` says is this broker's."""
         self._topics = topics
         self._logs = logs
-        self._fleet = fleet
+        self._cluster = cluster
         self._wanted = asyncio.Event()
 
     def wake(self) -> None:
@@ -46,7 +46,7 @@ class Opener:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if is_done else _AGAIN_S):
                     await self._wanted.wait()
-            if not self._fleet.has_peers:
+            if not self._cluster.has_peers:
                 await asyncio.sleep(_CALM_S)
             self._wanted.clear()
             is_done = await self.open_all()
@@ -54,7 +54,7 @@ class Opener:
     async def open_all(self) -> bool:
         """Open what is not open. False if the store could not be read for some of it."""
         waiting = self._closed()
-        workers = AT_ONCE if self._fleet.has_peers else 1
+        workers = AT_ONCE if self._cluster.has_peers else 1
         before = self._logs.count()
         results = await asyncio.gather(*(self._open_some(waiting) for _ in range(workers)))
         if self._logs.count() > before:
@@ -63,7 +63,7 @@ class Opener:
 
     def _closed(self) -> Iterator[tuple[str, Topic | None]]:
         for folder, topic in self._topics.log_folders():
-            if self._fleet.may_open(folder) and not self._logs.is_open(folder):
+            if self._cluster.may_open(folder) and not self._logs.is_open(folder):
                 yield folder, topic
 
     async def _open_some(self, waiting: Iterator[tuple[str, Topic | None]]) -> bool:

@@ -1,8 +1,9 @@
-"""Reading: whole batches for many partitions at once, waiting for new ones if asked to.
+"""Reading: whole batches for many partitions at once, with a wait for new ones if asked to.
 
-Here: sharing a byte budget between partitions, and the long poll. Waiting readers are woken by
-commits; nobody polls. Next door: recent batches (log/writer/lane.py), old ones
-(log/reader/reader.py).
+Here: sharing a byte budget between partitions, and the long poll. Commits wake waiting readers;
+nothing polls. Each partition is resolved once between two awaits, and handed down from there.
+Next door: what a reader may see (visibility.py), one partition for a door that pushes
+(subscriptions.py), recent batches (log/writer/lane.py), old ones (log/reader/reader.py).
 """
 
 import asyncio
@@ -12,10 +13,17 @@ from typing import Final
 import msgspec
 
 from kafscale.engine.partitions.long_poll import LongPoll
-from kafscale.engine.partitions.open_logs import OpenLogs
+from kafscale.engine.partitions.open_logs import OpenLogs, OpenPartition
+from kafscale.engine.partitions.visibility import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    IsolationLevel,
+    visible_end,
+    visible_ends,
+)
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.reader.reader import Reader
-from kafscale.log.writer.lane import Lane, Watcher
+from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.states import LogState
 from kafscale.model.clock import Clock
@@ -30,28 +38,36 @@ from kafscale.model.errors import (
 
 
 class PartitionRead(msgspec.Struct):
-    """One partition's part of a fetch. `topic` may be the error of looking it up."""
+    """What a reader asks of one partition. `topic` may be the error of looking it up."""
 
     topic: Topic | KafscaleError
     partition: int
     offset: int
     max_bytes: int
     leader_epoch: int = -1
+    isolation: IsolationLevel = READ_UNCOMMITTED
 
 
 class ReadResult(msgspec.Struct):
-    """One partition's part of the answer."""
+    """What was read from one partition, or why nothing could be."""
 
     error: KafscaleError | None
-    high: int
-    start: int
+    high: int  # high watermark
+    last_stable: int  # last stable offset
+    start: int  # log start
     batches: Sequence[memoryview]
     size: int
     from_memory: bool = True
     read_s: float = 0.0  # how long reading took, without the wait for new data
 
 
-_NO_PLACES: Final[Mapping[int, tuple[Log, Lane]]] = {}
+# A partition of a request: open here, the reason why it cannot be read, or None: not open yet.
+Resolved = OpenPartition | KafscaleError | None
+
+_OPEN: Final = (
+    LogState.OPEN
+)  # looking a member up costs more than all else in a loop of comparisons
+_NOTHING_OPEN: Final[Mapping[int, OpenPartition]] = {}
 
 
 class Reads:
@@ -64,257 +80,229 @@ class Reads:
         self._reader = reader
 
     def fetch_now(
-        self, wanted: Iterable[PartitionRead], max_bytes: int, min_bytes: int
+        self, reads: Iterable[PartitionRead], max_bytes: int, min_bytes: int
     ) -> list[ReadResult] | None:
-        """Answer at once if memory has enough to answer with; else None, and `fetch` is due."""
-        return self._at_once(wanted, max_bytes, min_bytes)
-
-    def _at_once(
-        self, wanted: Iterable[PartitionRead], max_bytes: int, min_bytes: int
-    ) -> list[ReadResult] | None:
-        parts: list[ReadResult] = []
+        """Answer at once if memory has enough to answer with; None if `fetch` has to be asked."""
+        results: list[ReadResult] = []
         room, total = max_bytes, 0
         topic: Topic | KafscaleError | None = None
-        places = _NO_PLACES
-        # Consumers name a thousand partitions each time, and few of them have news: whatever is
-        # done here for every one of them is done without a call.
-        for one in wanted:
-            if one.topic is not topic:
-                topic = one.topic
-                places = self._logs.found(topic) if isinstance(topic, Topic) else _NO_PLACES
-            place = places.get(one.partition)
-            if place is not None:
-                log, lane = place
-                start, high, offset, epoch = lane.start, lane.high, one.offset, one.leader_epoch
+        open_partitions = _NOTHING_OPEN
+        # Consumers name a thousand partitions each time, and few of them have news: the loop calls
+        # as little as possible for each.
+        for read in reads:
+            if read.topic is not topic:
+                topic = read.topic
+                open_partitions = _NOTHING_OPEN
+                if isinstance(topic, Topic):
+                    open_partitions = self._logs.resolved(topic)
+            opened = open_partitions.get(read.partition)
+            if opened is not None:
+                log, lane = opened
+                start, offset, epoch = lane.start, read.offset, read.leader_epoch
+                high, stable = visible_ends(lane)
+                end = stable if read.isolation is READ_COMMITTED else high
                 if (
-                    start <= offset <= high
-                    and log.state is LogState.OPEN
+                    start <= offset <= end
+                    and log.state is _OPEN
                     and (epoch < 0 or epoch == log.newest_epoch)
-                    and not lane.rules.fetch_buffered
                 ):
-                    if offset == high or (room <= 0 and total):
-                        parts.append(ReadResult(None, high, start, (), 0))
+                    if offset == end or (room <= 0 and total):
+                        results.append(ReadResult(None, high, stable, start, (), 0))
                         continue
-                    limit = min(one.max_bytes, room)
-                    found = lane.recent.read(offset, limit, at_least_one=not total)
-                    if found is None:
-                        return None
-                    batches, size = found
-                    parts.append(ReadResult(None, high, start, batches, size))
-                    total += size
-                    room -= size
-                    continue
-            part = self._from_memory(one, min(one.max_bytes, room), at_least_one=not total)
-            if part is None:
+                    if offset < lane.high:
+                        limit = min(read.max_bytes, room)
+                        found = lane.recent.read(offset, limit, at_least_one=not total)
+                        if found is None:
+                            return None
+                        batches, size = found
+                        results.append(ReadResult(None, high, stable, start, batches, size))
+                        total += size
+                        room -= size
+                        continue
+            limit = min(read.max_bytes, room)
+            resolved = opened or self._resolve(read)
+            result = self._from_memory(read, resolved, limit, at_least_one=not total)
+            if result is None:
                 return None
-            parts.append(part)
-            total += part.size
-            room -= part.size
-            if part.error is not None:
+            results.append(result)
+            total += result.size
+            room -= result.size
+            if result.error is not None:
                 min_bytes = 0
-        return parts if total >= min_bytes else None
+        return results if total >= min_bytes else None
 
     async def fetch(
-        self, wanted: Sequence[PartitionRead], max_bytes: int, min_bytes: int, max_wait_s: float
+        self, reads: Sequence[PartitionRead], max_bytes: int, min_bytes: int, max_wait_s: float
     ) -> list[ReadResult]:
         """Answer when there are `min_bytes`, an error, or `max_wait_s` have passed."""
-        await self._open_all(wanted)
+        partitions = await self._open_all(reads)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max_wait_s
-        # Watching begins before looking, so no commit can slip in between.
-        with LongPoll(self._lanes(wanted)) as poll:
-            parts = await self._look(wanted, max_bytes)
+        # Watching begins before reading, so no commit can slip in between.
+        with LongPoll([_lane(opened) for opened in partitions]) as poll:
+            results = await self._read_all(reads, partitions, max_bytes)
             while True:
                 left = deadline - loop.time()
-                total = sum(part.size for part in parts)
-                if left <= 0 or total >= min_bytes or any(part.error for part in parts):
-                    return parts
+                total = sum(result.size for result in results)
+                if left <= 0 or total >= min_bytes or any(result.error for result in results):
+                    return results
                 news = await poll.wait(left)
                 # What was found before the wait may not be handed out by now: it is read again.
-                if total or not news or not self._look_again(wanted, parts, news, max_bytes):
-                    parts = await self._look(wanted, max_bytes)
+                if total or not news or not self._read_news(reads, results, news, max_bytes):
+                    partitions = await self._open_all(reads)
+                    results = await self._read_all(reads, partitions, max_bytes)
 
-    def watch(self, one: PartitionRead, watcher: Watcher) -> Lane | None:
-        """Have `watcher` called with news of a partition that has no more to give than was wanted.
+    # -- which log and lane ------------------------------------------------------------------
 
-        Gives the lane it watches then; None if there is something to answer already, or if this
-        is no partition to wait for without a look now and then.
-        """
-        place = (
-            self._logs.found(one.topic).get(one.partition) if isinstance(one.topic, Topic) else None
-        )
-        if place is None:
-            return None
-        log, lane = place
-        is_fenced = one.leader_epoch not in (-1, log.newest_epoch)
-        is_at_its_end = one.offset == lane.high and not lane.rules.fetch_buffered
-        if is_fenced or not is_at_its_end or log.state is not LogState.OPEN:
-            return None
-        lane.watchers.add(watcher)
-        return lane
+    def _resolve(self, read: PartitionRead) -> Resolved:
+        if isinstance(read.topic, KafscaleError):
+            return read.topic
+        try:
+            return self._logs.resolve(read.topic, read.partition)
+        except KafscaleError as problem:
+            return problem
 
-    def _look_again(
+    async def _open_all(self, reads: Sequence[PartitionRead]) -> list[Resolved]:
+        """Resolve every partition, after opening the logs that are not open."""
+        partitions = self._resolve_all(reads)
+        closed = [number for number, opened in enumerate(partitions) if opened is None]
+        if not closed:
+            return partitions
+        failed: dict[int, Resolved] = {}
+        for number in closed:
+            read = reads[number]
+            assert isinstance(read.topic, Topic)
+            try:
+                await self._logs.open(read.topic, read.partition)
+            except KafscaleError as problem:
+                failed[number] = problem
+        # Opening takes time: a log that was open before may have been closed meanwhile.
+        partitions = self._resolve_all(reads)
+        for number, reason in failed.items():
+            partitions[number] = reason
+        return partitions
+
+    def _resolve_all(self, reads: Sequence[PartitionRead]) -> list[Resolved]:
+        topic: Topic | KafscaleError | None = None
+        open_partitions = _NOTHING_OPEN
+        partitions: list[Resolved] = []
+        for read in reads:
+            if read.topic is not topic:
+                topic = read.topic
+                open_partitions = _NOTHING_OPEN
+                if isinstance(topic, Topic):
+                    open_partitions = self._logs.resolved(topic)
+            partitions.append(open_partitions.get(read.partition) or self._resolve(read))
+        return partitions
+
+    # -- what they hold ----------------------------------------------------------------------
+
+    def _read_news(
         self,
-        wanted: Sequence[PartitionRead],
-        parts: list[ReadResult],
+        reads: Sequence[PartitionRead],
+        results: list[ReadResult],
         news: Sequence[int],
         max_bytes: int,
     ) -> bool:
-        """Look at some of the partitions, none of which had anything; False if memory lacks it."""
+        """Read some of the partitions, none of which had anything; False if memory lacks it."""
         room = max_bytes
-        for at in news:
-            limit = min(wanted[at].max_bytes, room)
-            part = self._from_memory(wanted[at], limit, at_least_one=room == max_bytes)
-            if part is None:
+        for number in news:
+            read = reads[number]
+            limit = min(read.max_bytes, room)
+            opened = self._resolve(read)
+            result = self._from_memory(read, opened, limit, at_least_one=room == max_bytes)
+            if result is None:
                 return False
-            parts[at] = part
-            room -= part.size
+            results[number] = result
+            room -= result.size
         return True
 
-    def _found(self, wanted: Sequence[PartitionRead]) -> list[tuple[Log, Lane] | None]:
-        """The places that are known already."""
-        topic: Topic | KafscaleError | None = None
-        places, found = _NO_PLACES, []
-        for one in wanted:
-            if one.topic is not topic:
-                topic = one.topic
-                places = self._logs.found(topic) if isinstance(topic, Topic) else _NO_PLACES
-            found.append(places.get(one.partition))
-        return found
+    async def _read_all(
+        self, reads: Sequence[PartitionRead], partitions: Sequence[Resolved], max_bytes: int
+    ) -> list[ReadResult]:
+        """Read every partition, from memory or else from the store.
 
-    async def _open_all(self, wanted: Sequence[PartitionRead]) -> None:
-        for one, place in zip(wanted, self._found(wanted), strict=True):
-            if place is not None or isinstance(one.topic, KafscaleError):
-                continue
-            try:
-                await self._logs.open(one.topic, one.partition)
-            except KafscaleError:
-                continue  # met again, and reported, when its part is read
-
-    def _lanes(self, wanted: Sequence[PartitionRead]) -> list[Lane | None]:
-        """Of each; None where there is none to wait for."""
-        lanes: list[Lane | None] = []
-        for one, place in zip(wanted, self._found(wanted), strict=True):
-            try:
-                place = place or self._place(one)
-            except KafscaleError:
-                place = None
-            lanes.append(place and place[1])
-        return lanes
-
-    async def _look(self, wanted: Sequence[PartitionRead], max_bytes: int) -> list[ReadResult]:
-        """One look at every partition."""
-        parts = self._at_once(wanted, max_bytes, 0)
-        return await self._collect(wanted, max_bytes) if parts is None else parts
-
-    async def _collect(self, wanted: Sequence[PartitionRead], max_bytes: int) -> list[ReadResult]:
-        """The same where memory is not enough; old data of several is read side by side.
-
-        Of old data no more is read than the answer has room for; the others' turn comes when
-        this one has been taken.
+        Old data of several partitions is read side by side, and no more of it than the answer has
+        room for. The other partitions' turn comes with the client's next request.
         """
-        parts: list[ReadResult | None] = []
+        in_memory = self.fetch_now(reads, max_bytes, 0)
+        if in_memory is not None:
+            return in_memory
+        results: list[ReadResult | None] = []
         cold: list[int] = []
         room = max_bytes
-        for at, one in enumerate(wanted):
+        for number, (read, opened) in enumerate(zip(reads, partitions, strict=True)):
             is_first = room == max_bytes and not cold
-            part = self._from_memory(one, min(one.max_bytes, room), at_least_one=is_first)
-            if part is None and room <= 0 and not is_first:
-                part = self._another_time(one)
-            if part is None:
-                cold.append(at)
-            room -= self._at_most(one) if part is None else part.size
-            parts.append(part)
+            limit = min(read.max_bytes, room)
+            result = self._from_memory(read, opened, limit, at_least_one=is_first)
+            if result is None and opened is not None:
+                assert isinstance(opened, tuple)
+                if room <= 0 and not is_first:
+                    result = _nothing(opened[1])
+                else:
+                    room -= _old_bytes(read, opened[1])
+            if result is None:
+                cold.append(number)
+            else:
+                room -= result.size
+            results.append(result)
         if cold:
-            found = await asyncio.gather(*(self._from_store(wanted[at], max_bytes) for at in cold))
-            for at, part in zip(cold, found, strict=True):
-                parts[at] = part
-        return _fit([part for part in parts if part is not None], max_bytes)
-
-    def _at_most(self, one: PartitionRead) -> int:
-        """What a partition's old data may take of an answer: no more than there is."""
-        place = self._place(one)
-        if place is None:
-            return max(1, one.max_bytes)
-        size = 0
-        for span, _ in place[1].spans_at(one.offset):
-            size += span.length
-            if size >= one.max_bytes:
-                return max(1, one.max_bytes)
-        return max(1, size)
-
-    def _another_time(self, one: PartitionRead) -> ReadResult | None:
-        """A part without data for a partition that has some; None if its log is not open."""
-        place = self._place(one)
-        return place and ReadResult(None, place[1].high, place[1].start, [], 0)
-
-    def _place(self, one: PartitionRead) -> tuple[Log, Lane] | None:
-        if isinstance(one.topic, KafscaleError):
-            raise one.topic
-        place = self._logs.find(one.topic, one.partition)
-        if place is not None:
-            place[0].require_open()
-            check_epoch(place[0], one.leader_epoch)
-        return place
+            work = (self._from_store(reads[at], partitions[at], max_bytes) for at in cold)
+            for number, result in zip(cold, await asyncio.gather(*work), strict=True):
+                results[number] = result
+        return _fit([result for result in results if result is not None], max_bytes)
 
     def _from_memory(
-        self, one: PartitionRead, limit: int, *, at_least_one: bool
+        self, read: PartitionRead, opened: Resolved, limit: int, *, at_least_one: bool
     ) -> ReadResult | None:
-        """A partition's part without waiting; None if it needs the store."""
-        try:
-            place = self._place(one)
-            if place is None:
-                return None
-            log, lane = place
-            end = _visible_end(one, lane)
-            if one.offset > end and log.late_writes.is_due():
-                return None
-            if not lane.start <= one.offset <= end:
-                return ReadResult(_out_of_range(one, lane, end), end, lane.start, [], 0)
-            if one.offset == end or (limit <= 0 and not at_least_one):
-                return ReadResult(None, end, lane.start, [], 0)
-            if one.offset >= lane.high:
-                found: list[memoryview] | None = log.read_pending(lane, one.offset, limit)
-            else:
-                found = lane.read_memory(one.offset, limit, at_least_one=at_least_one)
-        except KafscaleError as problem:
-            return ReadResult(problem, -1, -1, [], 0)
-        if found is None:
+        """Read one partition without waiting; None if that needs the store."""
+        if opened is None:
             return None
-        return ReadResult(None, end, lane.start, found, sum(map(len, found)))
+        if isinstance(opened, KafscaleError):
+            return _failed(opened)
+        log, lane = opened
+        try:
+            log.require_open()
+            check_epoch(log, read.leader_epoch)
+        except KafscaleError as problem:
+            return _failed(problem)
+        end = visible_end(lane, read.isolation)
+        if read.offset > end and log.late_writes.is_due():
+            return None
+        if not lane.start <= read.offset <= end:
+            return _out_of_range(read, lane, end)
+        if read.offset == end or (limit <= 0 and not at_least_one):
+            return _nothing(lane)
+        if read.offset >= lane.high:
+            batches: list[memoryview] | None = log.read_pending(lane, read.offset, limit)
+        else:
+            batches = lane.read_memory(read.offset, limit, at_least_one=at_least_one)
+        return None if batches is None else _result(lane, batches)
 
-    async def _from_store(self, one: PartitionRead, max_bytes: int) -> ReadResult:
+    async def _from_store(
+        self, read: PartitionRead, opened: Resolved, max_bytes: int
+    ) -> ReadResult:
         began_s = self._clock.elapsed_s()
         try:
-            assert not isinstance(one.topic, KafscaleError)
-            log, lane = await self._logs.open(one.topic, one.partition)
+            if opened is None:
+                assert isinstance(read.topic, Topic)
+                opened = await self._logs.open(read.topic, read.partition)
+            assert isinstance(opened, tuple)
+            log, lane = opened
             log.require_open()
-            check_epoch(log, one.leader_epoch)
-            if one.offset > lane.high:
+            check_epoch(log, read.leader_epoch)
+            if read.offset > visible_end(lane, read.isolation):
                 await log.late_writes.catch_up()
                 log.require_open()
-            if not lane.start <= one.offset <= lane.high:
-                return ReadResult(_out_of_range(one, lane, lane.high), lane.high, lane.start, [], 0)
-            if one.offset == lane.high:
-                return ReadResult(None, lane.high, lane.start, [], 0)
-            limit = min(one.max_bytes, max_bytes)
-            found = lane.read_memory(one.offset, limit, at_least_one=True)
-            from_memory = found is not None
-            if found is None:
-                found = await self._reader.read(log, lane, one.offset, limit, at_least_one=True)
-        except StoreUnavailable as problem:
-            return ReadResult(NotWritten(f"old data cannot be read now: {problem}"), -1, -1, [], 0)
+            limit = min(read.max_bytes, max_bytes)
+            result = self._from_memory(read, opened, limit, at_least_one=True)
+            if result is not None:
+                return result
+            batches = await self._reader.read(log, lane, read.offset, limit, at_least_one=True)
         except KafscaleError as problem:
-            return ReadResult(problem, -1, -1, [], 0)
-        return ReadResult(
-            None,
-            lane.high,
-            lane.start,
-            found,
-            sum(map(len, found)),
-            from_memory,
-            self._clock.elapsed_s() - began_s,
-        )
+            return _failed(problem)
+        read_s = self._clock.elapsed_s() - began_s
+        return _result(lane, batches, from_memory=False, read_s=read_s)
 
 
 def check_epoch(log: Log, leader_epoch: int) -> None:
@@ -331,31 +319,64 @@ def check_epoch(log: Log, leader_epoch: int) -> None:
     raise UnknownLeaderEpoch(f"the leader epoch is {log.newest_epoch}, not yet {leader_epoch}")
 
 
-def _visible_end(one: PartitionRead, lane: Lane) -> int:
-    """The offset after the last record a reader may see: committed, unless the topic says so."""
-    if isinstance(one.topic, Topic) and one.topic.settings.fetch_buffered:
-        return lane.end
-    return lane.high
+def _lane(opened: Resolved) -> Lane | None:
+    return opened[1] if isinstance(opened, tuple) else None
 
 
-def _out_of_range(one: PartitionRead, lane: Lane, end: int) -> OffsetOutOfRange:
-    return OffsetOutOfRange(f"offset {one.offset} is not in {lane.start} … {end}")
+def _result(
+    lane: Lane, batches: Sequence[memoryview], *, from_memory: bool = True, read_s: float = 0.0
+) -> ReadResult:
+    return ReadResult(
+        None,
+        *visible_ends(lane),
+        lane.start,
+        batches,
+        sum(map(len, batches)),
+        from_memory,
+        read_s,
+    )
 
 
-def _fit(parts: list[ReadResult], max_bytes: int) -> list[ReadResult]:
-    """Keep the answer within the budget: at least one batch, then whatever fits whole."""
+def _nothing(lane: Lane) -> ReadResult:
+    return _result(lane, ())
+
+
+def _failed(problem: KafscaleError) -> ReadResult:
+    if isinstance(problem, StoreUnavailable):
+        problem = NotWritten(f"old data cannot be read now: {problem}")
+    return ReadResult(problem, -1, -1, -1, (), 0)
+
+
+def _out_of_range(read: PartitionRead, lane: Lane, end: int) -> ReadResult:
+    result = _nothing(lane)
+    result.error = OffsetOutOfRange(f"offset {read.offset} is not in {lane.start} … {end}")
+    return result
+
+
+def _old_bytes(read: PartitionRead, lane: Lane) -> int:
+    """What a partition's old data may take of an answer: no more than there is."""
+    size = 0
+    for span, _ in lane.spans_at(read.offset):
+        size += span.length
+        if size >= read.max_bytes:
+            return max(1, read.max_bytes)
+    return max(1, size)
+
+
+def _fit(results: list[ReadResult], max_bytes: int) -> list[ReadResult]:
+    """Keep the answer within the budget: at least one batch, then every batch that fits whole."""
     fitting = []
     total = 0
-    for part in parts:
-        if total and total + part.size > max_bytes:
+    for result in results:
+        if total and total + result.size > max_bytes:
             kept: list[memoryview] = []
             size = 0
-            for piece in part.batches:
+            for piece in result.batches:
                 if total + size + len(piece) > max_bytes:
                     break
                 kept.append(piece)
                 size += len(piece)
-            part = msgspec.structs.replace(part, batches=kept, size=size)
-        total += part.size
-        fitting.append(part)
+            result = msgspec.structs.replace(result, batches=kept, size=size)
+        total += result.size
+        fitting.append(result)
     return fitting

@@ -17,7 +17,7 @@ from kafscale.engine.topics.changes import TopicChanges, is_alive
 from kafscale.engine.topics.records import TopicRecords
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Topic
-from kafscale.log.catalog.descriptors import Descriptors, Wish
+from kafscale.log.catalog.descriptors import Descriptors, TopicSpec
 from kafscale.log.moves import end_of_topic
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import InvalidTopicName, TopicExists
@@ -68,7 +68,7 @@ class TopicLifecycle:
         if given.get("storage.placement") == "shared":
             shared = (await self._changes.allot(partitions),)
         fresh_id, created_at = fresh_topic_id(self._dice).hex(), iso_time(self._clock.now_ms())
-        wish = Wish(name, fresh_id, partitions, given, created_at, logs=logs, shared=shared)
+        wish = TopicSpec(name, fresh_id, partitions, given, created_at, logs=logs, shared=shared)
         version, descriptor = await self._descriptors.create(wish, self._end)
         entry_version = await self._records.insert(
             descriptor, version, self._registry.rules.defaults

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kafscale.engine.topics.rules import place_of_topic
 from kafscale.log.formats import places
-from kafscale.log.formats.places import Place
+from kafscale.log.formats.places import LanePlace
 from kafscale.log.writer.lane import LaneRules
 from kafscale.model.errors import UnknownTopic
 from kafscale.model.names import TopicId, topic_id_from_hex
@@ -55,14 +55,14 @@ class Topic:
         implied = {name: value for name, value in place.items() if value != defaults[name]}
         return implied | self.descriptor.configs
 
-    def place(self, partition: int) -> Place:
+    def place(self, partition: int) -> LanePlace:
         """Log and lane of a partition."""
         if not 0 <= partition < self.partitions:
             raise UnknownTopic(f"{self.name} has no partition {partition}")
         if self.uses_shared_logs:
             return places.place(self.descriptor, partition)
         log, lane = place_of(partition, len(self._folders))
-        return Place(self._folders[log], lane)
+        return LanePlace(self._folders[log], lane)
 
     def folder(self, partition: int) -> str:
         """Where a partition's log lies."""

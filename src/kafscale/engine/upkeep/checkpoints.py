@@ -16,9 +16,9 @@ import structlog
 from crc32c import crc32c
 
 from kafscale.log.catalog import checkpoints
-from kafscale.log.catalog.checkpoints import Part
+from kafscale.log.catalog.checkpoints import PartBlocks
 from kafscale.log.formats import checkpoint
-from kafscale.log.formats.checkpoint import Head, Row
+from kafscale.log.formats.checkpoint import CheckpointHead, CheckpointRow
 from kafscale.metadata import keys
 from kafscale.metadata.store import Entry, MetadataStore
 from kafscale.model.clock import Clock, Dice
@@ -39,8 +39,8 @@ _PREFIXES: Final = (keys.CLUSTER, keys.MARKS, keys.BROKER_NAMES, keys.CONSUMERS)
 class _Contents:
     """What a checkpoint will say, most of it packed already."""
 
-    parts: list[Part] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    parts: list[PartBlocks] = field(default_factory=list)
+    rows: list[CheckpointRow] = field(default_factory=list)
     row_bytes: int = 0
     groups: int = 0
     offsets: int = 0
@@ -57,7 +57,7 @@ class _Contents:
 
     def _pack(self) -> None:
         if not self.parts or self.parts[-1].size >= PART_BYTES:
-            self.parts.append(Part())
+            self.parts.append(PartBlocks())
         self.parts[-1].add(checkpoint.encode_rows(self.rows), len(self.rows))
         self.rows, self.row_bytes = [], 0
 
@@ -135,7 +135,7 @@ class Checkpoints:
             if newest is not None and (newest[0], contents.digest) == (number, digest):
                 self._good_s = began_s
                 return None
-            head = Head(
+            head = CheckpointHead(
                 number=newest[0] + 1 if newest else 1,
                 created_ms=self._clock.now_ms(),
                 author=self._author,

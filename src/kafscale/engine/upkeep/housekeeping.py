@@ -180,7 +180,7 @@ class Housekeeping:
         """
         if not self._fleet.is_controller:
             return
-        seen: dict[str, survey.Snapshot] = {}  # one look at each shared log is enough for all
+        seen: dict[str, survey.LogSnapshot] = {}  # one look at each shared log is enough for all
         for entry in await self._metadata.find(metadata_keys.REMOVALS):
             removal = metadata_keys.decode(metadata_keys.Removal, entry.value)
             now_s, now_ms = self._clock.elapsed_s(), self._clock.now_ms()
@@ -208,7 +208,7 @@ class Housekeeping:
 
     async def _delete_logs(self, removal: metadata_keys.Removal) -> tuple[int, bool]:
         """Delete the logs of one place; gives how many objects, and whether some are held back."""
-        rows = await survey.gathered(
+        rows = await survey.await_limited(
             self._delete_log(removal, keys.log_folder(removal.folder, number))
             for number in range(removal.logs)
         )
@@ -244,7 +244,7 @@ class Housekeeping:
             await self._offsets.forget(removal.name, removal.topic_id)
 
     async def _is_over(
-        self, removal: metadata_keys.Removal, seen: dict[str, survey.Snapshot]
+        self, removal: metadata_keys.Removal, seen: dict[str, survey.LogSnapshot]
     ) -> bool:
         """Whether nothing of a deleted topic can be left, or come late."""
         if self._age_ms(removal) <= self._grace_s * 1000:
@@ -259,7 +259,9 @@ class Housekeeping:
             return False
         self._looked_s[removal.folder] = now_s
         for folder, ended in lanes.items():
-            found = seen[folder] if folder in seen else await survey.snapshot(self._store, folder)
+            found = (
+                seen[folder] if folder in seen else await survey.take_snapshot(self._store, folder)
+            )
             seen[folder] = found
             if any(span.lane in ended for piece in found.pieces for span in piece.spans):
                 return False

@@ -16,7 +16,7 @@ import structlog
 
 from kafscale.engine.topics.records import record_of
 from kafscale.engine.upkeep.bucket_scan import Evidence
-from kafscale.log.formats.checkpoint import Row
+from kafscale.log.formats.checkpoint import CheckpointRow
 from kafscale.metadata import keys
 from kafscale.metadata.store import (
     Compare,
@@ -163,7 +163,7 @@ class _Planner:
 
     # -- groups ------------------------------------------------------------------------------
 
-    def _plan_row(self, row: Row) -> None:
+    def _plan_row(self, row: CheckpointRow) -> None:
         key, value = row
         if key.startswith(keys.CONSUMERS):
             if keys.is_offset(key):

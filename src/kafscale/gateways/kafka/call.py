@@ -9,6 +9,14 @@ from kafscale.engine.cluster.membership import Node
 from kafscale.engine.engine import Engine
 from kafscale.gateways.kafka.conversion import Conversions, Converted
 from kafscale.gateways.kafka.fetch_sessions import FetchSessions
+from kafscale.model.access import (
+    ANONYMOUS,
+    AccessOperation,
+    AllowAll,
+    Authorizer,
+    Principal,
+    ResourceType,
+)
 from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import OutcomeUnknown
 from kafscale.wire.kafka.schema import Message
@@ -32,6 +40,10 @@ class KafkaContext:
     longest_wait_s: float
     offered: tuple[tuple[int, range], ...]  # API keys and their versions
     conversions: Conversions = field(default_factory=Conversions)
+    authorizer: Authorizer = field(default_factory=AllowAll)
+
+
+Amendment = Callable[[Any], None]  # takes the response of the API at hand
 
 
 @dataclass(slots=True)
@@ -45,13 +57,25 @@ class Call:
     peer: str = ""  # the client's address, for the log
     client_id: str = ""  # what the client calls itself
     listener: str = PLAINTEXT  # the name of the listener that the client came in by
+    principal: Principal = ANONYMOUS
     converted: dict[tuple[int, int], Converted] | None = None  # message sets, by their place
     until_s: float | None = None  # by the loop's clock; see `in_time`
+    amendments: list[Amendment] | None = None  # of the answer, by what was not authorized
 
     @property
     def engine(self) -> Engine:
         """The engine this call is for."""
         return self.context.engine
+
+    def allows(self, operation: AccessOperation, kind: ResourceType, name: str) -> bool:
+        """Whether the client may do this."""
+        return self.context.authorizer.allows(self.principal, operation, kind, name)
+
+    def amend(self, amendment: Amendment) -> None:
+        """Change the handler's answer before it is sent."""
+        if self.amendments is None:
+            self.amendments = []
+        self.amendments.append(amendment)
 
     def reachable(self, nodes: Iterable[Node]) -> Iterator[tuple[Node, Endpoint]]:
         """The brokers that have the client's listener, and where; others are left out."""

@@ -1,7 +1,7 @@
-"""Old message formats at the door: the log holds format 2 only, so old clients are translated for.
+"""Old message formats at the door: logs hold format 2 only, so the broker converts for old clients.
 
-Here: which requests need it, how much at a time, and on which thread. The event loop converts
-only what is smaller than the way to a thread is long.
+Here: which requests need it, how much at a time, and on which thread. The event loop itself
+converts only what takes less time than handing it to a thread.
 Next door: the formats themselves (records/legacy_up.py, records/legacy_down.py), the two APIs that
 ask (apis/produce.py, apis/fetch.py).
 """
@@ -31,7 +31,7 @@ NEWEST: Final = 2
 _FORMAT_1_FROM: Final = 2  # versions of Fetch
 _FORMAT_2_FROM: Final = 4
 _SMALL_BYTES: Final = 8 * 1024
-# Threads take the interpreter from the event loop in turns: few of them keep its turns short.
+# Threads take the interpreter from the event loop in turns: few threads keep its waits short.
 _MOST_AT_ONCE: Final = 2
 _LARGEST_OPENED_BYTES: Final = 128 << 20
 _CODEC_AT: Final = 17
@@ -43,12 +43,11 @@ class Conversions:
     """Converts beside the event loop, a few at a time."""
 
     def __init__(self) -> None:
-        """Begin with all turns free."""
-        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Do some work on another thread, when it is its turn."""
-        async with self._turns:
+        """Do some work on another thread, when one is free."""
+        async with self._slots:
             return await asyncio.to_thread(work)
 
 
@@ -61,7 +60,7 @@ def is_old(records: memoryview | None) -> bool:
 
 
 def are_quick(sets: Sequence[memoryview]) -> bool:
-    """Whether message sets are small together, and known to be: packed ones may hold anything."""
+    """Whether message sets are small together. A compressed one may hold anything: it is not."""
     return sum(map(len, sets)) <= _SMALL_BYTES and not any(
         one[_CODEC_AT] & batch.CODEC_MASK for one in sets if len(one) > _CODEC_AT
     )
@@ -70,105 +69,109 @@ def are_quick(sets: Sequence[memoryview]) -> bool:
 def to_store(
     records: memoryview, limits: BatchLimits, now_ms: int, compression: str | None
 ) -> Converted:
-    """The batches of a message set, packed as the topic or else the producer wants, or why not."""
+    """The batches of a message set, compressed as the topic or else the producer says."""
     try:
         codec = None if compression is None else Codec.named(compression)
         return [memoryview(one) for one in legacy_up.to_batches(records, limits, now_ms, codec)]
     except KafscaleError as problem:
-        # Not the very error: its traceback would keep alive all that was unpacked.
+        # Not the same error: its traceback would keep all that was decompressed in memory.
         return type(problem)(str(problem))
 
 
 # -- what consumers read ---------------------------------------------------------------------
 
 
-class Handed(NamedTuple):
-    """A partition's part as its consumer can read it, and the offset where the next one begins."""
+class ConvertedRead(NamedTuple):
+    """A partition's result as its consumer can read it, and the offset to go on from."""
 
-    part: ReadResult
+    result: ReadResult
     next_offset: int
 
 
-def newest_format(want: PartitionRead, version: int) -> int:
-    """The newest format a consumer is handed: by its request, and by the topic's wish."""
+def newest_format(read: PartitionRead, version: int) -> int:
+    """The newest format a consumer is converted: by its request and the topic's setting."""
     asked = NEWEST if version >= _FORMAT_2_FROM else int(version >= _FORMAT_1_FROM)
-    if isinstance(want.topic, KafscaleError) or not want.topic.settings.down_conversion:
+    if isinstance(read.topic, KafscaleError) or not read.topic.settings.down_conversion:
         return asked
-    return min(asked, want.topic.settings.max_magic)
+    return min(asked, read.topic.settings.max_magic)
 
 
-def is_due(wanted: Sequence[PartitionRead], parts: Sequence[ReadResult], version: int) -> bool:
-    """Whether any of this must be converted; the usual answer is no, and fast."""
+def is_due(reads: Sequence[PartitionRead], results: Sequence[ReadResult], version: int) -> bool:
+    """Whether any result must be converted. The usual answer is no, and it comes fast."""
     topic: Topic | KafscaleError | None = None
-    for want, part in zip(wanted, parts, strict=True):
-        if part.batches and want.topic is not topic:
-            topic = want.topic
-            if newest_format(want, version) < NEWEST:
+    for read, result in zip(reads, results, strict=True):
+        if result.batches and read.topic is not topic:
+            topic = read.topic
+            if newest_format(read, version) < NEWEST:
                 return True
     return False
 
 
 async def to_hand_out(
     conversions: Conversions,
-    wanted: Sequence[PartitionRead],
-    parts: Sequence[ReadResult],
+    reads: Sequence[PartitionRead],
+    results: Sequence[ReadResult],
     version: int,
     max_bytes: int,
-) -> list[Handed]:
-    """All parts as this version's consumers can read them."""
-    if _are_quick(parts):
-        return _hand_out(wanted, parts, version, max_bytes)
-    return await conversions.run(lambda: _hand_out(wanted, parts, version, max_bytes))
+) -> list[ConvertedRead]:
+    """All results as consumers of this version can read them."""
+    if _are_quick(results):
+        return _hand_out(reads, results, version, max_bytes)
+    return await conversions.run(lambda: _hand_out(reads, results, version, max_bytes))
 
 
-def _are_quick(parts: Sequence[ReadResult]) -> bool:
-    return sum(part.size for part in parts) <= _SMALL_BYTES and not any(
-        header.codec for part in parts for piece in part.batches for _, header in batch.walk(piece)
+def _are_quick(results: Sequence[ReadResult]) -> bool:
+    return sum(result.size for result in results) <= _SMALL_BYTES and not any(
+        header.codec
+        for result in results
+        for piece in result.batches
+        for _, header in batch.walk(piece)
     )
 
 
 def _hand_out(
-    wanted: Sequence[PartitionRead], parts: Sequence[ReadResult], version: int, max_bytes: int
-) -> list[Handed]:
-    """Messages are larger than records: the room in the answer is shared out anew."""
-    handed = []
+    reads: Sequence[PartitionRead], results: Sequence[ReadResult], version: int, max_bytes: int
+) -> list[ConvertedRead]:
+    """Messages are larger than records, so the room in the answer is divided again."""
+    converted = []
     room = max_bytes
-    for want, part in zip(wanted, parts, strict=True):
-        magic = newest_format(want, version)
-        if not part.batches or magic == NEWEST:
-            handed.append(Handed(part, want.offset))
+    for read, result in zip(reads, results, strict=True):
+        magic = newest_format(read, version)
+        if not result.batches or magic == NEWEST:
+            converted.append(ConvertedRead(result, read.offset))
         elif room <= 0 and room < max_bytes:
-            handed.append(Handed(replace(part, batches=[], size=0), want.offset))
+            converted.append(ConvertedRead(replace(result, batches=[], size=0), read.offset))
         else:
-            handed.append(_one(want, part, magic, min(want.max_bytes, room)))
-        room -= handed[-1].part.size
-    return handed
+            converted.append(_convert(read, result, magic, min(read.max_bytes, room)))
+        room -= converted[-1].result.size
+    return converted
 
 
-def _one(want: PartitionRead, part: ReadResult, magic: int, limit: int) -> Handed:
+def _convert(read: PartitionRead, result: ReadResult, magic: int, limit: int) -> ConvertedRead:
     """As many messages as reach the limit, and at least one piece of them.
 
-    What cannot be converted ends the answer before it; the error is told when it comes first.
+    The answer ends before a batch that cannot be converted. If that batch comes first, the answer
+    is its error.
     """
-    assert not isinstance(want.topic, KafscaleError)  # it would have no batches
-    if not want.topic.settings.down_conversion:
+    assert not isinstance(read.topic, KafscaleError)  # it would have no batches
+    if not read.topic.settings.down_conversion:
         problem = ConversionOff("message.downconversion.enable is false")
-        return Handed(replace(part, error=problem, batches=[], size=0), want.offset)
+        return ConvertedRead(replace(result, error=problem, batches=[], size=0), read.offset)
     out: list[memoryview] = []
-    size, reached = 0, want.offset
+    size, reached = 0, read.offset
     try:
-        for piece in part.batches:
+        for piece in result.batches:
             for at, header in batch.walk(piece):
                 one = piece[at : at + header.size]
-                for some in legacy_down.to_messages(one, magic, want.offset, _LARGEST_OPENED_BYTES):
+                for some in legacy_down.to_messages(one, magic, read.offset, _LARGEST_OPENED_BYTES):
                     out.append(memoryview(some))
                     size += len(some)
                     if size >= limit:
-                        return Handed(replace(part, batches=out, size=size), reached)
+                        return ConvertedRead(replace(result, batches=out, size=size), reached)
                 reached = max(reached, header.next_offset)
     except (NotConvertible, BadBatch) as problem:
         if not out:
             kind = NotConvertible if isinstance(problem, NotConvertible) else CorruptObject
             why = kind(str(problem))
-            return Handed(replace(part, error=why, batches=[], size=0), want.offset)
-    return Handed(replace(part, batches=out, size=size), reached)
+            return ConvertedRead(replace(result, error=why, batches=[], size=0), read.offset)
+    return ConvertedRead(replace(result, batches=out, size=size), reached)

@@ -1,18 +1,19 @@
 """What a fetch is answered with: the partitions of its session that have news, or all it names.
 
-Here: from a request to what the engine is asked for, from what the engine found to rows; counting.
-Next door: when it is answered (apis/fetch.py), who is in a session (fetch_sessions.py).
+Here: from a request to what the engine is asked for, from the engine's results to rows; counting.
+Next door: when it is answered (apis/fetch.py), which partitions a session has (fetch_sessions.py).
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 from kafscale.engine.partitions.reads import PartitionRead, ReadResult
+from kafscale.engine.partitions.visibility import READ_COMMITTED, READ_UNCOMMITTED, IsolationLevel
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Call
 from kafscale.gateways.kafka.errors import code_of
-from kafscale.gateways.kafka.fetch_sessions import FULL, FetchSession, Told
+from kafscale.gateways.kafka.fetch_sessions import FULL, CachedPartition, FetchSession
 from kafscale.model.errors import ConversionOff, KafscaleError, NotConvertible
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.fetch import (
@@ -25,106 +26,113 @@ BY_ID_FROM: Final = 13  # version of Fetch
 _STORAGE_ERROR_FROM: Final = 6
 
 
-class NamedOrder:
+class SessionlessFetch:
     """A request without a session: everything that it names."""
 
     def __init__(self, call: Call) -> None:
         """Look up the topics."""
         self._call = call
-        self.wanted: list[PartitionRead] = []
-        for row in call.message.topics:
-            topic = _topic(call, row.topic_id if call.version >= BY_ID_FROM else row.topic)
-            self.wanted += [
+        self.reads: list[PartitionRead] = []
+        isolation = isolation_of(call)
+        for topic_request in call.message.topics:
+            by_id = call.version >= BY_ID_FROM
+            topic = _topic(call, topic_request.topic_id if by_id else topic_request.topic)
+            self.reads += [
                 PartitionRead(
                     topic,
-                    one.partition,
-                    one.fetch_offset,
-                    one.partition_max_bytes,
-                    one.current_leader_epoch,
+                    requested.partition,
+                    requested.fetch_offset,
+                    requested.partition_max_bytes,
+                    requested.current_leader_epoch,
+                    isolation,
                 )
-                for one in row.partitions
+                for requested in topic_request.partitions
             ]
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that could ever come."""
-        return not self.wanted
+        """Whether no data can ever come."""
+        return not self.reads
 
-    def respond(self, parts: Sequence[ReadResult]) -> FetchResponse:
-        """The answer to the parts that were found."""
-        call, wanted, topics, at = self._call, self.wanted, [], 0
-        _count(call, wanted, parts)
-        for row in call.message.topics:
-            end = at + len(row.partitions)
-            pairs = zip(wanted[at:end], parts[at:end], strict=True)
-            rows = [_row(call, want, part) for want, part in pairs]
-            topics.append(FetchableTopicResponse(row.topic, row.topic_id, rows))
-            at = end
+    def respond(self, results: Sequence[ReadResult]) -> FetchResponse:
+        """The answer with these results."""
+        call, reads, topics, first = self._call, self.reads, [], 0
+        _count(call, reads, results)
+        for topic_request in call.message.topics:
+            end = first + len(topic_request.partitions)
+            pairs = zip(reads[first:end], results[first:end], strict=True)
+            rows = [_row(call, read, result) for read, result in pairs]
+            topics.append(FetchableTopicResponse(topic_request.topic, topic_request.topic_id, rows))
+            first = end
         return FetchResponse(responses=topics)
 
 
-class SessionOrder:
-    """A request of a session: some of its partitions, of which those are told that have news."""
+class SessionFetch:
+    """A request of a session: some of its partitions. The answer names those with news."""
 
-    def __init__(self, call: Call, session: FetchSession, told: Sequence[Told]) -> None:
+    def __init__(
+        self, call: Call, session: FetchSession, cached: Sequence[CachedPartition]
+    ) -> None:
         """Look up the topics."""
         self._call = call
         self.session = session
-        self._told = told
-        self.wanted: list[PartitionRead] = []
-        found: dict[str | bytes, Topic | KafscaleError] = {}
-        for one in told:
-            name, partition, offset, max_bytes, epoch = one.asked
-            topic = found.get(name)
+        self._cached = cached
+        self.reads: list[PartitionRead] = []
+        isolation = isolation_of(call)
+        topics: dict[str | bytes, Topic | KafscaleError] = {}
+        for partition in cached:
+            name, number, offset, max_bytes, epoch = partition.requested
+            topic = topics.get(name)
             if topic is None:
-                topic = found[name] = _topic(call, name)
-            self.wanted.append(PartitionRead(topic, partition, offset, max_bytes, epoch))
+                topic = topics[name] = _topic(call, name)
+            self.reads.append(PartitionRead(topic, number, offset, max_bytes, epoch, isolation))
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that could ever come."""
+        """Whether no data can ever come."""
         return not self.session.partitions
 
-    def respond(self, parts: Sequence[ReadResult]) -> FetchResponse:
-        """The answer to the parts that were found; who has nothing more may rest."""
+    def respond(self, results: Sequence[ReadResult]) -> FetchResponse:
+        """The answer with these results. Partitions that have nothing more are parked."""
         call, session = self._call, self.session
-        is_first = call.message.session_epoch == FULL
+        partitions = call.engine.partitions
+        full = call.message.session_epoch == FULL
         topics: dict[str | bytes, FetchableTopicResponse] = {}
-        _count(call, self.wanted, parts)
-        for told, want, part in zip(self._told, self.wanted, parts, strict=True):
-            if told.learns(part, is_first):
-                name = told.asked.topic
+        _count(call, self.reads, results)
+        for cached, read, result in zip(self._cached, self.reads, results, strict=True):
+            if cached.must_respond(result, full=full):
+                name = cached.requested.topic
                 topic = topics.get(name)
                 if topic is None:
                     topic = topics[name] = _topic_row(name)
-                topic.partitions.append(_row(call, want, part))
-            if part.batches:
-                session.served(told)
-            elif part.high == want.offset:
-                self._let_rest(told, want)
+                topic.partitions.append(_row(call, read, result))
+            if result.batches:
+                session.move_to_end(cached)
+            elif read.offset in (result.high, result.last_stable):
+                session.park(cached, partitions, read)
         return FetchResponse(session_id=session.session_id, responses=list(topics.values()))
 
-    def let_rest(self) -> bool:
-        """Nothing was found: who has nothing more may rest. Whether all do."""
-        for told, want in zip(self._told, self.wanted, strict=True):
-            self._let_rest(told, want)
-        return self.session.all_rest
-
-    def _let_rest(self, told: Told, want: PartitionRead) -> None:
-        if told.asked.offset == want.offset:  # it may have been asked for anew meanwhile
-            lane = self._call.engine.reads.watch(want, told)
-            if lane is not None:
-                self.session.rest(told, lane)
+    def park_all(self) -> bool:
+        """Park every partition that has nothing more. Whether the session has no others."""
+        for cached, read in zip(self._cached, self.reads, strict=True):
+            self.session.park(cached, self._call.engine.partitions, read)
+        return self.session.all_parked
 
 
-def _topic(call: Call, asked: str | bytes) -> Topic | KafscaleError:
+def isolation_of(call: Call) -> IsolationLevel:
+    """The isolation level of a Fetch or ListOffsets request."""
+    is_committed = call.message.isolation_level == READ_COMMITTED
+    return READ_COMMITTED if is_committed else READ_UNCOMMITTED
+
+
+def _topic(call: Call, named: str | bytes) -> Topic | KafscaleError:
     topics = call.engine.topics
     try:
-        if isinstance(asked, bytes):
-            return topics.get_by_id(asked)
-        if topics.find(asked) is None:
-            call.engine.topics.search_soon(asked)
-        return topics.get(asked)
+        if isinstance(named, bytes):
+            return topics.get_by_id(named)
+        if topics.find(named) is None:
+            topics.search_soon(named)
+        return topics.get(named)
     except KafscaleError as problem:
         return problem
 
@@ -135,25 +143,25 @@ def _topic_row(topic: str | bytes) -> FetchableTopicResponse:
     return FetchableTopicResponse(topic_id=topic)
 
 
-def _count(call: Call, wanted: Sequence[PartitionRead], parts: Sequence[ReadResult]) -> None:
-    """Note the outcome; latency only where data was read at once, not where it was waited for."""
+def _count(call: Call, reads: Sequence[PartitionRead], results: Sequence[ReadResult]) -> None:
+    """Count the results. Latency only where data was read at once, not where it was waited for."""
     probe = call.engine.probe
     topic: Topic | KafscaleError | None = None
-    for want, part in zip(wanted, parts, strict=True):
-        if want.topic is not topic:
-            topic = want.topic
+    for read, result in zip(reads, results, strict=True):
+        if read.topic is not topic:
+            topic = read.topic
             counts = probe.reads_of(topic.name) if isinstance(topic, Topic) else None
         if counts is None:
             continue
-        if part.error is not None:
-            counts.refused(want.partition)
-        elif part.batches:
-            counts.read(want.partition, part.from_memory, part.read_s)
+        if result.error is not None:
+            counts.refused(read.partition)
+        elif result.batches:
+            counts.read(read.partition, result.from_memory, result.read_s)
         else:
-            counts[want.partition].answered.value += 1  # most of a thousand: not worth a call
+            counts[read.partition].answered.value += 1  # most of a thousand: not worth a call
 
 
-# What consumers know how to take in an answer to Fetch. Others make them give up.
+# The codes that consumers can handle in an answer to Fetch. Others make them give up.
 _UNDERSTOOD: Final = frozenset(
     {
         ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -164,7 +172,7 @@ _UNDERSTOOD: Final = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_ID,
-        # These two no consumer waits out, and it should not: waiting does not help.
+        # No consumer retries after these two, rightly: waiting does not help.
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ErrorCode.UNSUPPORTED_VERSION,
     }
@@ -172,7 +180,7 @@ _UNDERSTOOD: Final = frozenset(
 
 
 def _code(problem: KafscaleError, version: int) -> ErrorCode:
-    """Trouble with the store becomes a code that consumers wait out."""
+    """Trouble with the store becomes a code after which consumers retry."""
     code = code_of(problem)
     if code not in _UNDERSTOOD:
         code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -181,27 +189,36 @@ def _code(problem: KafscaleError, version: int) -> ErrorCode:
     return code
 
 
-def _row(call: Call, want: PartitionRead, part: ReadResult) -> PartitionData:
-    if part.error is not None:
-        return _error_row(call, want, part, part.error)
-    high, start = part.high, part.start
-    # By their places, which is a third of the price: a thousand of these are one answer.
+def _row(call: Call, read: PartitionRead, result: ReadResult) -> PartitionData:
+    if result.error is not None:
+        return _error_row(call, read, result, result.error)
+    # Positional arguments take a third of the time: one answer may have a thousand of these.
     return PartitionData(
-        want.partition, 0, high, high, start, None, None, None, None, -1, part.batches or b""
+        read.partition,
+        0,
+        result.high,
+        result.last_stable,
+        result.start,
+        None,
+        None,
+        None,
+        None,
+        -1,
+        result.batches or b"",
     )
 
 
 def _error_row(
-    call: Call, want: PartitionRead, part: ReadResult, problem: KafscaleError
+    call: Call, read: PartitionRead, result: ReadResult, problem: KafscaleError
 ) -> PartitionData:
     client_errors.note(call, problem)
     if isinstance(problem, NotConvertible | ConversionOff):
         client_errors.note_ordinary(call, client_errors.reason_of(type(problem)), str(problem))
     return PartitionData(
-        partition_index=want.partition,
+        partition_index=read.partition,
         error_code=_code(problem, call.version),
-        high_watermark=part.high,
-        last_stable_offset=part.high,
-        log_start_offset=part.start,
+        high_watermark=result.high,
+        last_stable_offset=result.last_stable,
+        log_start_offset=result.start,
         records=b"",
     )

@@ -1,8 +1,10 @@
-"""Incremental fetch sessions: a consumer names its partitions once, then only what changes.
+"""Incremental fetch sessions (KIP-227): a consumer names its partitions once, then what changes.
 
-Here: the sessions and their rules (KIP-227). Partitions that got data move to the end of the
-line, so that a small answer serves everyone in turn; those without news do not stand in it, so
-that a fetch costs what it finds, not what the session has.
+Here: the sessions, their cached partitions and their rules. A cached partition is *active* or
+*parked*. A fetch looks at the active ones only. A partition that was read to its end is parked: it
+subscribes to its partition, and the first news makes it active again. So a fetch costs what it
+finds, not what the session holds. A partition that gave data moves to the end of the active ones,
+so that small answers serve all partitions in turn.
 Next door: the Fetch API (apis/fetch.py), what it answers (fetch_answers.py).
 """
 
@@ -12,25 +14,27 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kafscale.engine.partitions.reads import ReadResult
-from kafscale.log.writer.lane import Lane
+from kafscale.engine.partitions.partitions import Partitions
+from kafscale.engine.partitions.reads import PartitionRead, ReadResult
+from kafscale.engine.partitions.subscriptions import Subscription
 from kafscale.model.clock import Dice
 
 NO_SESSION: Final = 0
 FULL: Final = 0  # epoch of a request that begins a session
 CLOSE: Final = -1  # epoch of a request that wants none
-# Not all that becomes of a partition is told to those who watch it, only records and the end.
-LOOK_EVERY_S: Final = 1.0
-# Who has left without a word would be remembered, and its partitions watched, for ever.
+# A subscription tells of records and of the end of a log, not of everything: not of a log start
+# that moved, for example. So all partitions become active now and then.
+ACTIVATE_ALL_EVERY_S: Final = 1.0
+# A client that left without a word would keep its session, and its subscriptions, for ever.
 LONGEST_IDLE_S: Final = 600.0
-# Partitions need not exist to be named, and each takes its kilobyte.
+# Clients may name partitions that do not exist, and each takes about a kilobyte.
 MOST_PARTITIONS: Final = 100_000
 _MOST_IN_ALL: Final = 500_000
 
 PartitionKey = tuple[str | bytes, int]  # topic name or id, partition
 
 
-class Asked(NamedTuple):
+class RequestedPartition(NamedTuple):
     """What a client wants of one partition."""
 
     topic: str | bytes
@@ -40,152 +44,157 @@ class Asked(NamedTuple):
     leader_epoch: int
 
 
-class Told:
-    """A partition in a session: what is asked, and what the client was last told.
+class CachedPartition:
+    """A partition in a session: what the client wants of it, and what it was last told."""
 
-    One that has been read to its end rests: it watches its lane, and the first news of it brings it
-    back into the session's line.
-    """
+    __slots__ = ("_session", "_subscription", "had_error", "high", "requested", "start")
 
-    __slots__ = ("_lane", "_session", "asked", "had_error", "high", "start")
-
-    def __init__(self, session: "FetchSession", asked: Asked) -> None:
-        """Tell of nothing yet."""
+    def __init__(self, session: "FetchSession", requested: RequestedPartition) -> None:
         self._session = session
-        self._lane: Lane | None = None  # that it watches
-        self.asked = asked
+        self._subscription: Subscription | None = None
+        self.requested = requested
         self.high = self.start = -1
         self.had_error = False
 
     @property
     def key(self) -> PartitionKey:
         """Its name in the session."""
-        return self.asked.topic, self.asked.partition
+        return self.requested.topic, self.requested.partition
 
-    def learns(self, part: ReadResult, anyway: bool) -> bool:
-        """Whether the client is to be told of it: it is news, or everything is wanted anyway."""
-        is_same = part.high == self.high and part.start == self.start
-        if is_same and not (anyway or part.batches or part.error or self.had_error):
+    def must_respond(self, result: ReadResult, *, full: bool) -> bool:
+        """Whether the answer has to name this partition, and remember what it says.
+
+        An incremental answer names it if it has data, an error, or other bounds than before.
+        """
+        is_same = result.high == self.high and result.start == self.start
+        if is_same and not (full or result.batches or result.error or self.had_error):
             return False
-        self.high, self.start, self.had_error = part.high, part.start, part.error is not None
+        self.high, self.start, self.had_error = result.high, result.start, result.error is not None
         return True
 
-    def __call__(self, lane: Lane) -> None:
-        """Its lane has news."""
-        self.stand_up()
-        self._session.join(self)
+    def activate(self) -> None:
+        """Its subscription has news."""
+        self._session.activate(self)
 
-    def rest(self, lane: Lane) -> None:
-        """It watches this lane now."""
-        if self._lane is not lane:
-            self.stand_up()
-            self._lane = lane
+    def watch(self, partitions: Partitions, position: PartitionRead) -> Subscription | None:
+        """Subscribe at a position; None if there is something to read already."""
+        subscription = self._subscription
+        if subscription is None:
+            subscription = self._subscription = partitions.subscribe(position, self.activate)
+        else:
+            subscription.seek(position)
+        return subscription if subscription.watch() else None
 
-    def stand_up(self) -> None:
-        """Watch nothing any more."""
-        if self._lane is not None:
-            self._lane.watchers.discard(self)
-            self._lane = None
+    def unsubscribe(self) -> None:
+        """Stop watching."""
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
 
 
 class FetchSession:
-    """One consumer's standing order.
-
-    Of its partitions only those in the line are looked at; the others are known to have nothing.
-    """
+    """One consumer's session: its cached partitions, and the epoch of its next request."""
 
     def __init__(self, session_id: int, by_id: bool, epoch: int = 1) -> None:
-        """Begin without partitions."""
+        """Begin without partitions. `by_id`: the client names topics by their ids."""
         self.session_id = session_id
         self.by_id = by_id
         self.epoch = epoch
-        self.partitions: dict[PartitionKey, Told] = {}
-        self._line: OrderedDict[PartitionKey, Told] = OrderedDict()
-        self._untold: dict[PartitionKey, Told] = {}  # at rest, but for a word to the client
-        self._looked_s = -math.inf  # when all were last in the line
+        self.partitions: dict[PartitionKey, CachedPartition] = {}
+        self._active: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
+        # Parked, but their bounds have changed since the client was last told.
+        self._unreported: dict[PartitionKey, CachedPartition] = {}
+        self._all_active_s = -math.inf  # when all partitions were last active
         self.used_s = math.inf  # not yet
-        self._joined: asyncio.Future[None] | None = None
+        self._activated: asyncio.Future[None] | None = None
+        self._is_closed = False
 
-    def update(self, asked: Iterable[Asked], forgotten: Iterable[PartitionKey]) -> None:
+    def update(
+        self, requested: Iterable[RequestedPartition], forgotten: Iterable[PartitionKey]
+    ) -> None:
         """Add, change and remove partitions."""
         for key in forgotten:
-            told = self.partitions.pop(key, None)
-            self._line.pop(key, None)
-            self._untold.pop(key, None)
-            if told is not None:
-                told.stand_up()
-        for one in asked:
-            key = (one.topic, one.partition)
-            told = self.partitions.get(key)
-            if told is None:
-                told = self.partitions[key] = Told(self, one)
+            cached = self.partitions.pop(key, None)
+            self._active.pop(key, None)
+            self._unreported.pop(key, None)
+            if cached is not None:
+                cached.unsubscribe()
+        for wanted in requested:
+            key = (wanted.topic, wanted.partition)
+            cached = self.partitions.get(key)
+            if cached is None:
+                cached = self.partitions[key] = CachedPartition(self, wanted)
             else:
-                told.asked = one
-                told.stand_up()
-            self._line.setdefault(key, told)
+                cached.requested = wanted
+                cached.unsubscribe()
+            self._active.setdefault(key, cached)
 
     def advance(self) -> None:
         """Expect the next request."""
         self.epoch = 1 if self.epoch == 0x7FFFFFFF else self.epoch + 1
 
-    # -- the line ----------------------------------------------------------------------------
+    # -- active and parked partitions --------------------------------------------------------
 
-    def line_up(self, now_s: float) -> list[Told]:
-        """Who is to be looked at now, in this order; now and then all are."""
+    def list_active(self, now_s: float) -> list[CachedPartition]:
+        """The partitions that a fetch looks at now, in this order; now and then all of them."""
         self.used_s = now_s
-        self._line.update(self._untold)
-        self._untold.clear()
-        if now_s - self._looked_s >= LOOK_EVERY_S:
-            self._looked_s = now_s
-            for key, told in self.partitions.items():
-                self._line.setdefault(key, told)
-        return list(self._line.values())
+        self._active.update(self._unreported)
+        self._unreported.clear()
+        if now_s - self._all_active_s >= ACTIVATE_ALL_EVERY_S:
+            self._all_active_s = now_s
+            for key, cached in self.partitions.items():
+                self._active.setdefault(key, cached)
+        return list(self._active.values())
 
-    def join(self, told: Told) -> None:
-        """There is news of a partition that was at rest."""
-        key = told.key
-        if self.partitions.get(key) is told:
-            self._untold.pop(key, None)
-            self._line.setdefault(key, told)
-            if self._joined is not None and not self._joined.done():
-                self._joined.set_result(None)
+    def activate(self, cached: CachedPartition) -> None:
+        """Have a parked partition looked at, and wake the fetch that waits."""
+        key = cached.key
+        if self.partitions.get(key) is cached:
+            self._unreported.pop(key, None)
+            self._active.setdefault(key, cached)
+            if self._activated is not None and not self._activated.done():
+                self._activated.set_result(None)
 
-    def served(self, told: Told) -> None:
-        """Who got data goes to the end of the line, if it still stands in it."""
-        if told.key in self._line:
-            self._line.move_to_end(told.key)
+    def move_to_end(self, cached: CachedPartition) -> None:
+        """Let the other active partitions come first next time."""
+        if cached.key in self._active:
+            self._active.move_to_end(cached.key)
 
-    def rest(self, told: Told, lane: Lane) -> None:
-        """A partition has nothing for the client until its lane, which it watches, has news."""
-        key = told.key
-        if self.partitions.get(key) is not told:
-            lane.watchers.discard(told)  # forgotten meanwhile
-            return
-        told.rest(lane)
-        self._line.pop(key, None)
-        if (told.high, told.start) != (lane.high, lane.start):
-            self._untold[key] = told
+    def park(
+        self, cached: CachedPartition, partitions: Partitions, position: PartitionRead
+    ) -> None:
+        """Park a partition that has nothing at the position; otherwise it stays active."""
+        key = cached.key
+        is_cached = self.partitions.get(key) is cached and not self._is_closed
+        if not is_cached or cached.requested.offset != position.offset:
+            return  # the session has changed while we read
+        subscription = cached.watch(partitions, position)
+        if subscription is not None:
+            self._active.pop(key, None)
+            if (cached.high, cached.start) != subscription.bounds():
+                self._unreported[key] = cached
 
     @property
-    def all_rest(self) -> bool:
-        """Whether there is nobody to look at."""
-        return not self._line
+    def all_parked(self) -> bool:
+        """Whether no partition is active."""
+        return not self._active
 
-    async def news(self, timeout_s: float) -> None:
-        """Return when somebody stands in the line, or after a while."""
-        if self.all_rest:
-            if self._joined is None or self._joined.done():
-                self._joined = asyncio.get_running_loop().create_future()
-            await asyncio.wait((self._joined,), timeout=timeout_s)
+    async def wait_for_active(self, timeout_s: float) -> None:
+        """Return when a partition is active, or after the time."""
+        if self.all_parked:
+            if self._activated is None or self._activated.done():
+                self._activated = asyncio.get_running_loop().create_future()
+            await asyncio.wait((self._activated,), timeout=timeout_s)
 
-    def end(self) -> None:
-        """Watch nothing any more."""
-        for told in self.partitions.values():
-            told.stand_up()
+    def close(self) -> None:
+        """End all subscriptions."""
+        self._is_closed = True
+        for cached in self.partitions.values():
+            cached.unsubscribe()
 
 
 class FetchSessions:
-    """All sessions of a broker; the one idle longest makes room for a new one."""
+    """The session cache of a broker. A new session evicts the one that was idle longest."""
 
     def __init__(self, dice: Dice, slots: int = 1000) -> None:
         """Keep at most `slots` sessions."""
@@ -207,19 +216,19 @@ class FetchSessions:
         while len(self._sessions) >= self._slots or in_all > _MOST_IN_ALL:
             _, idle_longest = self._sessions.popitem(last=False)
             in_all -= len(idle_longest.partitions)
-            idle_longest.end()
+            idle_longest.close()
         session = self._sessions[session_id] = FetchSession(session_id, by_id)
         return session
 
     def find(self, session_id: int) -> FetchSession | None:
-        """The session, which counts as used now."""
+        """Look up a session, which counts as used now."""
         session = self._sessions.get(session_id)
         if session is not None:
             self._sessions.move_to_end(session_id)
         return session
 
-    def let_go_idle(self, now_s: float) -> None:
-        """End the sessions that nobody has used for long."""
+    def close_idle(self, now_s: float) -> None:
+        """End the sessions that their clients have not used for long."""
         while self._sessions:
             idle_longest = next(iter(self._sessions.values()))
             if now_s - idle_longest.used_s < LONGEST_IDLE_S:
@@ -230,4 +239,4 @@ class FetchSessions:
         """End a session."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            session.end()
+            session.close()

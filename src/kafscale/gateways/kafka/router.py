@@ -1,9 +1,9 @@
 """Which APIs this broker offers, written once: ApiVersions and the documents are read off here."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from kafscale.gateways.kafka import client_errors
+from kafscale.gateways.kafka import authorization, client_errors
 from kafscale.gateways.kafka.apis import (
     alter_configs,
     api_versions,
@@ -36,8 +36,8 @@ from kafscale.gateways.kafka.apis import (
     sasl_handshake,
     sync_group,
 )
-from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Handler
-from kafscale.wire.kafka import codec, frame
+from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Deferred, Handler
+from kafscale.wire.kafka import codec
 from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.frame import RequestHeader
 from kafscale.wire.kafka.schema import Message
@@ -87,7 +87,8 @@ NAMES: Final = {key: BY_KEY[key].name for key in _BY_KEY}
 OFFERED: Final = tuple((api.API_KEY, api.VERSIONS) for api in APIS)
 
 
-read_request = frame.read_request
+# Requests whose answers may be large, and that need not go on when the client has left.
+READING: Final = frozenset({fetch.API_KEY})
 
 
 def read_body(request: RequestHeader, data: memoryview, call: Call) -> None:
@@ -116,11 +117,6 @@ def refuse(request: RequestHeader, call: Call) -> Message | None:
     raise CloseConnection(f"version {request.version} of API {request.api_key} is not offered")
 
 
-def only_reads(request: RequestHeader) -> bool:
-    """Whether the answer may be large and nothing is lost when nobody waits for it any more."""
-    return request.api_key == fetch.API_KEY
-
-
 def writes(request: RequestHeader) -> bool:
     """Whether the request brings data to be stored."""
     return request.api_key == produce.API_KEY
@@ -132,6 +128,35 @@ def prepare(request: RequestHeader, call: Call) -> Coroutine[Any, Any, None] | N
     return preparation(call) if preparation is not None else None
 
 
+def authorize(request: RequestHeader, call: Call) -> Message | None:
+    """Take out what the client may not do; gives the answer if that is the whole request."""
+    return authorization.authorize(request.api_key, call)
+
+
 def answer(request: RequestHeader, call: Call) -> Answer:
     """Begin to answer."""
-    return _BY_KEY[request.api_key].answer(call)
+    begun = _BY_KEY[request.api_key].answer(call)
+    return begun if call.amendments is None else _amended(begun, call)
+
+
+def _amended(begun: Answer, call: Call) -> Answer:
+    """The handler's answer together with what was not authorized."""
+    if begun is None or isinstance(begun, Message):
+        return _amend(begun, call)
+    if isinstance(begun, Deferred):
+        amended = Deferred()
+        begun.then(lambda message: amended.give(_amend(message, call)))
+        return amended
+    return _amend_later(begun, call)
+
+
+async def _amend_later(begun: Awaitable[Message | None], call: Call) -> Message | None:
+    return _amend(await begun, call)
+
+
+def _amend(message: Message | None, call: Call) -> Message | None:
+    if message is None:
+        raise CloseConnection("the client is not authorized, and wants no answer that says so")
+    for amendment in call.amendments or ():
+        amendment(message)
+    return message

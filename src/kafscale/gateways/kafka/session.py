@@ -9,6 +9,7 @@ behind wait for it, and have their own logs opened meanwhile.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Coroutine
+from enum import Enum
 from typing import Any, Final
 
 import structlog
@@ -19,7 +20,7 @@ from kafscale.gateways.kafka.call import Call, CloseConnection, Deferred, KafkaC
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import KafscaleError
 from kafscale.tasks import Tasks
-from kafscale.wire.kafka.frame import MalformedMessage, RequestHeader, response_frame
+from kafscale.wire.kafka.frame import MalformedMessage, RequestHeader, read_request, response_frame
 from kafscale.wire.kafka.schema import Message
 
 logger = structlog.get_logger()
@@ -31,6 +32,22 @@ _MOST_READY_BYTES: Final = 4 << 20  # of answers that an earlier one holds up
 _QUEUED_BYTES: Final = 512  # what a request takes beside its bytes: a million tiny ones are much
 
 
+class SessionState(Enum):
+    """How far a connection is."""
+
+    OPEN = "open"
+    CLOSED = "closed"  # the client has gone
+
+
+# Which requests begin in which state; others are dropped. After the client has gone, what was
+# received whole and changes something still begins. A producer that wants no answers may leave as
+# soon as its last bytes are sent. Authentication will add a state with the few requests it needs.
+MAY_BEGIN: Final[dict[SessionState, frozenset[int]]] = {
+    SessionState.OPEN: frozenset(router.NAMES),
+    SessionState.CLOSED: frozenset(router.NAMES) - router.READING,
+}
+
+
 class _Slot:
     """One request's place in the queue of answers."""
 
@@ -40,7 +57,7 @@ class _Slot:
         self.request = request
         self.held_bytes = frame_bytes + _QUEUED_BYTES
         self.answer_bytes = 0
-        self.is_read = router.only_reads(request)
+        self.is_read = request.api_key in router.READING
         self.task: asyncio.Task[None] | None = None
         self.answer: list[Buffer] | None = None  # None: not yet
 
@@ -70,8 +87,12 @@ class KafkaSession:
         self._ready_bytes = 0
         self._blocked: deque[_Blocked] = deque()
         self._is_beginning = False
-        self._is_open = True
+        self._enter(SessionState.OPEN)
         self.writes = False
+
+    def _enter(self, state: SessionState) -> None:
+        self._state = state
+        self._may_begin_now = MAY_BEGIN[state]
 
     def receive(self, frame: memoryview) -> None:
         """Queue a frame and begin what can be begun."""
@@ -84,11 +105,8 @@ class KafkaSession:
         self._begin_requests()
 
     def closed(self) -> None:
-        """Reads end. What was received whole and changes something goes on, unanswered.
-
-        A producer that wants no answers may leave as soon as its last bytes are on their way.
-        """
-        self._is_open = False
+        """Reads end. What was received whole and changes something goes on, unanswered."""
+        self._enter(SessionState.CLOSED)
         for slot in self._slots:
             if slot.is_read and slot.task is not None:
                 slot.task.cancel()
@@ -121,13 +139,23 @@ class KafkaSession:
 
     def _begin(self, frame: memoryview) -> None:
         try:
-            request = router.read_request(frame)
+            request = read_request(frame)
             slot = _Slot(request, len(frame))
-            if slot.is_read and not self._is_open:
+            if not self._may_begin(request):
                 return
             began_s = self._context.engine.clock.elapsed_s()
             name = request.client_id or ""
-            call = Call(self._context, None, request.version, began_s, self._connection.peer, name)
+            connection = self._connection
+            call = Call(
+                self._context,
+                None,
+                request.version,
+                began_s,
+                connection.peer,
+                name,
+                connection.listener,
+                connection.principal,
+            )
             refusal = router.refuse(request, call)
             self._context.engine.probe.requests.labels(router.NAMES[request.api_key]).inc()
             if refusal is not None:
@@ -142,6 +170,10 @@ class KafkaSession:
             self._give_up("unsupported_request", str(problem))
             return
         self._queue(slot)
+        refusal = router.authorize(request, call)
+        if refusal is not None:
+            self._fill(slot, refusal, request.version)
+            return
         self.writes = self.writes or router.writes(request)
         preparation = router.prepare(request, call)
         if preparation is None and not self._blocked:
@@ -151,6 +183,11 @@ class KafkaSession:
         self._blocked.append(one)
         if preparation is not None:
             self._tasks.spawn(self._prepare(preparation, one), "prepare")
+
+    def _may_begin(self, request: RequestHeader) -> bool:
+        """Whether the state allows it. An API that is not offered is for the router to refuse."""
+        key = request.api_key
+        return key in self._may_begin_now or key not in router.NAMES
 
     def _queue(self, slot: _Slot) -> None:
         self._slots.append(slot)
@@ -174,7 +211,7 @@ class KafkaSession:
     def _answer_unblocked(self) -> None:
         while self._blocked and self._blocked[0].is_ready:
             one = self._blocked.popleft()
-            if self._is_open or not one.slot.is_read:
+            if self._may_begin(one.slot.request):
                 self._answer(one.slot, one.call)
 
     def _answer(self, slot: _Slot, call: Call) -> None:
@@ -215,7 +252,7 @@ class KafkaSession:
             slot.answer = []
         else:
             slot.answer = response_frame(slot.request.correlation_id, message, version)
-        if self._is_open:
+        if self._state is SessionState.OPEN:
             slot.answer_bytes = sum(map(len, slot.answer))
             self._ready_bytes += slot.answer_bytes
         self._send_finished()

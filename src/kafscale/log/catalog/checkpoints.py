@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kafscale.log.formats import checkpoint, keys
-from kafscale.log.formats.checkpoint import Head, Row
+from kafscale.log.formats.checkpoint import CheckpointHead, CheckpointRow
 from kafscale.model.clock import Dice
 from kafscale.model.errors import CorruptObject, ObjectExists, ObjectMissing
 from kafscale.objects.store import ObjectStore, StoredObject
@@ -26,7 +26,7 @@ _DELETE_AT_ONCE: Final = 1000
 
 
 @dataclass(slots=True)
-class Part:
+class PartBlocks:
     """Blocks of rows that become one object."""
 
     blocks: list[bytes] = field(default_factory=list)
@@ -43,11 +43,11 @@ class Part:
 class Checkpoint(NamedTuple):
     """One that is whole."""
 
-    head: Head
-    rows: list[Row]
+    head: CheckpointHead
+    rows: list[CheckpointRow]
 
 
-class Found(NamedTuple):
+class NewestCheckpoint(NamedTuple):
     """The newest whole checkpoint, if there is one, and what is wrong with those after it."""
 
     checkpoint: Checkpoint | None
@@ -61,7 +61,7 @@ async def heads(store: ObjectStore, namespace: str) -> list[tuple[int, StoredObj
     return [(name[0], row) for name, row in parsed if name is not None and name[1]]
 
 
-async def newest(store: ObjectStore, namespace: str) -> Found:
+async def newest(store: ObjectStore, namespace: str) -> NewestCheckpoint:
     """Read the newest checkpoint that is whole."""
     tried: set[int] = set()
     problems: list[str] = []
@@ -69,16 +69,16 @@ async def newest(store: ObjectStore, namespace: str) -> Found:
         numbers = [number for number, _ in await heads(store, namespace)]
         left = [number for number in numbers if number not in tried]
         if not left:
-            return Found(None, problems)
+            return NewestCheckpoint(None, problems)
         number = left[-1]
         tried.add(number)
         try:
-            return Found(await read(store, namespace, number), problems)
+            return NewestCheckpoint(await read(store, namespace, number), problems)
         except (CorruptObject, ObjectMissing) as bad:
             problems.append(f"checkpoint {number} cannot be used: {bad}")
 
 
-async def read_head(store: ObjectStore, namespace: str, number: int) -> Head:
+async def read_head(store: ObjectStore, namespace: str, number: int) -> CheckpointHead:
     """Read the head alone."""
     head = checkpoint.decode_head(await store.read(keys.checkpoint(namespace, number)))
     if head.number != number:
@@ -89,7 +89,7 @@ async def read_head(store: ObjectStore, namespace: str, number: int) -> Head:
 async def read(store: ObjectStore, namespace: str, number: int) -> Checkpoint:
     """Read one with all its parts; CorruptObject or ObjectMissing if it is not whole."""
     head = await read_head(store, namespace, number)
-    rows: list[Row] = []
+    rows: list[CheckpointRow] = []
     for named in head.parts:
         data = await store.read(f"{keys.checkpoint_folder(namespace)}/{named.name}")
         checkpoint.check_part(named, data)
@@ -97,7 +97,7 @@ async def read(store: ObjectStore, namespace: str, number: int) -> Checkpoint:
     return Checkpoint(head, rows + head.rows)
 
 
-async def first_rows(store: ObjectStore, namespace: str) -> list[Row]:
+async def first_rows(store: ObjectStore, namespace: str) -> list[CheckpointRow]:
     """The rows that the newest checkpoint begins with: all, or its first part; [] without one.
 
     Where it cannot be read the one before it counts.
@@ -117,7 +117,11 @@ async def first_rows(store: ObjectStore, namespace: str) -> list[Row]:
 
 
 async def write(
-    store: ObjectStore, namespace: str, head: Head, parts: Sequence[Part], dice: Dice
+    store: ObjectStore,
+    namespace: str,
+    head: CheckpointHead,
+    parts: Sequence[PartBlocks],
+    dice: Dice,
 ) -> bool:
     """Create the parts, then the head that names them; False if its number is taken."""
     folder, token = keys.checkpoint_folder(namespace), dice.token(4)

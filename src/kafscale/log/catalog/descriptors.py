@@ -18,7 +18,7 @@ from kafscale.objects.store import ObjectStore
 _READS_AT_ONCE = 32
 
 
-class Wish(NamedTuple):
+class TopicSpec(NamedTuple):
     """A topic that somebody wants to exist."""
 
     name: str
@@ -75,7 +75,7 @@ class Descriptors:
         return [topic for topic in found if topic is not None and not topic.deleted]
 
     async def create(
-        self, wish: Wish, end: Callable[[TopicDescriptor], Awaitable[None]]
+        self, wish: TopicSpec, end: Callable[[TopicDescriptor], Awaitable[None]]
     ) -> tuple[int, TopicDescriptor]:
         """Make a topic, or give back the one that has the name already.
 

@@ -31,11 +31,11 @@ MAGIC: Final = 0x4B46434B  # "KFCK"
 VERSION: Final = 1
 LARGEST_BYTES: Final = 1 << 30  # of a body; what claims to be larger is not believed
 
-Row = tuple[str, msgspec.Raw]
+CheckpointRow = tuple[str, msgspec.Raw]
 _T = TypeVar("_T")
 
 
-class Part(msgspec.Struct, array_like=True, frozen=True):
+class CheckpointPart(msgspec.Struct, array_like=True, frozen=True):
     """An object with some of the rows."""
 
     name: str
@@ -44,7 +44,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     rows: int
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointHead(msgspec.Struct, frozen=True, kw_only=True):
     """The object that makes a checkpoint count: it is written last and names the parts."""
 
     number: int
@@ -53,11 +53,11 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     groups: int
     offsets: int
-    parts: list[Part] = []
-    rows: list[Row] = []
+    parts: list[CheckpointPart] = []
+    rows: list[CheckpointRow] = []
 
 
-def row(key: str, value: bytes) -> Row:
+def row(key: str, value: bytes) -> CheckpointRow:
     """A row of what the metadata store holds; CorruptObject if the value is no JSON."""
     try:
         return key, msgspec.json.decode(value, type=msgspec.Raw)
@@ -65,28 +65,28 @@ def row(key: str, value: bytes) -> Row:
         raise CorruptObject(f"{key} holds no JSON: {bad}") from bad
 
 
-def encode_rows(rows: Sequence[Row]) -> bytes:
+def encode_rows(rows: Sequence[CheckpointRow]) -> bytes:
     """A block of rows; a part is one or more of them."""
     return _pack(msgspec.json.encode(rows))
 
 
-def decode_rows(data: bytes | memoryview) -> list[Row]:
+def decode_rows(data: bytes | memoryview) -> list[CheckpointRow]:
     """Read a part."""
-    rows: list[Row] = []
+    rows: list[CheckpointRow] = []
     view = memoryview(data)
     while len(view):
         body, view = _unpack(view)
-        found: list[Row] = _read(_ROWS, body)
+        found: list[CheckpointRow] = _read(_ROWS, body)
         rows += found
     return rows
 
 
-def encode_head(head: Head) -> bytes:
+def encode_head(head: CheckpointHead) -> bytes:
     """The bytes of a head."""
     return _pack(msgspec.json.encode(head))
 
 
-def decode_head(data: bytes | memoryview) -> Head:
+def decode_head(data: bytes | memoryview) -> CheckpointHead:
     """Read a head: one block and nothing behind it."""
     body, rest = _unpack(memoryview(data))
     if len(rest):
@@ -94,19 +94,19 @@ def decode_head(data: bytes | memoryview) -> Head:
     return _read(_HEAD, body)
 
 
-def part(name: str, data: bytes | memoryview, rows: int) -> Part:
+def part(name: str, data: bytes | memoryview, rows: int) -> CheckpointPart:
     """How a head names a part."""
-    return Part(name, len(data), crc32c(data), rows)
+    return CheckpointPart(name, len(data), crc32c(data), rows)
 
 
-def check_part(named: Part, data: bytes | memoryview) -> None:
+def check_part(named: CheckpointPart, data: bytes | memoryview) -> None:
     """Raise CorruptObject unless these are the bytes that the head names."""
     if (named.size, named.crc) != (len(data), crc32c(data)):
         raise CorruptObject(f"{named.name} is not the part that was written")
 
 
-_ROWS: Final = msgspec.json.Decoder(list[Row])
-_HEAD: Final = msgspec.json.Decoder(Head)
+_ROWS: Final = msgspec.json.Decoder(list[CheckpointRow])
+_HEAD: Final = msgspec.json.Decoder(CheckpointHead)
 
 
 def _pack(body: bytes) -> bytes:

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kafscale.log.formats import keys, segment
-from kafscale.log.formats.producers import Snapshot
+from kafscale.log.formats.producers import ProducerSnapshot
 from kafscale.log.formats.segment import Built, ContentId, Segment, Span
 from kafscale.model.errors import CorruptObject
 
 
-class Entry(msgspec.Struct, array_like=True, frozen=True):
+class SegmentEntry(msgspec.Struct, array_like=True, frozen=True):
     """One segment of the past. With no spans listed: lane 0, offsets equal positions."""
 
     name: str
@@ -58,11 +58,11 @@ def entry_of(
     spans: Sequence[Span],
     *,
     has_index: bool,
-) -> Entry:
+) -> SegmentEntry:
     """Describe a segment that has just been written or read."""
     ordinary = segment.is_ordinary(base, end, spans)
     lanes = [] if ordinary else list(spans)
-    return Entry(
+    return SegmentEntry(
         name,
         base,
         end,
@@ -77,7 +77,7 @@ def entry_of(
     )
 
 
-def flush_entry(found: Built | Segment, index_from_bytes: int) -> Entry:
+def flush_entry(found: Built | Segment, index_from_bytes: int) -> SegmentEntry:
     """Describe a flush under its own name; whether it has an index goes by its size."""
     return entry_of(
         keys.segment_name(found.base),
@@ -102,7 +102,7 @@ class LaneMark(msgspec.Struct, array_like=True, frozen=True):
     start: int
     next: int
     epochs: list[tuple[int, int]] = []
-    producers: list[Snapshot] = []
+    producers: list[ProducerSnapshot] = []
     cleaned: list[tuple[int, int]] = []  # key compactions: (offset they reached, when)
 
 
@@ -116,7 +116,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     author: str
     end: int
     end_id: tuple[int, int, int] = (0, 0, 0)  # content id of the flush that ends at `end`
-    segments: list[Entry] = []
+    segments: list[SegmentEntry] = []
     dropped: list[Dropped] = []
     lanes: dict[int, LaneMark] = {}
 
@@ -146,7 +146,7 @@ _DECODER = msgspec.json.Decoder(Manifest)
 
 def append_history(
     old: Manifest,
-    entries: Sequence[Entry],
+    entries: Sequence[SegmentEntry],
     end: int,
     end_id: ContentId,
     lanes: dict[int, LaneMark],
@@ -179,8 +179,8 @@ def raise_starts(old: Manifest, starts: dict[int, int]) -> Manifest:
         mark = lanes.get(lane)
         if mark is not None and start > mark.start:
             lanes[lane] = msgspec.structs.replace(mark, start=min(start, mark.next))
-    kept: list[Entry] = []
-    gone: list[Entry] = []
+    kept: list[SegmentEntry] = []
+    gone: list[SegmentEntry] = []
     for entry in old.segments:
         alive = any(
             span.lane not in lanes or span.last >= lanes[span.lane].start for span in entry.spans()
@@ -207,8 +207,8 @@ def forget_lanes(old: Manifest, lanes: Iterable[int]) -> Manifest:
 class Replacement(msgspec.Struct, frozen=True):
     """Neighbouring segments, and what holds their positions from now on."""
 
-    inputs: tuple[Entry, ...]
-    outputs: tuple[Entry, ...]
+    inputs: tuple[SegmentEntry, ...]
+    outputs: tuple[SegmentEntry, ...]
 
 
 def replaces(old: Manifest, wanted: Replacement) -> bool:
@@ -225,7 +225,7 @@ def replace(old: Manifest, wanted: Sequence[Replacement]) -> Manifest:
     """Compaction: list the outputs in the place of their inputs, all of which `replaces` found."""
     places = {row.inputs[0].name: row.outputs for row in wanted}
     gone = {entry.name for row in wanted for entry in row.inputs}
-    kept: list[Entry] = []
+    kept: list[SegmentEntry] = []
     for entry in old.segments:
         if entry.name in gone:
             kept += places.get(entry.name, ())

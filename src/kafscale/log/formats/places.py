@@ -14,20 +14,20 @@ from kafscale.model.topics import LaneRange, TopicDescriptor
 from kafscale.virtual.arithmetic import place_of
 
 
-class Place(NamedTuple):
+class LanePlace(NamedTuple):
     """A partition's place."""
 
     folder: str  # of the log
     lane: int
 
 
-def place(topic: TopicDescriptor, partition: int) -> Place:
+def place(topic: TopicDescriptor, partition: int) -> LanePlace:
     """Where a partition lies; IndexError if the topic has none of that number."""
     if not 0 <= partition < topic.partitions:
         raise IndexError(f"{topic.name} has no partition {partition}")
     if topic.layout != "shared":
         log, lane = place_of(partition, topic.logs)
-        return Place(keys.log_folder(topic.folder, log), lane)
+        return LanePlace(keys.log_folder(topic.folder, log), lane)
     for held in topic.shared:
         if partition < held.count:
             return _slot(held, partition)
@@ -35,7 +35,7 @@ def place(topic: TopicDescriptor, partition: int) -> Place:
     raise IndexError(f"{topic.name} has no lane for a partition")
 
 
-def each_place(topic: TopicDescriptor) -> Iterator[tuple[int, Place]]:
+def each_place(topic: TopicDescriptor) -> Iterator[tuple[int, LanePlace]]:
     """All partitions of a topic and where they lie."""
     if topic.layout != "shared":
         for partition in range(topic.partitions):
@@ -44,7 +44,7 @@ def each_place(topic: TopicDescriptor) -> Iterator[tuple[int, Place]]:
     yield from enumerate(lanes_of(topic.shared))
 
 
-def lanes_of(ranges: Iterable[LaneRange]) -> Iterator[Place]:
+def lanes_of(ranges: Iterable[LaneRange]) -> Iterator[LanePlace]:
     """All lanes of these ranges, in the order of their partitions."""
     for held in ranges:
         for at in range(held.count):
@@ -80,6 +80,6 @@ def number_of(folder: str) -> int:
     return int(folder.rpartition("/")[2])
 
 
-def _slot(held: LaneRange, at: int) -> Place:
+def _slot(held: LaneRange, at: int) -> LanePlace:
     log, lane = place_of(held.first + at, held.logs)
-    return Place(keys.log_folder(held.folder, log), lane)
+    return LanePlace(keys.log_folder(held.folder, log), lane)

@@ -34,7 +34,7 @@ class BatchMark(NamedTuple):
     first_offset: int
 
 
-class Snapshot(msgspec.Struct, array_like=True, frozen=True):
+class ProducerSnapshot(msgspec.Struct, array_like=True, frozen=True):
     """One producer as a manifest stores it."""
 
     producer_id: int
@@ -91,9 +91,7 @@ class ProducerTable:
         """Whether the lane has had its last batch."""
         return SEALER in self._producers
 
-    def find_duplicate(
-        self, header: BatchHeader, accepts_unknown_sequences: bool = False
-    ) -> int | None:
+    def judge(self, header: BatchHeader, accepts_unknown_sequences: bool = False) -> int | None:
         """Judge a batch of an idempotent producer.
 
         Gives the first offset of the same batch if it was appended before, None if the batch
@@ -179,17 +177,17 @@ class ProducerTable:
         for pid in silent:
             del self._producers[pid]
 
-    def snapshot(self, up_to_offset: int) -> list[Snapshot]:
+    def snapshot(self, up_to_offset: int) -> list[ProducerSnapshot]:
         """Describe all producers as of the batches below `up_to_offset`."""
         rows = []
         for pid, latest in self._producers.items():
             known = latest.as_of(up_to_offset)
             if known is not None:
                 marks = [mark for mark in known.marks if mark.first_offset < up_to_offset]
-                rows.append(Snapshot(pid, known.epoch, known.last_ms, marks[-WINDOW:]))
+                rows.append(ProducerSnapshot(pid, known.epoch, known.last_ms, marks[-WINDOW:]))
         return rows
 
-    def learn(self, rows: list[Snapshot]) -> None:
+    def learn(self, rows: list[ProducerSnapshot]) -> None:
         """Take up what another table knew better: batches that are not there any more."""
         newer = []
         for row in rows:
@@ -199,7 +197,7 @@ class ProducerTable:
                 newer.append(row)
         self.restore(newer)
 
-    def restore(self, rows: list[Snapshot]) -> None:
+    def restore(self, rows: list[ProducerSnapshot]) -> None:
         """Take up where a snapshot ended."""
         for row in rows:
             known = _Producer(row.epoch, row.marks[-1][1], row.last_ms)

@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 
 
-class Allowance:
+class ByteBudget:
     """A number of bytes that many share. Whoever takes some gives them back."""
 
     def __init__(self, most_bytes: int) -> None:

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from kafscale.log.formats.producers import SEALER, Snapshot
+from kafscale.log.formats.producers import SEALER, ProducerSnapshot
 from kafscale.log.formats.segment import Span
 from kafscale.log.moves import seals
-from kafscale.log.moves.byte_budget import Allowance
+from kafscale.log.moves.byte_budget import ByteBudget
 from kafscale.log.protocol import survey
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.types import CommitOutcome, wait_for_commit
@@ -28,38 +28,40 @@ _MANY_LANES: Final = 4
 _STEP: Final = 4 << 20  # bytes that are read, or wait for their commit, at a time
 
 
-class Stretch(NamedTuple):
+class LaneBytes(NamedTuple):
     """One lane's bytes in one object."""
 
     key: str
     span: Span
 
 
-class Source(NamedTuple):
+class LaneSource(NamedTuple):
     """A lane as the bucket has it."""
 
     start: int
     end: int
-    stretches: Sequence[Stretch]
-    producers: list[Snapshot]  # as of the manifest: key compaction may have taken their batches
+    stretches: Sequence[LaneBytes]
+    producers: list[
+        ProducerSnapshot
+    ]  # as of the manifest: key compaction may have taken their batches
 
 
-def sources(seen: survey.Snapshot, wanted: Collection[int]) -> dict[int, Source]:
+def sources(seen: survey.LogSnapshot, wanted: Collection[int]) -> dict[int, LaneSource]:
     """These lanes of a log, as far as there is anything of them."""
-    stretches: dict[int, list[Stretch]] = {}
+    stretches: dict[int, list[LaneBytes]] = {}
     producers = {lane: mark.producers for lane, mark in seen.manifest.lanes.items()}
     for piece in seen.pieces:
         for span in piece.spans:
             if span.lane in wanted:
-                stretches.setdefault(span.lane, []).append(Stretch(piece.key, span))
+                stretches.setdefault(span.lane, []).append(LaneBytes(piece.key, span))
     return {
-        lane: Source(start, end, stretches.get(lane, ()), producers.get(lane, []))
+        lane: LaneSource(start, end, stretches.get(lane, ()), producers.get(lane, []))
         for lane, (start, end) in seen.lanes().items()
         if lane in wanted
     }
 
 
-class Reading(Protocol):
+class ObjectReader(Protocol):
     """Where batches are read from."""
 
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
@@ -67,7 +69,7 @@ class Reading(Protocol):
         ...
 
 
-class WithEnds:
+class StoreWithEnds:
     """A store, and the newest objects of logs, read as a whole: many lanes have something there."""
 
     def __init__(self, store: ObjectStore, ends: Mapping[str, memoryview]) -> None:
@@ -83,9 +85,9 @@ class WithEnds:
         return body[start : None if length is None else start + length]
 
 
-async def with_ends(
-    store: ObjectStore, logs: Iterable[tuple[survey.Snapshot, Collection[int]]]
-) -> WithEnds:
+async def read_ends(
+    store: ObjectStore, logs: Iterable[tuple[survey.LogSnapshot, Collection[int]]]
+) -> StoreWithEnds:
     """One read for all of the lanes that are wanted, instead of one for each of them."""
     room, keys = _ENDS_BYTES, []
     for seen, wanted in logs:
@@ -94,25 +96,25 @@ async def with_ends(
             if lanes >= _MANY_LANES and piece.size <= room:
                 room -= piece.size
                 keys.append(piece.key)
-    bodies = await survey.gathered(store.read(key) for key in keys)
-    return WithEnds(store, dict(zip(keys, bodies, strict=True)))
+    bodies = await survey.await_limited(store.read(key) for key in keys)
+    return StoreWithEnds(store, dict(zip(keys, bodies, strict=True)))
 
 
-class Copied(NamedTuple):
+class CopiedLane(NamedTuple):
     """What was brought of a lane, the last of it perhaps waiting for its commit yet."""
 
     size: int
     waiting: asyncio.Future[CommitOutcome] | None
 
 
-async def copy(
-    store: Reading,
-    source: Source,
+async def copy_lane(
+    store: ObjectReader,
+    source: LaneSource,
     log: Log,
     number: int,
     most_bytes: int,
-    allowance: Allowance,
-) -> Copied:
+    allowance: ByteBudget,
+) -> CopiedLane:
     """Bring a lane up to where its source is, or so many bytes nearer.
 
     What is in memory and not committed is taken from the allowance. It is given back by commits,
@@ -158,10 +160,10 @@ async def copy(
         done = log.adopt(number, batch.read_header(made), made)
     # Before the last commit: no roll-up may take that for past without knowing the producers.
     log.learn_producers(number, source.producers)
-    return Copied(copied, done)
+    return CopiedLane(copied, done)
 
 
-def is_told(log: Log, number: int) -> bool:
+def is_in_manifest(log: Log, number: int) -> bool:
     """Whether the newest manifest knows the lane, and its producers as the lane knows them."""
     lane, mark = log.lane(number), log.committed.manifest.lanes.get(number)
     if mark is None:
@@ -171,7 +173,7 @@ def is_told(log: Log, number: int) -> bool:
 
 
 def _give_back(
-    allowance: Allowance, held: int, waits_for: asyncio.Future[CommitOutcome] | None
+    allowance: ByteBudget, held: int, waits_for: asyncio.Future[CommitOutcome] | None
 ) -> None:
     if waits_for is None:
         allowance.give_back(held)
@@ -180,7 +182,7 @@ def _give_back(
 
 
 async def _reads(
-    store: Reading, stretch: Stretch, allowance: Allowance
+    store: ObjectReader, stretch: LaneBytes, allowance: ByteBudget
 ) -> AsyncIterator[tuple[int, list[tuple[BatchHeader, memoryview]]]]:
     """A stretch's batches, a few at a time, with the bytes to be given back for them."""
     at, end = stretch.span.start, stretch.span.start + stretch.span.length

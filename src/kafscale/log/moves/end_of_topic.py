@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kafscale.log.formats import places
 from kafscale.log.moves import seals
 from kafscale.log.protocol import commits, end_of_log, survey
-from kafscale.log.writer.job_appender import Appender
+from kafscale.log.writer.job_appender import JobAppender
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import NotTheOwner
 from kafscale.model.topics import TopicDescriptor
@@ -35,7 +35,7 @@ class Tools(NamedTuple):
 
 async def end_topic(tools: Tools, gone: TopicDescriptor) -> None:
     """Make sure that nobody can commit anything more to a deleted topic."""
-    await survey.gathered(_endings(tools, gone))
+    await survey.await_limited(_endings(tools, gone))
 
 
 def has_lanes(gone: TopicDescriptor) -> bool:
@@ -59,7 +59,7 @@ def _endings(tools: Tools, gone: TopicDescriptor) -> Iterator[Awaitable[None]]:
 async def end_lanes(tools: Tools, folder: str, lanes: Sequence[int]) -> None:
     """Wait until the owner has sealed these lanes of a log; else do it beside the owner."""
     store, clock, dice = tools
-    log = Appender(
+    log = JobAppender(
         store, folder, clock, dice, author=end_of_log.AUTHOR, index_interval_bytes=_INTERVAL_BYTES
     )
     await log.open()

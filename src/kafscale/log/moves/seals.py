@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from kafscale.log.formats.producers import SEALER
 from kafscale.log.formats.segment import LaneBatches
-from kafscale.log.writer.job_appender import Appender
+from kafscale.log.writer.job_appender import JobAppender
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.types import wait_for_commit
 from kafscale.records import batch
@@ -30,7 +30,7 @@ async def seal_all(log: Log, lanes: Collection[int]) -> dict[int, int]:
     return {lane: log.lane(lane).high for lane in lanes}
 
 
-def for_appender(log: Appender, lane: int, now_ms: int) -> LaneBatches:
+def for_appender(log: JobAppender, lane: int, now_ms: int) -> LaneBatches:
     """The seal that a job appends to a lane."""
     seal = memoryview(control_batch(now_ms, SEALER))
     offset = log.next(lane)

@@ -26,34 +26,34 @@ from kafscale.model.errors import (
     StoreUnavailable,
 )
 from kafscale.objects.store import ObjectStore
+from kafscale.retry import Backoff, RetryPolicy
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
 
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 10.0
+RETRY = RetryPolicy(first_s=0.1, longest_s=10.0)
 
 
 class LostRace(KafscaleError):
     """Another generation made ours impossible: look again, plan anew."""
 
 
-def before_any() -> Manifest:
+def empty_manifest() -> Manifest:
     """What stands in for the manifest of a log that has none."""
     return Manifest(generation=0, commit_id="", created_ms=0, author="", end=0)
 
 
 async def persist(work: Callable[[], Awaitable[T]], what: str) -> T:
     """Repeat `work` until the store gives a definite answer, pausing longer each time."""
-    pause = FIRST_PAUSE_S
+    backoff = Backoff(RETRY)
     while True:
         try:
             return await work()
         except (StoreUnavailable, StoreRefused) as problem:
-            log.warning("store_retry", what=what, error=str(problem), pause_s=pause)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_S)
+            pause_s = backoff.next_s()
+            log.warning("store_retry", what=what, error=str(problem), pause_s=pause_s)
+            await asyncio.sleep(pause_s)
 
 
 async def newest_generation(store: ObjectStore, folder: str, after: int = 0) -> int:
@@ -70,7 +70,7 @@ async def newest_generation(store: ObjectStore, folder: str, after: int = 0) -> 
 async def read_generation(store: ObjectStore, folder: str, generation: int) -> Manifest:
     """Read one manifest; generation 0 is the one before any. Raises LogEnded for the last ones."""
     if generation == 0:
-        return before_any()
+        return empty_manifest()
     if generation >= keys.ENDING:
         raise LogEnded(f"{folder}: the topic has been deleted")
     return manifest.decode(await store.read(keys.manifest(folder, generation)))

@@ -10,7 +10,7 @@ import asyncio
 from typing import NamedTuple
 
 from kafscale.log.formats import keys, segment
-from kafscale.log.formats.manifest import Entry, Manifest, flush_entry
+from kafscale.log.formats.manifest import Manifest, SegmentEntry, flush_entry
 from kafscale.log.formats.segment import ContentId, Segment
 from kafscale.log.protocol import commits
 from kafscale.model.clock import Clock, Moment, age_s, moment
@@ -23,7 +23,7 @@ _READS_AT_ONCE = 32
 class TailSegment(NamedTuple):
     """A flush after the manifest's end: what it says, and its bytes."""
 
-    entry: Entry
+    entry: SegmentEntry
     content: Segment
     data: memoryview
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Iterable, Iterator
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from kafscale.log.formats import keys, segment
-from kafscale.log.formats.manifest import Entry, Manifest
+from kafscale.log.formats.manifest import Manifest, SegmentEntry
 from kafscale.log.formats.segment import ContentId, Outline, Span
 from kafscale.log.protocol import commits
 from kafscale.model.errors import CorruptObject, ObjectMissing
@@ -26,7 +26,7 @@ STRANGE_ID: Final = 1 << 61
 _T = TypeVar("_T")
 
 
-class Piece(NamedTuple):
+class LiveSegment(NamedTuple):
     """One segment that counts."""
 
     key: str
@@ -38,19 +38,19 @@ class Piece(NamedTuple):
     spans: tuple[Span, ...]  # of a large flush without lanes, times are segment.ANY_TIME
     content_id: ContentId
     modified_ms: int | None  # None: not asked for, or the bucket does not have it
-    entry: Entry | None  # what the manifest says about it
+    entry: SegmentEntry | None  # what the manifest says about it
 
 
-class Snapshot(NamedTuple):
+class LogSnapshot(NamedTuple):
     """A log at one moment: the past by its manifest, the tail as far as its chain holds."""
 
     folder: str
     manifest: Manifest
-    tail: list[Piece]
+    tail: list[LiveSegment]
     problems: list[str]
 
     @property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[LiveSegment]:
         """All that counts, in order."""
         past = [_past_piece(self.folder, entry, None) for entry in self.manifest.segments]
         return past + self.tail
@@ -70,19 +70,19 @@ class Snapshot(NamedTuple):
         return found
 
 
-class LogView(NamedTuple):
+class LogSurvey(NamedTuple):
     """One log with everything that lies in its folder."""
 
     number: int
     folder: str
     manifest: Manifest
-    pieces: list[Piece]
+    pieces: list[LiveSegment]
     indexes: frozenset[str]  # keys of the index objects
     leftovers: list[StoredObject]  # replaced, abandoned or waiting to be deleted
     problems: list[str]
 
 
-async def snapshot(store: ObjectStore, folder: str) -> Snapshot:
+async def take_snapshot(store: ObjectStore, folder: str) -> LogSnapshot:
     """See the log as it was when all of this was true at once (rule 1)."""
     while True:
         past = await commits.read_newest(store, folder)
@@ -93,10 +93,10 @@ async def snapshot(store: ObjectStore, folder: str) -> Snapshot:
         )
         tail, problems = await _tail(store, past.end, listed)
         if await commits.newest_generation(store, folder, past.generation) == past.generation:
-            return Snapshot(folder, past, tail, problems)
+            return LogSnapshot(folder, past, tail, problems)
 
 
-async def look_at(store: ObjectStore, folder: str, number: int) -> LogView:
+async def survey_log(store: ObjectStore, folder: str, number: int) -> LogSurvey:
     """List everything there is and sort out what counts."""
     listing = {row.key: row for row in await store.find(folder)}
     generation = max((keys.parse_generation(key) or 0 for key in listing), default=0)
@@ -109,11 +109,11 @@ async def look_at(store: ObjectStore, folder: str, number: int) -> LogView:
     counting = {piece.key for piece in pieces} | {keys.manifest(folder, generation)}
     indexes = {keys.index_of(piece.key) for piece in pieces} & set(listing)
     leftovers = [row for key, row in listing.items() if key not in counting | indexes]
-    return LogView(number, folder, past, pieces, frozenset(indexes), leftovers, problems)
+    return LogSurvey(number, folder, past, pieces, frozenset(indexes), leftovers, problems)
 
 
-def _past_piece(folder: str, entry: Entry, row: StoredObject | None) -> Piece:
-    return Piece(
+def _past_piece(folder: str, entry: SegmentEntry, row: StoredObject | None) -> LiveSegment:
+    return LiveSegment(
         f"{folder}/{entry.name}",
         "history",
         entry.base,
@@ -129,7 +129,7 @@ def _past_piece(folder: str, entry: Entry, row: StoredObject | None) -> Piece:
 
 async def _tail(
     store: ObjectStore, start: int, listing: Iterable[StoredObject]
-) -> tuple[list[Piece], list[str]]:
+) -> tuple[list[LiveSegment], list[str]]:
     """Follow the chain of flushes by what they say of themselves at both ends."""
     flushes = {
         name.base: row
@@ -139,9 +139,9 @@ async def _tail(
         and not name.is_index
         and name.base >= start
     }
-    ends = await gathered(_flush_piece(store, row) for row in flushes.values())
+    ends = await await_limited(_flush_piece(store, row) for row in flushes.values())
     found = dict(zip(flushes, ends, strict=True))
-    pieces: list[Piece] = []
+    pieces: list[LiveSegment] = []
     at = start
     while at in found:
         piece = found.pop(at)
@@ -155,7 +155,7 @@ async def _tail(
     return pieces, problems
 
 
-async def _flush_piece(store: ObjectStore, row: StoredObject) -> Piece | str:
+async def _flush_piece(store: ObjectStore, row: StoredObject) -> LiveSegment | str:
     """Read what a flush says about itself; in words if it makes no sense."""
     try:
         found = await _outline(store, row)
@@ -166,7 +166,7 @@ async def _flush_piece(store: ObjectStore, row: StoredObject) -> Piece | str:
     named = keys.parse_segment(row.key)
     if named is None or named.base != found.base:
         return f"{row.key}: says it begins at {found.base}"
-    return Piece(
+    return LiveSegment(
         row.key,
         "flush",
         found.base,
@@ -208,7 +208,7 @@ def _with_times(data: memoryview, found: Outline) -> Outline:
     return found._replace(spans=(timed,))
 
 
-async def gathered(work: Iterable[Awaitable[_T]]) -> list[_T]:
+async def await_limited(work: Iterable[Awaitable[_T]]) -> list[_T]:
     """Await many reads, a few at a time, in order."""
     gate = asyncio.Semaphore(READS_AT_ONCE)
 
@@ -246,7 +246,7 @@ async def read_highest(store: ObjectStore, folder: str) -> HighestNumbers:
     Of the past it reads the manifest's marks alone; they say what producers did there.
     """
     while True:
-        seen = await snapshot(store, folder)
+        seen = await take_snapshot(store, folder)
         marks, problems = list(_of_manifest(seen)), list(seen.problems)
         try:
             for piece in seen.tail:
@@ -264,13 +264,13 @@ async def read_highest(store: ObjectStore, folder: str) -> HighestNumbers:
         )
 
 
-def _of_manifest(seen: Snapshot) -> Iterator[tuple[int, int]]:
+def _of_manifest(seen: LogSnapshot) -> Iterator[tuple[int, int]]:
     for mark in seen.manifest.lanes.values():
         yield from ((-1, epoch) for epoch, _ in mark.epochs)
         yield from ((known.producer_id, -1) for known in mark.producers)
 
 
-async def _of_piece(store: ObjectStore, piece: Piece) -> tuple[int, int]:
+async def _of_piece(store: ObjectStore, piece: LiveSegment) -> tuple[int, int]:
     data = await store.read(piece.key)
     producer_id = epoch = -1
     for span in segment.parse(data).spans:

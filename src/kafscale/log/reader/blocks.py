@@ -11,9 +11,9 @@ import asyncio
 from itertools import islice
 from typing import Final, NamedTuple
 
-from kafscale.log.formats.manifest import Entry
+from kafscale.log.formats.manifest import SegmentEntry
 from kafscale.log.formats.segment import Span
-from kafscale.log.reader.cache import LoadingCache, Recent
+from kafscale.log.reader.cache import BoundedCounters, LoadingCache
 from kafscale.model.errors import CorruptObject, KafscaleError
 from kafscale.objects.store import ObjectStore
 from kafscale.tasks import Tasks
@@ -53,9 +53,11 @@ class Blocks:
         self._read_ahead = read_ahead
         # By object, and where a lane's block begins; or ~number of a stretch.
         self.cache: LoadingCache[memoryview] = LoadingCache(cache_bytes, len, tasks)
-        self._pieces: Recent[tuple[str, int]] = Recent(_REMEMBERED)
+        self._pieces: BoundedCounters[tuple[str, int]] = BoundedCounters(_REMEMBERED)
 
-    async def read(self, folder: str, entry: Entry, span: Span, start: int, end: int) -> memoryview:
+    async def read(
+        self, folder: str, entry: SegmentEntry, span: Span, start: int, end: int
+    ) -> memoryview:
         """Bytes of a lane's part; within one block they are handed out without copying."""
         key = f"{folder}/{entry.name}"
         size = self._block_bytes
@@ -73,7 +75,9 @@ class Blocks:
             piece = memoryview(b"".join(blocks))
         return _checked(entry, piece, end - start)
 
-    async def read_whole(self, folder: str, wanted: list[tuple[Span, Entry]]) -> list[memoryview]:
+    async def read_whole(
+        self, folder: str, wanted: list[tuple[Span, SegmentEntry]]
+    ) -> list[memoryview]:
         """Parts of one block at most, side by side: a thousand may wait for the same load."""
         found: list[memoryview | _Coming] = []
         for span, entry in wanted:
@@ -135,7 +139,12 @@ class Blocks:
         return asked == _PIECES
 
     def look_ahead(
-        self, folder: str, entry: Entry, span: Span, stop: int, later: list[tuple[Span, Entry]]
+        self,
+        folder: str,
+        entry: SegmentEntry,
+        span: Span,
+        stop: int,
+        later: list[tuple[Span, SegmentEntry]],
     ) -> None:
         """Load the blocks a sequential reader will want next, unless they are here."""
         size = self._block_bytes
@@ -161,7 +170,7 @@ class Blocks:
             return  # whoever really needs the block will meet the same error and report it
 
 
-def _checked(entry: Entry, piece: memoryview, size: int) -> memoryview:
+def _checked(entry: SegmentEntry, piece: memoryview, size: int) -> memoryview:
     if len(piece) != size:
         raise CorruptObject(f"{entry.name} is shorter than the {entry.size} bytes it had")
     return piece

@@ -14,7 +14,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-class Recent(Generic[K]):
+class BoundedCounters(Generic[K]):
     """A number for each of the last so many keys."""
 
     def __init__(self, most: int) -> None:

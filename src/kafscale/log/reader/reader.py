@@ -13,10 +13,10 @@ import structlog
 
 from kafscale.log.formats import index, keys
 from kafscale.log.formats.index import Index
-from kafscale.log.formats.manifest import Entry
+from kafscale.log.formats.manifest import SegmentEntry
 from kafscale.log.formats.segment import ContentId, Span
 from kafscale.log.reader.blocks import Blocks
-from kafscale.log.reader.cache import LoadingCache, Recent
+from kafscale.log.reader.cache import BoundedCounters, LoadingCache
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.log import Log
 from kafscale.model.errors import (
@@ -65,7 +65,7 @@ class Reader:
             tasks=tasks,
         )
         self.block_cache = self._blocks.cache
-        self._bookmarks: Recent[tuple[ContentId, int, int]] = Recent(_REMEMBERED)
+        self._bookmarks: BoundedCounters[tuple[ContentId, int, int]] = BoundedCounters(_REMEMBERED)
         self.index_cache: LoadingCache[Index] = LoadingCache(
             index_cache_bytes, lambda found: 64 + 80 * len(found.addresses), tasks
         )
@@ -101,7 +101,7 @@ class Reader:
         return []
 
     async def _whole_small(
-        self, folder: str, later: list[tuple[Span, Entry]], room: int
+        self, folder: str, later: list[tuple[Span, SegmentEntry]], room: int
     ) -> list[memoryview]:
         """Further parts of the lane that fit as a whole, read side by side."""
         wanted = []
@@ -118,7 +118,7 @@ class Reader:
     async def _from_span(
         self,
         folder: str,
-        entry: Entry,
+        entry: SegmentEntry,
         span: Span,
         offset: int,
         max_bytes: int,
@@ -158,7 +158,7 @@ class Reader:
     async def _one_by_one(
         self,
         folder: str,
-        entry: Entry,
+        entry: SegmentEntry,
         span: Span,
         offset: int,
         at: int,
@@ -180,7 +180,7 @@ class Reader:
             at += header.size
         return memoryview(b""), end
 
-    def _check(self, entry: Entry, piece: memoryview) -> None:
+    def _check(self, entry: SegmentEntry, piece: memoryview) -> None:
         for at, header in batch.walk(piece):
             if not batch.check_crc(piece[at : at + header.size]):
                 raise CorruptObject(
@@ -189,7 +189,7 @@ class Reader:
 
     # -- the index -------------------------------------------------------------------------
 
-    async def _position(self, folder: str, entry: Entry, span: Span, offset: int) -> int:
+    async def _position(self, folder: str, entry: SegmentEntry, span: Span, offset: int) -> int:
         """Where to begin looking for an offset: at or before its batch."""
         if offset <= span.first:
             return span.start
@@ -206,7 +206,7 @@ class Reader:
         return span.start if found is None else found[1]
 
     async def _is_right(
-        self, folder: str, entry: Entry, span: Span, first: int, position: int
+        self, folder: str, entry: SegmentEntry, span: Span, first: int, position: int
     ) -> bool:
         """The index may stem from another attempt: believe it only if the batch agrees."""
         if not span.start <= position <= span.start + span.length - batch.HEADER_SIZE:
@@ -215,7 +215,7 @@ class Reader:
         header = batch.read_header(head)
         return header.magic == 2 and header.base_offset == first
 
-    async def _index(self, folder: str, entry: Entry) -> Index:
+    async def _index(self, folder: str, entry: SegmentEntry) -> Index:
         key = f"{folder}/{entry.name}"
 
         async def load() -> Index:
@@ -226,7 +226,7 @@ class Reader:
 
         return await self.index_cache.get(key, load)
 
-    async def _rebuild_index(self, folder: str, entry: Entry) -> Index:
+    async def _rebuild_index(self, folder: str, entry: SegmentEntry) -> Index:
         key = f"{folder}/{entry.name}"
         data = await self._store.read(key)
         spans = entry.spans()
@@ -242,7 +242,7 @@ class Reader:
     # -- all batches of a span -------------------------------------------------------------
 
     async def batches(
-        self, log: Log, lane: Lane, entry: Entry, span: Span
+        self, log: Log, lane: Lane, entry: SegmentEntry, span: Span
     ) -> AsyncIterator[tuple[memoryview, BatchHeader]]:
         """All batches of a span, from memory where they still are."""
         # Memory has the batches as they were written: key compaction may have made the span

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from kafscale.log.formats import manifest
-from kafscale.log.formats.manifest import Entry, LaneMark, Manifest, Replacement
+from kafscale.log.formats.manifest import LaneMark, Manifest, Replacement, SegmentEntry
 from kafscale.log.formats.segment import LaneBatches, Span
 from kafscale.log.protocol import commits
 from kafscale.log.upkeep import rollup
@@ -108,7 +108,7 @@ async def forget(log: Log, ended: Collection[int]) -> int:
         return len(gone)
 
 
-def is_worth_it(entry: Entry, lanes: Mapping[int, LaneMark], ended: Collection[int]) -> bool:
+def is_worth_it(entry: SegmentEntry, lanes: Mapping[int, LaneMark], ended: Collection[int]) -> bool:
     """Whether to rewrite an object: it has live bytes, and many dead ones or some of `ended`."""
     dead = [span for span in entry.spans() if not is_alive(span, lanes)]
     if len(dead) in (0, len(entry.spans())):
@@ -122,7 +122,7 @@ def is_alive(span: Span, lanes: Mapping[int, LaneMark]) -> bool:
     return span.lane not in lanes or span.last >= lanes[span.lane].start
 
 
-async def _without_the_dead(log: Log, entry: Entry) -> Entry:
+async def _without_the_dead(log: Log, entry: SegmentEntry) -> SegmentEntry:
     data = await rollup.read_committed(log, entry, "reclaiming")
     alive = [
         LaneBatches(

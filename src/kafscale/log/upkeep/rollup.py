@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import structlog
 
 from kafscale.log.formats import index, keys, manifest, segment
-from kafscale.log.formats.manifest import Entry, Manifest
+from kafscale.log.formats.manifest import Manifest, SegmentEntry
 from kafscale.log.formats.segment import LaneBatches, Span
 from kafscale.log.protocol import commits
 from kafscale.log.protocol.commits import LostRace
@@ -69,7 +69,7 @@ async def roll_up(log: Log, *, merge: bool = True, always: bool = False) -> None
 
 async def _entries(
     log: Log, covered: Sequence[TailFlush], *, merge: bool
-) -> tuple[list[Entry], list[str]]:
+) -> tuple[list[SegmentEntry], list[str]]:
     """What the manifest will list for these flushes, and the names of objects written for it."""
     small_below = log.settings.index_from_bytes if merge else 0
     entries, outputs = [], []
@@ -99,7 +99,7 @@ def _runs(tail: Sequence[TailFlush], small_below: int, at_most: int) -> list[lis
     return runs
 
 
-async def _merge(log: Log, run: Sequence[TailFlush]) -> Entry:
+async def _merge(log: Log, run: Sequence[TailFlush]) -> SegmentEntry:
     """Write several flushes as one object under a new name, batches untouched."""
     parts: dict[int, list[tuple[Span, list[memoryview]]]] = {}
     for flush in run:
@@ -132,7 +132,7 @@ async def _batches_of(log: Log, flush: TailFlush) -> list[tuple[Span, list[memor
     return [(span, [data[span.start : span.start + span.length]]) for span in spans]
 
 
-async def read_committed(log: Log, entry: Entry, what: str) -> memoryview:
+async def read_committed(log: Log, entry: SegmentEntry, what: str) -> memoryview:
     """Read an object of the log; CorruptObject unless it is the one that was committed."""
     key = f"{log.folder}/{entry.name}"
     data = await commits.persist(lambda: log.store.read(key), what)
@@ -141,7 +141,7 @@ async def read_committed(log: Log, entry: Entry, what: str) -> memoryview:
     return data
 
 
-async def write_anew(log: Log, base: int, end: int, lanes: Sequence[LaneBatches]) -> Entry:
+async def write_anew(log: Log, base: int, end: int, lanes: Sequence[LaneBatches]) -> SegmentEntry:
     """Write the object that will stand for the positions from `base` to `end`, with its index."""
     token = int.from_bytes(log.dice.token(4), "big")
     built = segment.build(

@@ -8,7 +8,7 @@ Next door: the writers that have one (log.py, job_appender.py), reading the buck
 from collections.abc import Iterable
 
 from kafscale.log.formats import segment
-from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
+from kafscale.log.formats.manifest import LaneMark, Manifest, SegmentEntry
 from kafscale.log.formats.segment import ContentId, Span
 from kafscale.log.protocol import commits
 from kafscale.log.protocol.opening import Opened, TailSegment
@@ -27,7 +27,7 @@ class CommittedLog:
         """An empty log, whose recent batches `memory` will hold."""
         self._memory = memory
         self.lanes: dict[int, Lane] = {}  # always this dict: a Log shares it
-        self.manifest: Manifest = commits.before_any()
+        self.manifest: Manifest = commits.empty_manifest()
         self.tail: list[TailFlush] = []
         self.tail_bytes = 0
         self.dead_bytes = 0  # below lane starts, in segments that other lanes still need
@@ -95,7 +95,7 @@ class CommittedLog:
     # -- from our own commits --------------------------------------------------------------
 
     def extend(
-        self, entry: Entry, content_id: ContentId, parts: Iterable[tuple[Span, Chunk]]
+        self, entry: SegmentEntry, content_id: ContentId, parts: Iterable[tuple[Span, Chunk]]
     ) -> None:
         """Add a committed flush: from here on readers see it."""
         chunks = []

@@ -28,7 +28,7 @@ from kafscale.records import batch
 INDEX_FROM_BYTES = 1 << 20
 
 
-class Appender:
+class JobAppender:
     """One log, opened by a job."""
 
     def __init__(

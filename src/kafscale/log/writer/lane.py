@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafscale.log.formats import index
-from kafscale.log.formats.manifest import Entry, LaneMark
+from kafscale.log.formats.manifest import LaneMark, SegmentEntry
 from kafscale.log.formats.producers import ProducerTable
 from kafscale.log.formats.segment import Span
 from kafscale.log.writer.tail_memory import RecentBatches
@@ -91,7 +91,7 @@ class Lane:
         self.end = 0  # the offset the next batch will get
         self.producers = ProducerTable()
         self.epochs: list[tuple[int, int]] = []  # (leader epoch, first offset written under it)
-        self.spans: list[tuple[Span, Entry]] = []
+        self.spans: list[tuple[Span, SegmentEntry]] = []
         self.span_lasts: list[int] = []
         self.held_bytes = 0  # of its batches in those segments
         self.recent = RecentBatches()
@@ -127,7 +127,7 @@ class Lane:
         """Let the next batch get the offset `end`: what lies before it is taken."""
         self.end = end
 
-    def commit(self, span: Span, entry: Entry) -> None:
+    def commit(self, span: Span, entry: SegmentEntry) -> None:
         """Show a segment's part of this lane to readers."""
         self.high = span.last + 1
         self.spans.append((span, entry))
@@ -158,7 +158,7 @@ class Lane:
 
     # -- segments --------------------------------------------------------------------------
 
-    def add_span(self, span: Span, entry: Entry) -> None:
+    def add_span(self, span: Span, entry: SegmentEntry) -> None:
         """Make a further segment findable that holds what is committed already."""
         self.spans.append((span, entry))
         self.span_lasts.append(span.last)
@@ -170,7 +170,7 @@ class Lane:
         self.span_lasts.clear()
         self.held_bytes = 0
 
-    def spans_at(self, offset: int) -> Iterable[tuple[Span, Entry]]:
+    def spans_at(self, offset: int) -> Iterable[tuple[Span, SegmentEntry]]:
         """Segments from the one that holds `offset` (or the next record after it) on."""
         position = bisect_left(self.span_lasts, offset)
         while position < len(self.spans):

@@ -21,8 +21,8 @@ from typing import Final
 import structlog
 
 from kafscale.log.formats import index, keys, manifest, segment
-from kafscale.log.formats.manifest import Entry
-from kafscale.log.formats.producers import SEALER, Snapshot
+from kafscale.log.formats.manifest import SegmentEntry
+from kafscale.log.formats.producers import SEALER, ProducerSnapshot
 from kafscale.log.formats.segment import Built
 from kafscale.log.protocol import commits, opening
 from kafscale.log.writer import flush_queue
@@ -146,7 +146,7 @@ class Log:
         for lane in self.lanes.values():
             lane.producers.expire(before_ms)
 
-    def learn_producers(self, lane_number: int, known: list[Snapshot]) -> None:
+    def learn_producers(self, lane_number: int, known: list[ProducerSnapshot]) -> None:
         """Add what another log knew of producers whose batches are not in the bucket any more."""
         self.lane(lane_number).producers.learn(known)
 
@@ -254,7 +254,7 @@ class Log:
         self, lane: Lane, header: BatchHeader, data: memoryview, *, acknowledged: bool
     ) -> Appended:
         if header.producer_id >= 0:
-            earlier = lane.producers.find_duplicate(header, lane.rules.accepts_unknown_sequences)
+            earlier = lane.producers.judge(header, lane.rules.accepts_unknown_sequences)
             if earlier is not None:
                 return Appended(earlier, self._commit_of(lane, earlier), is_duplicate=True)
         if lane.producers.is_sealed:
@@ -446,7 +446,7 @@ class Log:
         async with self.history:  # our own housekeeping may be about to load it
             return newest <= self.committed.manifest.generation
 
-    def _show(self, parts: Sequence[LanePart], built: Built) -> Entry:
+    def _show(self, parts: Sequence[LanePart], built: Built) -> SegmentEntry:
         """The segment is in the bucket and is the tail: let readers see it."""
         entry = manifest.flush_entry(built, self.settings.index_from_bytes)
         chunks = []
@@ -466,7 +466,7 @@ class Log:
         # A broker that has opened the log since does not know of this flush: no promise, then.
         flush.finish(None if self._may_answer() else NotTheOwner("the broker has lost its lease"))
 
-    async def _write_index(self, entry: Entry, parts: Sequence[LanePart]) -> None:
+    async def _write_index(self, entry: SegmentEntry, parts: Sequence[LanePart]) -> None:
         """Put the index of a committed flush, once.
 
         It is a hint: nothing waits for it, and a reader rebuilds one that is missing.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafscale.log.formats.manifest import Entry
+from kafscale.log.formats.manifest import SegmentEntry
 from kafscale.log.writer.tail_memory import Chunk
 from kafscale.model.errors import KafscaleError
 
@@ -57,7 +57,7 @@ class Appended(NamedTuple):
 class TailFlush(NamedTuple):
     """A committed flush that no manifest covers yet."""
 
-    entry: Entry
+    entry: SegmentEntry
     chunks: list[tuple[int, Chunk]]  # (lane number, its batches), while they are in memory
 
 

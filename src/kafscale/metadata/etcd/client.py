@@ -17,11 +17,11 @@ import structlog
 
 from kafscale.metadata.etcd import messages
 from kafscale.model.errors import MetadataUnavailable
+from kafscale.retry import Backoff, RetryPolicy
 
 logger = structlog.get_logger()
 
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 1.0
+_RETRY: Final = RetryPolicy(first_s=0.1, longest_s=1.0)
 _PING_S: Final = 10.0  # etcd drops those who ping an idle connection more often than every 5 s
 _LARGEST_ANSWER_BYTES: Final = 256 << 20
 
@@ -149,7 +149,7 @@ class EtcdClient:
 
     async def _try(self, attempt: Callable[[Any], Awaitable[Any]]) -> tuple[Any, bool]:
         in_doubt, tries, words = False, 0, "no answer"
-        pause_s = _FIRST_PAUSE_S
+        backoff = Backoff(_RETRY)
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
                 while True:
@@ -169,8 +169,7 @@ class EtcdClient:
                     self._leave(at)
                     tries += 1
                     if tries % len(self._channels) == 0:
-                        await asyncio.sleep(pause_s)
-                        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                        await asyncio.sleep(backoff.next_s())
         except TimeoutError:
             where = ", ".join(self._settings.endpoints)
             raise MetadataUnavailable(f"etcd ({where}) does not answer: {words}") from None

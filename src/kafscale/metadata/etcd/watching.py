@@ -18,11 +18,11 @@ from kafscale.metadata.etcd.client import EtcdClient
 from kafscale.metadata.etcd.ranges import entry_of, range_of
 from kafscale.metadata.store import Change, Listing, Watch
 from kafscale.model.errors import MetadataUnavailable
+from kafscale.retry import Backoff, RetryPolicy
 
 logger = structlog.get_logger()
 
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 1.0
+_RETRY: Final = RetryPolicy(first_s=0.1, longest_s=1.0)
 
 
 class _Forgotten(Exception):
@@ -34,7 +34,7 @@ async def watch(
 ) -> Watch:
     """Follow the keys under `root + prefix`; `read` lists them."""
     seen = 0  # the revision everything up to which was told; 0: nothing was
-    pause_s = _FIRST_PAUSE_S
+    backoff = Backoff(_RETRY)
     while True:
         try:
             if not seen:
@@ -43,7 +43,7 @@ async def watch(
                 yield listing
             async with aclosing(_changes(client, prefix, root, seen + 1)) as changes:
                 async for change in changes:
-                    pause_s = _FIRST_PAUSE_S
+                    backoff.restart()
                     if change.version > seen:
                         seen = change.version
                         yield change
@@ -52,8 +52,7 @@ async def watch(
             seen = 0
         except MetadataUnavailable as problem:
             logger.info("watch_interrupted", prefix=prefix, seen=seen, error=str(problem))
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            await asyncio.sleep(backoff.next_s())
 
 
 async def _changes(client: EtcdClient, prefix: str, root: str, start: int) -> Any:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafscale.log.formats import index, keys
-from kafscale.log.formats.places import Place
+from kafscale.log.formats.places import LanePlace
 from kafscale.log.protocol import survey
-from kafscale.log.protocol.survey import LogView
+from kafscale.log.protocol.survey import LogSurvey
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -64,7 +64,7 @@ class LogAudited(NamedTuple):
     """A log and what is known of it before any segment is opened."""
 
     whose: ChosenLog
-    view: LogView
+    view: LogSurvey
     targets: list[AuditedObject]
     findings: list[AuditFinding]
 
@@ -103,7 +103,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
 
 def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[AuditFinding]:
     """A lane belongs to one topic and to no later one: two would read each other's records."""
-    owners: dict[Place, str] = {}
+    owners: dict[LanePlace, str] = {}
     for topic in topics:
         for place in sorted({*lanes_of(topic), *lanes_of(topic.after_move())}):
             other = owners.setdefault(place, topic.name)
@@ -115,10 +115,10 @@ def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[AuditFinding]:
 def _look(bucket: Bucket, whose: ChosenLog) -> LogAudited:
     folder = whose.folder
 
-    async def look(store: ObjectStore) -> tuple[LogView, dict[str, int]]:
+    async def look(store: ObjectStore) -> tuple[LogSurvey, dict[str, int]]:
         while True:
             try:
-                view = await survey.look_at(store, folder, whose.number)
+                view = await survey.survey_log(store, folder, whose.number)
             except ObjectMissing:
                 continue  # the manifest was superseded and swept since it was listed
             return view, {row.key: row.size for row in await store.find(folder)}

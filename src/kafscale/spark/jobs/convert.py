@@ -20,7 +20,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
-from kafscale.log.catalog.descriptors import Descriptors, Wish
+from kafscale.log.catalog.descriptors import Descriptors, TopicSpec
 from kafscale.log.formats import keys
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
@@ -156,7 +156,7 @@ def give_up(context: Context, wanted: NewTopicSpec) -> Report:
     return Report(JOB, facts=facts)
 
 
-def bury(bucket: Bucket, wish: Wish) -> None:
+def bury(bucket: Bucket, wish: TopicSpec) -> None:
     """Write a tombstone for a topic that never was."""
     name = f"{wish.name[:_NAME_LEFT]}-{wish.topic_id[:8]}"
     gone = TopicDescriptor(

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kafscale.log.formats import places
-from kafscale.log.formats.places import Place
+from kafscale.log.formats.places import LanePlace
 from kafscale.log.protocol.commits import LostRace
-from kafscale.log.writer.job_appender import Appender
+from kafscale.log.writer.job_appender import JobAppender
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
@@ -43,7 +43,7 @@ class Copy(NamedTuple):
     source: Foreign
     topic: str
     partition: int
-    place: Place
+    place: LanePlace
     until: int
     compression: str
     segment_bytes: int = SEGMENT_BYTES
@@ -199,8 +199,8 @@ def _grow(
 def copy_partition(work: Copy) -> CopiedRange:
     """Copy from where the log ends; if another writer appends to it, read its end again."""
 
-    async def opened(store: ObjectStore) -> Appender:
-        found = Appender(
+    async def opened(store: ObjectStore) -> JobAppender:
+        found = JobAppender(
             store,
             work.place.folder,
             work.bucket.clock,

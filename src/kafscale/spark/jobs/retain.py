@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 from kafscale.log.formats import manifest
-from kafscale.log.formats.manifest import Entry
+from kafscale.log.formats.manifest import SegmentEntry
 from kafscale.log.formats.segment import Span
-from kafscale.log.protocol.survey import Snapshot
+from kafscale.log.protocol.survey import LogSnapshot
 from kafscale.log.upkeep import retention
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
@@ -189,7 +189,7 @@ def new_starts(row: FoundLog, rules: Rules) -> dict[int, int]:
     return starts
 
 
-def _spans_by_lane(found: Snapshot) -> dict[int, list[Span]]:
+def _spans_by_lane(found: LogSnapshot) -> dict[int, list[Span]]:
     lanes: dict[int, list[Span]] = {}
     for piece in found.pieces:
         for span in piece.spans:
@@ -231,7 +231,7 @@ def mostly_dead(bucket: Bucket, row: FoundLog, rules: Rules, dead_share: float) 
     ]
 
 
-def dead_bytes(entry: Entry, starts: dict[int, int]) -> int:
+def dead_bytes(entry: SegmentEntry, starts: dict[int, int]) -> int:
     """Bytes below the log starts; within a lane they are taken to lie evenly."""
     dead = 0
     for span in entry.spans():

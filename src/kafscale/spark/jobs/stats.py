@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kafscale.log.protocol.survey import gathered
+from kafscale.log.protocol.survey import await_limited
 from kafscale.model.errors import InvalidRequest
 from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings, iso_time
 from kafscale.objects.store import ObjectStore
@@ -142,7 +142,9 @@ def _times(bucket: Bucket, stored_ranges: Sequence[StoredRange]) -> dict[str, tu
     untold = [one for one in stored_ranges if not statistics.told(one)]
 
     async def look(store: ObjectStore) -> list[memoryview]:
-        return await gathered(store.read(one.key, one.start, batch.HEADER_SIZE) for one in untold)
+        return await await_limited(
+            store.read(one.key, one.start, batch.HEADER_SIZE) for one in untold
+        )
 
     headers = [batch.read_header(found) for found in bucket.run(look)]
     return {

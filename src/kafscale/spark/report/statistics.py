@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final, NamedTuple
 
 from kafscale.log.formats import segment
-from kafscale.log.protocol.survey import Piece
+from kafscale.log.protocol.survey import LiveSegment
 from kafscale.spark.report.sampling import RecordSample
 from kafscale.spark.views import PartitionView, StoredRange
 
@@ -144,7 +144,7 @@ class FlushObject(NamedTuple):
     bytes: int  # of the batches of all lanes in it
 
 
-def flushes_of(pieces: Iterable[Piece]) -> dict[str, FlushObject]:
+def flushes_of(pieces: Iterable[LiveSegment]) -> dict[str, FlushObject]:
     """The flushes among the objects of a log."""
     return {
         piece.key: FlushObject(piece.modified_ms, sum(span.length for span in piece.spans))

@@ -18,11 +18,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from kafscale.log.catalog.descriptors import Descriptors, Wish
+from kafscale.log.catalog.descriptors import Descriptors, TopicSpec
 from kafscale.log.catalog.lane_allotment import SharedLogs
 from kafscale.log.formats import keys, manifest, places
-from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
-from kafscale.log.formats.places import Place
+from kafscale.log.formats.manifest import LaneMark, Manifest, SegmentEntry
+from kafscale.log.formats.places import LanePlace
 from kafscale.log.moves import end_of_topic
 from kafscale.log.protocol import commits
 from kafscale.model.errors import InvalidPartitionCount, InvalidTopicName, TopicExists
@@ -57,9 +57,9 @@ class LoadPlan(NamedTuple):
     """A load that has begun: its topic is not visible yet."""
 
     target: LoadTarget
-    wish: Wish
+    wish: TopicSpec
     settings: TopicSettings
-    places: list[Place]  # of its partitions
+    places: list[LanePlace]  # of its partitions
 
     @property
     def is_ordinary(self) -> bool:
@@ -112,7 +112,7 @@ def begin(
     shared: list[LaneRange] = []
     if layout == "shared":
         shared = [bucket.run(lambda store: _allotted(store, bucket.namespace, partitions, logs))]
-    wish = Wish(
+    wish = TopicSpec(
         topic,
         fresh_topic_id(bucket.dice).hex(),
         partitions,
@@ -141,7 +141,7 @@ def laid_out(configs: Mapping[str, str], layout: Layout, logs: int) -> dict[str,
     return found
 
 
-def plan_of(bucket: Bucket, wish: Wish, compression: str) -> LoadPlan:
+def plan_of(bucket: Bucket, wish: TopicSpec, compression: str) -> LoadPlan:
     """The load that is to fulfil a wish, begun now or by a run before this one."""
     folder = keys.topic_folder(bucket.namespace, wish.name, wish.topic_id)
     settings = TopicSettings.of(wish.configs, TopicDefaults())
@@ -150,7 +150,7 @@ def plan_of(bucket: Bucket, wish: Wish, compression: str) -> LoadPlan:
     return LoadPlan(target, wish, settings, _places(wish, folder))
 
 
-def _places(wish: Wish, folder: str) -> list[Place]:
+def _places(wish: TopicSpec, folder: str) -> list[LanePlace]:
     """Where the partitions will lie."""
     if wish.shared:
         return list(places.lanes_of(wish.shared))
@@ -189,7 +189,7 @@ def commit(
     `starts` gives partitions a first offset other than 0. Two runs that share a plan and its
     results may both commit: what they write says the same, and what was created first counts.
     """
-    by_log: dict[str, list[Entry]] = {}
+    by_log: dict[str, list[SegmentEntry]] = {}
     maps: list[str] = []
     for row in sealed:
         by_log.setdefault(row.log, []).append(row.entry)
@@ -205,7 +205,7 @@ def commit(
     for log in sorted(set(by_log) | set(lanes)):
         entries = sorted(by_log.get(log, []), key=lambda entry: entry.base)
         past = _manifest(bucket, entries, lanes.get(log, {}), is_ordinary=plan.is_ordinary)
-        ends |= {Place(log, lane): mark.next for lane, mark in past.lanes.items()}
+        ends |= {LanePlace(log, lane): mark.next for lane, mark in past.lanes.items()}
         key = keys.manifest(log, past.generation)
         wanted |= {key, *(f"{log}/{entry.name}" for entry in entries)}
         _put(bucket, key, manifest.encode(past))
@@ -228,7 +228,7 @@ def _put(bucket: Bucket, key: str, body: bytes) -> None:
 
 
 def _manifest(
-    bucket: Bucket, entries: list[Entry], starts: Mapping[int, int], *, is_ordinary: bool
+    bucket: Bucket, entries: list[SegmentEntry], starts: Mapping[int, int], *, is_ordinary: bool
 ) -> Manifest:
     """Of one log; with a single lane its positions are the offsets."""
     at = starts.get(0, 0) if is_ordinary else 0

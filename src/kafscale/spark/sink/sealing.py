@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafscale.log.formats import index, keys, segment
-from kafscale.log.formats.manifest import Entry, entry_of
-from kafscale.log.formats.places import Place
+from kafscale.log.formats.manifest import SegmentEntry, entry_of
+from kafscale.log.formats.places import LanePlace
 from kafscale.log.formats.segment import Built, LaneBatches
 from kafscale.log.protocol import commits, survey
 from kafscale.model.buffers import Buffer
@@ -47,7 +47,7 @@ class Seal(NamedTuple):
     """One segment to be made."""
 
     partition: int
-    place: Place
+    place: LanePlace
     folder: str  # of the topic
     base: int  # its first position in the log
     first: int  # its first offset in the partition
@@ -64,14 +64,14 @@ class Sealed(NamedTuple):
     """One segment made."""
 
     log: str  # its folder
-    entry: Entry
+    entry: SegmentEntry
     map_name: str = ""  # of the file that says where its rows came from
 
 
 def plan(
     folder: str,
     sections: Iterable[StagedSection],
-    places: Sequence[Place],
+    places: Sequence[LanePlace],
     *,
     segment_bytes: int,
     index_interval_bytes: int,
@@ -142,7 +142,9 @@ def stamped(bucket: Bucket, work: Seal) -> LaneBatches:
     )
 
 
-def put_segment(bucket: Bucket, place: Place, base: int, lane: LaneBatches, interval: int) -> Entry:
+def put_segment(
+    bucket: Bucket, place: LanePlace, base: int, lane: LaneBatches, interval: int
+) -> SegmentEntry:
     """Write a segment of one lane and its index under fresh names; it begins at `base`."""
     token = int.from_bytes(bucket.dice.token(4))
     built = build(bucket, base, lane._replace(lane=place.lane), token)
@@ -172,7 +174,9 @@ def build(bucket: Bucket, base: int, lane: LaneBatches, token: int) -> Built:
 
 
 async def _read(store: ObjectStore, sections: Sequence[StagedSection]) -> list[memoryview]:
-    return await survey.gathered(store.read(row.key, row.start, row.length) for row in sections)
+    return await survey.await_limited(
+        store.read(row.key, row.start, row.length) for row in sections
+    )
 
 
 # -- where rows came from --------------------------------------------------------------------
@@ -186,7 +190,7 @@ def put_map(bucket: Bucket, work: Seal) -> str:
 
     async def read(store: ObjectStore) -> list[memoryview]:
         reads = (store.read(row.map_key, row.map_start, 8 * row.records) for row in mapped)
-        return await survey.gathered(reads)
+        return await survey.await_limited(reads)
 
     tables = []
     at = work.first

@@ -37,7 +37,7 @@ def refined(bucket: Bucket, slices: Sequence[Slice], target: int) -> list[Slice]
 
     async def look(store: ObjectStore) -> list[list[CutPoint]]:
         work = (_places(store, stored, target, *large[stored]) for stored in large)
-        return await survey.gathered(work)
+        return await survey.await_limited(work)
 
     found = dict(zip(large, bucket.run(look), strict=True))
     return [
@@ -68,7 +68,7 @@ async def _places(
     except (ObjectMissing, CorruptObject):
         return []
     wanted = places(found, stored, target, first, until)
-    heads = await survey.gathered(
+    heads = await survey.await_limited(
         store.read(stored.key, position, batch.HEADER_SIZE) for _, position in wanted
     )
     rows = zip(wanted, heads, strict=True)

@@ -134,7 +134,7 @@ def _rounds(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
 
 def _fetch(bucket: Bucket, parts: Sequence[_Part]) -> list[memoryview]:
     async def fetch(store: ObjectStore) -> list[memoryview]:
-        return await survey.gathered(store.read(*part) for part in parts)
+        return await survey.await_limited(store.read(*part) for part in parts)
 
     found = bucket.run(fetch)
     for part, data in zip(parts, found, strict=True):

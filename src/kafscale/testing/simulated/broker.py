@@ -15,7 +15,6 @@ import msgspec
 
 from kafscale.broker.wiring import Broker, build
 from kafscale.engine.cluster.membership import Node
-from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import KafscaleError, MetadataUnavailable
 from kafscale.settings.config import Config
 from kafscale.settings.sections import BrokerSection
@@ -112,20 +111,18 @@ class SimulatedBroker:
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(metadata.aclose)
             broker = await build(self._config, store, metadata, clock, dice)
-            undo.push_async_callback(broker.listener.aclose)
+            undo.push_async_callback(broker.doors.aclose)
             undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
             await broker.engine.start()
-            await broker.listener.open(self.host, PORT)
-            await broker.engine.cluster.join(
-                Node(self.number, {PLAINTEXT: Endpoint(self.host, PORT)})
-            )
+            endpoints = await broker.doors.open()
+            await broker.engine.cluster.join(Node(self.number, endpoints))
             self.parts = broker
             self.world.loop.note(f"{self.host} is up")
             await _until(leaving, broker)
             self.parts = None
             await broker.engine.cluster.leave()
-            broker.listener.close_door()
-            broker.listener.stop_reading()
+            broker.doors.close()
+            broker.doors.stop_reading()
 
     def turn_clock(self, by_ms: int) -> None:
         """Let its wall clock jump, now and for its successors."""

@@ -1,7 +1,11 @@
 """One broker writes who counts, and no other can."""
 
+import dataclasses
+
 import pytest
 
+from kafscale.engine.cluster.controller import Controller
+from kafscale.engine.cluster.events import MembersSeen, WriteMembers
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put, Remove
 from kafscale.model.errors import MetadataConflict
@@ -24,10 +28,10 @@ async def test_a_deposed_controller_cannot_write_members(fleet: FleetHarness) ->
     members = await fleet.start_all(2)
     (old,) = [member for member in members if member.fleet.is_controller]
     (other,) = [member for member in members if member is not old]
-    guard = await old.fleet._controller._elected()
-    assert guard is not None
+    then = await old.fleet.store.read_fleet()
+    assert then.controller == old.fleet.state.as_controller
     usurper = keys.ControllerRow(
-        broker_id=other.fleet.identity.broker_id, incarnation=other.fleet.incarnation
+        broker_id=other.fleet.identity.broker_id, incarnation=other.fleet.state.incarnation
     )
     await fleet.metadata.commit([Put(keys.CONTROLLER, keys.encode(usurper))])
     before = await fleet.metadata.get(keys.MEMBERS)
@@ -40,8 +44,14 @@ async def test_a_deposed_controller_cannot_write_members(fleet: FleetHarness) ->
         broker_id=9, host="h", port=1, started_at="", version="", incarnation=1000
     )
     await fleet.metadata.commit([Put(keys.broker(9), keys.encode(stays))])
+    now = await old.fleet.store.read_fleet()
+    believed = dataclasses.replace(
+        now, controller=then.controller, controller_version=then.controller_version
+    )
+    effect = Controller(old.fleet.state).decide(believed)
+    assert isinstance(effect, WriteMembers)
     with pytest.raises(MetadataConflict):
-        await old.fleet._controller._govern(guard)
+        await old.fleet.store.write_members(effect)
     assert await fleet.metadata.get(keys.MEMBERS) == before
     await fleet.metadata.commit([Remove(keys.broker(9)), Remove(keys.CONTROLLER)])
 
@@ -50,7 +60,7 @@ async def test_generations_and_incarnations_are_numbers_of_one_rising_mark(
     fleet: FleetHarness,
 ) -> None:
     members = await fleet.start_all(3)
-    incarnations = [member.fleet.incarnation for member in members]
+    incarnations = [member.fleet.state.incarnation for member in members]
     assert sorted(incarnations) == incarnations
     entry = await fleet.metadata.get(keys.EPOCHS)
     assert entry is not None
@@ -74,9 +84,9 @@ async def test_a_broker_that_missed_a_generation_waits_before_it_goes_on(
     members = keys.MemberList(
         generation=membership.generation + 10,
         previous=membership.generation + 5,  # which we have never seen
-        brokers=(keys.MemberRow(0, membership.incarnation),),
+        brokers=(keys.MemberRow(0, membership.state.incarnation),),
     )
-    membership._take_generation(members)
+    membership.feed(MembersSeen(members))
     assert member.engine.logs.count() == 0  # somebody may have had it in between
-    await eventually(lambda: membership.is_settled)
+    await eventually(lambda: membership.state.is_settled)
     assert await member.append("t", 0, b"y") == 1

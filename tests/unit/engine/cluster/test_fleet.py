@@ -100,7 +100,7 @@ async def test_what_waits_when_a_log_changes_hands_is_committed_first(fleet: Fle
     waiting = asyncio.ensure_future(leaving.append("t", partition, b"late"))
     await stall.reached.wait()
     stopping = asyncio.ensure_future(leaving.broker.stop())
-    await eventually(lambda: not leaving.fleet.is_member)
+    await eventually(lambda: not leaving.fleet.state.is_member)
     with pytest.raises(NotTheOwner):  # from here on it takes nothing new
         await leaving.append("t", partition, b"too late")
     leaving.plan.clear()
@@ -133,7 +133,7 @@ async def test_a_fetch_that_waits_is_sent_to_the_new_owner(fleet: FleetHarness) 
     leaving = members[1]
     partition = theirs(fleet, leaving, 4)
     wanted = PartitionRead(leaving.engine.topics.get("t"), partition, 0, 1000)
-    waiting = asyncio.ensure_future(leaving.engine.reads.fetch([wanted], 1000, 1, 60.0))
+    waiting = asyncio.ensure_future(leaving.engine.partitions.fetch([wanted], 1000, 1, 60.0))
     await asyncio.sleep(0.05)
     await leaving.broker.stop()
     fleet.members.remove(leaving)
@@ -160,7 +160,7 @@ async def test_a_fetch_that_waited_through_a_change_of_members_is_given_no_data(
     topic, before = old.engine.topics.get("t"), old.fleet.generation
     waiting = [
         asyncio.ensure_future(
-            old.engine.reads.fetch(
+            old.engine.partitions.fetch(
                 [PartitionRead(topic, number, 0, 1 << 20, before)], 1 << 20, 1, 20.0
             )
         )
@@ -191,15 +191,15 @@ async def test_clients_must_know_the_newest_epoch_even_of_a_log_that_keeps_its_l
     assert isinstance(too_new, UnknownLeaderEpoch)
     assert (await comer.read("t", moved, epoch=now)).error is None
     assert isinstance((await comer.read("t", moved, epoch=before)).error, FencedLeaderEpoch)
-    assert await old.engine.inspection.epoch_end(old.engine.topics.get("t"), kept, before, now) == (
+    assert await old.engine.partitions.epoch_end(old.engine.topics.get("t"), kept, before, now) == (
         before,
         1,
     )
     # What the new leader writes carries its epoch: the history of epochs is in the log.
     await comer.append("t", moved, b"y")
     topic = comer.engine.topics.get("t")
-    assert await comer.engine.inspection.epoch_end(topic, moved, before, now) == (before, 1)
-    assert await comer.engine.inspection.epoch_end(topic, moved, now, now) == (now, 2)
+    assert await comer.engine.partitions.epoch_end(topic, moved, before, now) == (before, 1)
+    assert await comer.engine.partitions.epoch_end(topic, moved, now, now) == (now, 2)
 
 
 # -- dying and losing the lease --------------------------------------------------------------------
@@ -212,7 +212,7 @@ async def test_a_broker_cut_off_from_the_metadata_stops_in_time_and_comes_back_b
     lost = members[2]
     partition = theirs(fleet, lost, 12)
     await lost.append("t", partition, b"before")
-    generation, incarnation = lost.fleet.generation, lost.fleet.incarnation
+    generation, incarnation = lost.fleet.generation, lost.fleet.state.incarnation
     lost.wire.is_cut = True
     (lease,) = [lease for lease in lost.wire.leases if lease.remaining_s() > 0]
     await lease.revoke()  # as if it had not been renewed in time
@@ -227,10 +227,10 @@ async def test_a_broker_cut_off_from_the_metadata_stops_in_time_and_comes_back_b
     assert await owner.append("t", partition, b"after") == 1
     assert lost.engine.logs.count() == 0
     lost.wire.is_cut = False
-    await eventually(lambda: lost.fleet.is_member and lost.fleet.is_settled)
+    await eventually(lambda: lost.fleet.state.is_member and lost.fleet.state.is_settled)
     await fleet.agree()
     assert lost.fleet.generation > generation
-    assert lost.fleet.incarnation > incarnation
+    assert lost.fleet.state.incarnation > incarnation
     assert fleet.owner("t", partition) is lost
     assert values_of(await lost.read("t", partition)) == [b"before", b"after"]
 
@@ -269,7 +269,7 @@ async def test_records_a_zombie_wrote_after_the_take_over_are_found_when_asked_f
     part = await members[0].read("t", partition, offset=3)
     assert (part.error, part.high) == (None, 3)
     assert values_of(await members[0].read("t", partition, offset=1)) == [b"1", b"2"]
-    assert await members[0].engine.inspection.offset_at(topic, partition, 1 << 60) is None
+    assert await members[0].engine.partitions.offset_at(topic, partition, 1 << 60) is None
     beyond = await members[0].read("t", partition, offset=9)
     assert isinstance(beyond.error, OffsetOutOfRange)
 
@@ -285,7 +285,7 @@ async def test_a_restarted_broker_takes_its_predecessors_place_without_waiting(
     loop = asyncio.get_running_loop()
     began = loop.time()
     successor = await fleet.start(0)
-    assert successor.fleet.is_settled
+    assert successor.fleet.state.is_settled
     assert loop.time() - began < fleet.lease_s / 2
     assert values_of(await successor.read("t", 0)) == [b"x"]
     dead.wire.is_cut = False

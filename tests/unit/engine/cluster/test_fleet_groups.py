@@ -108,7 +108,7 @@ async def test_a_broker_without_lease_coordinates_nothing(fleet: FleetHarness) -
     await fleet.agree()
     assert members[0].fleet.may_coordinate(group)
     lost.wire.is_cut = False
-    await eventually(lambda: lost.fleet.is_settled)
+    await eventually(lambda: lost.fleet.state.is_settled)
 
 
 async def test_a_commit_that_was_allowed_before_the_group_was_lost_does_not_take_it_back(

@@ -114,7 +114,7 @@ class Storm:
         for partition in range(PARTITIONS):
             owner = self.fleet.owner("t", partition)
             topic = owner.engine.topics.get("t")
-            start, high, _ = await owner.engine.inspection.bounds(topic, partition, -1)
+            start, high, _ = await owner.engine.partitions.bounds(topic, partition, -1)
             found: list[bytes | None] = []
             while len(found) < high - start:
                 found += values_of(await owner.read("t", partition, offset=len(found)))

@@ -14,7 +14,7 @@ from kafscale.model.topics import LaneRange, TopicDefaults, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
 from tests.support.exposition import Series, parse, series
 from tests.unit.engine.engine_harness import EngineHarness
-from tests.unit.log.log_harness import Bench, make_batch, write
+from tests.unit.log.log_harness import LogHarness, make_batch, write
 
 SHARED = "default/@shared/0"
 SIZE = len(make_batch(b"x"))
@@ -39,14 +39,14 @@ def topic(name: str, partitions: int, logs: int, layout: str = "virtual") -> Top
 class Office:
     """Open logs, and whose their lanes are."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, log_harness: LogHarness) -> None:
+        self.log_harness = log_harness
         self.open: list[tuple[Topic | None, Log]] = []
         self.lanes: dict[int, tuple[Topic, int]] = {}
         self.revision = 0
 
     async def add(self, owner: Topic | None, folder: str) -> Log:
-        log = await self.bench.open(folder)
+        log = await self.log_harness.open(folder)
         self.open.append((owner, log))
         return log
 
@@ -62,9 +62,9 @@ class Office:
 
 @pytest.fixture
 async def office() -> AsyncIterator[Office]:
-    bench = Bench(MemoryObjectStore)
-    yield Office(bench)
-    await bench.aclose()
+    log_harness = LogHarness(MemoryObjectStore)
+    yield Office(log_harness)
+    await log_harness.aclose()
 
 
 def shown(census: Census) -> dict[Series, float]:
@@ -126,7 +126,10 @@ async def test_rows_follow_logs_lanes_and_topics_that_come_and_go(office: Office
     await office.add(owner, "default/t/1")
     office.open[1][1].lane(0)
     assert names() == {"2", "1"}
-    office.open[0] = (owner, await office.bench.open("default/t/0"))  # closed and opened again
+    office.open[0] = (
+        owner,
+        await office.log_harness.open("default/t/0"),
+    )  # closed and opened again
     await write(office.open[0][1], b"x", lane=1)
     assert names() == {"2", "1"}
     assert dict(census.records())["t", "2"] == 2

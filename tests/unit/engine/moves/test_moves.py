@@ -159,8 +159,8 @@ async def test_a_partition_without_records_stays_without(harness: EngineHarness)
 
 async def test_what_was_deleted_stays_deleted(filled: EngineHarness) -> None:
     topic = filled.engine.topics.get("t")
-    await filled.engine.inspection.delete_records(topic, 0, 2)
-    await filled.engine.inspection.delete_records(topic, 1, 3)
+    await filled.engine.partitions.delete_records(topic, 0, 2)
+    await filled.engine.partitions.delete_records(topic, 1, 3)
     await move(filled, "shared")
     assert (await filled.read("t", 2)).start == 2
     assert await all_values(filled) == [b"0-2"]
@@ -351,7 +351,7 @@ async def test_who_had_read_everything_goes_on_where_it_was(
     topic = await harness.engine.topics.create("t", 2, {})
     for _ in range(5):
         await harness.append("t", b"x")
-    await harness.engine.inspection.delete_records(topic, 0, 5)
+    await harness.engine.partitions.delete_records(topic, 0, 5)
     await move(harness, layout)
     assert await harness.append("t", b"first") == 6
     found = await harness.read("t", 5)
@@ -366,7 +366,7 @@ async def test_a_sealed_partition_does_not_say_where_it_ends(filled: EngineHarne
     assert sealed is not None
     await wait_for_commit(sealed)
     with pytest.raises(NotTheOwner):
-        await filled.engine.inspection.bounds(topic, 0, -1)
+        await filled.engine.partitions.bounds(topic, 0, -1)
 
 
 async def test_objects_of_a_move_do_not_grow_with_partitions(harness: EngineHarness) -> None:
@@ -422,16 +422,16 @@ async def test_a_topic_deleted_as_it_arrives_leaves_no_old_place(filled: EngineH
 async def test_a_start_that_could_not_be_raised_is_no_arrival(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raise_starts, copy = retention.raise_starts, copying.copy
+    raise_starts, copy = retention.raise_starts, copying.copy_lane
     lost: list[dict[int, int]] = []
     deleted = asyncio.Event()
 
-    async def copied(*args: Any) -> copying.Copied:
+    async def copied(*args: Any) -> copying.CopiedLane:
         found = await copy(*args)
         if not deleted.is_set():  # the new lane has the records already
             deleted.set()
             topic = filled.engine.topics.get("t")
-            await filled.engine.inspection.delete_records(topic, 0, 2)
+            await filled.engine.partitions.delete_records(topic, 0, 2)
         return found
 
     async def unlucky(log: Log, starts: dict[int, int]) -> bool:
@@ -440,7 +440,7 @@ async def test_a_start_that_could_not_be_raised_is_no_arrival(
             return False  # somebody else's manifest came between
         return await raise_starts(log, starts)
 
-    monkeypatch.setattr(copying, "copy", copied)
+    monkeypatch.setattr(copying, "copy_lane", copied)
     monkeypatch.setattr(retention, "raise_starts", unlucky)
     await move(filled, "shared")
     assert lost
@@ -477,7 +477,7 @@ async def test_a_shared_log_survives_a_lane_that_begins_late(
     await filled.engine.topics.create("neighbour", 1, LAYOUTS["shared"])
     await filled.append("neighbour", b"n")
     topic = filled.engine.topics.get("t")
-    await filled.engine.inspection.delete_records(topic, 0, 3)  # as retention does: nothing is left
+    await filled.engine.partitions.delete_records(topic, 0, 3)  # as retention does: nothing is left
     monkeypatch.setattr(steps, "NEAR_BYTES", -1)  # much is written elsewhere: it takes a while
     await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     await asyncio.sleep(0.3)

@@ -10,6 +10,7 @@ import structlog
 from kafscale.engine.moves import moves
 from kafscale.engine.moves.steps import MoveWork
 from kafscale.model.errors import MetadataUnavailable
+from kafscale.retry import RetryPolicy
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.engine.moves.test_moves import arrived, filled, move
@@ -33,7 +34,7 @@ async def test_what_fails_is_tried_less_and_less_often_and_told_once(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(moves, "PAUSE_S", 0.002)
-    monkeypatch.setattr(moves, "LONGEST_PAUSE_S", 0.016)
+    monkeypatch.setattr(moves, "RETRY", RetryPolicy(0.002, 0.016))
     pauses: list[float] = []
     attempts = 0
     bring, rung = MoveWork.bring_ours, moves._rung

@@ -88,7 +88,7 @@ async def test_a_move_is_called_off_while_nothing_is_sealed(
     assert [key for key in await filled.keys(left.folder) if "/segment" in key] == []
     assert await filled.metadata.find(keys.REMOVALS) == []
     for folder in {row.folder for row in left.shared}:
-        seen = await survey.snapshot(filled.objects, f"{folder}/0")
+        seen = await survey.take_snapshot(filled.objects, f"{folder}/0")
         ours = {row.lane for row in places.lanes_of(left.shared)}
         assert not [span for piece in seen.pieces for span in piece.spans if span.lane in ours]
     await filled.reopen()

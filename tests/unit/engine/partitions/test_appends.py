@@ -55,7 +55,7 @@ async def test_what_follows_a_batch_whose_log_could_not_be_opened_waits_for_it(
     with pytest.raises(StoreUnavailable):
         await harness.engine.logs.open(topic, 0)
     with pytest.raises(NotWritten):
-        harness.engine.appends.append(topic, 0, numbered(0), acknowledged=True)
+        harness.engine.partitions.append(topic, 0, numbered(0), acknowledged=True)
     harness.plan.clear()
     with pytest.raises(OutOfOrderSequence):
         await append_as(harness, 5, sequence=1)

@@ -1,6 +1,7 @@
 """Opening logs in a fleet whose members change meanwhile; logs that are of no use."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,12 +11,17 @@ from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.log import Log
 from kafscale.model.errors import LogStopped
+from kafscale.objects.memory import MemoryObjectStore
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.engine.engine_harness import EngineHarness
-from tests.unit.log.conftest import bench
-from tests.unit.log.log_harness import FOLDER, Bench, write
+from tests.unit.log.log_harness import FOLDER, LogHarness, write
 
-__all__ = ["bench"]
+
+@pytest.fixture
+async def log_harness() -> AsyncIterator[LogHarness]:
+    made = LogHarness(MemoryObjectStore)
+    yield made
+    await made.aclose()
 
 
 class Changing(SingleBroker):
@@ -25,19 +31,19 @@ class Changing(SingleBroker):
 
 
 async def test_a_log_that_others_may_have_had_while_it_was_opened_is_looked_at_again(
-    bench: Bench,
+    log_harness: LogHarness,
 ) -> None:
     fleet = Changing(Identity("cluster", broker_id=0, epoch=1))
 
     def make(_topic: Topic | None, folder: str) -> Log:
-        return bench.make_log(folder, epoch=fleet.generation)
+        return log_harness.make_log(folder, epoch=fleet.generation)
 
-    logs = OpenLogs(make, fleet)
-    slow = bench.plan.add(Rule(Fault.STALL_AFTER, "find", times=1))
+    logs = OpenLogs(make, fleet, lambda *_: None)
+    slow = log_harness.plan.add(Rule(Fault.STALL_AFTER, "find", times=1))
     opening = asyncio.create_task(logs.open_log(FOLDER, None))
     await slow.reached.wait()
     # In the next generation it is another's, in the one after that it is ours once more.
-    other = await bench.open(epoch=2)
+    other = await log_harness.open(epoch=2)
     await write(other, b"theirs")
     await other.aclose()
     fleet.generation = 3
@@ -48,11 +54,13 @@ async def test_a_log_that_others_may_have_had_while_it_was_opened_is_looked_at_a
     await logs.aclose(1.0)
 
 
-async def test_a_generation_that_stays_is_one_look(bench: Bench) -> None:
+async def test_a_generation_that_stays_is_one_look(log_harness: LogHarness) -> None:
     fleet = Changing(Identity("cluster", broker_id=0, epoch=1))
-    logs = OpenLogs(lambda _topic, folder: bench.make_log(folder, epoch=1), fleet)
+    logs = OpenLogs(
+        lambda _topic, folder: log_harness.make_log(folder, epoch=1), fleet, lambda *_: None
+    )
     await logs.open_log(FOLDER, None)
-    assert [verb for verb, _ in bench.store.calls] == ["find"]
+    assert [verb for verb, _ in log_harness.store.calls] == ["find"]
     await logs.aclose(1.0)
 
 

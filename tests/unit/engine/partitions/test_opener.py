@@ -59,7 +59,7 @@ async def test_retention_reaches_logs_nobody_uses(harness: EngineHarness) -> Non
     harness.clock.advance_ms(HOUR_MS)
     await opener(harness).open_all()
     await harness.engine.housekeeping.tidy()
-    found = harness.engine.logs.peek(harness.engine.topics.get("t"), 0)
+    found = harness.engine.logs.resolve(harness.engine.topics.get("t"), 0)
     assert found is not None
     assert (found[1].start, found[1].high) == (1, 1)
 

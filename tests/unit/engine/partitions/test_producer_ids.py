@@ -12,14 +12,14 @@ from tests.unit.engine.engine_harness import EngineHarness
 async def test_ids_never_repeat_over_restarts(harness: EngineHarness) -> None:
     seen = []
     for _ in range(4):
-        seen += [await harness.engine.producer_ids.fresh() for _ in range(3)]
+        seen += [await harness.engine.partitions.fresh_producer_id() for _ in range(3)]
         await harness.reopen()
     assert len(set(seen)) == len(seen)
     assert seen == sorted(seen)
 
 
 async def test_ids_go_on_beyond_a_block(harness: EngineHarness) -> None:
-    seen = [await harness.engine.producer_ids.fresh() for _ in range(2500)]
+    seen = [await harness.engine.partitions.fresh_producer_id() for _ in range(2500)]
     assert seen == list(range(seen[0], seen[0] + 2500))
 
 

@@ -1,11 +1,11 @@
-"""Reading: places found once are found again without a search; waits look only at what has news."""
+"""Reading: a partition is resolved once; a wait reads only the partitions that have news."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from kafscale.engine.partitions.reads import PartitionRead
-from kafscale.log.writer.lane import Lane
+from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.model.errors import UnknownTopic
 from tests.unit.engine.engine_harness import EngineHarness, values_of
 
@@ -13,34 +13,34 @@ from tests.unit.engine.engine_harness import EngineHarness, values_of
 async def test_a_place_that_was_found_is_remembered(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 3, {})
     logs = harness.engine.logs
-    assert dict(logs.found(topic)) == {}
+    assert dict(logs.resolved(topic)) == {}
     await logs.open(topic, 1)
-    place = logs.find(topic, 1)
+    place = logs.resolve(topic, 1)
     assert place is not None
-    assert dict(logs.found(topic)) == {1: place}
-    assert logs.find(topic, 1) == place
+    assert dict(logs.resolved(topic)) == {1: place}
+    assert logs.resolve(topic, 1) == place
 
 
 async def test_what_does_not_exist_or_is_not_open_is_not_remembered(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 3, {})
     logs = harness.engine.logs
     await logs.open(topic, 0)
-    assert logs.find(topic, 2) is None or logs.is_open(topic.folder(2))
+    assert logs.resolve(topic, 2) is None or logs.is_open(topic.folder(2))
     with pytest.raises(UnknownTopic):
-        logs.find(topic, 3)
-    assert 3 not in logs.found(topic)
+        logs.resolve(topic, 3)
+    assert 3 not in logs.resolved(topic)
 
 
 async def test_a_topic_that_changes_is_looked_up_anew(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
     logs = harness.engine.logs
-    assert 0 in logs.found(topic)
+    assert 0 in logs.resolved(topic)
     await harness.engine.topics.change_configs(
         "t", lambda old: {**old, "kafscale.fetch.buffered": "true"}
     )
-    assert 0 not in logs.found(topic)
-    place = logs.find(topic, 0)
+    assert 0 not in logs.resolved(topic)
+    place = logs.resolve(topic, 0)
     assert place is not None
     assert place[1].rules.fetch_buffered
 
@@ -49,35 +49,16 @@ async def test_a_topic_that_ends_is_forgotten(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
     await harness.engine.topics.delete("t")
-    assert dict(harness.engine.logs.found(topic)) == {}
-    assert harness.engine.logs.find(topic, 0) is None
+    assert dict(harness.engine.logs.resolved(topic)) == {}
+    assert harness.engine.logs.resolve(topic, 0) is None
 
 
 async def test_a_log_that_is_let_go_is_forgotten(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 2, {})
     await harness.append("t", b"a")
     harness.engine.logs.drop()
-    assert dict(harness.engine.logs.found(topic)) == {}
+    assert dict(harness.engine.logs.resolved(topic)) == {}
     assert values_of(await harness.read("t")) == [b"a"]
-
-
-async def test_only_a_partition_read_to_its_end_can_be_watched(harness: EngineHarness) -> None:
-    topic = await harness.engine.topics.create("t", 1, {})
-    reads = harness.engine.reads
-    woken: list[Lane] = []
-    end = PartitionRead(topic, 0, 1, 100)
-    assert reads.watch(end, woken.append) is None  # not open
-    await harness.append("t", b"a")
-    assert reads.watch(PartitionRead(topic, 0, 0, 100), woken.append) is None  # it has something
-    assert reads.watch(PartitionRead(topic, 0, 2, 100), woken.append) is None  # beyond the end
-    assert (
-        reads.watch(PartitionRead(topic, 0, 1, 100, 99), woken.append) is None
-    )  # an unknown epoch
-    assert reads.watch(PartitionRead(UnknownTopic("?"), 0, 1, 100), woken.append) is None
-    lane = reads.watch(end, woken.append)
-    assert lane is not None
-    await harness.append("t", b"b")
-    assert woken == [lane]
 
 
 @pytest.mark.parametrize("count", [2, 150])
@@ -87,17 +68,17 @@ async def test_a_wait_for_many_partitions_looks_only_at_those_with_news(
     topic = await harness.engine.topics.create("t", count, {"physical.partitions": "1"})
     await harness.append("t", b"a", partition=1)
     wanted = [PartitionRead(topic, number, number == 1, 1 << 20) for number in range(count)]
-    reads, looks = harness.engine.reads, []
+    reads, looks = harness.engine.partitions._reads, []
     honest = reads._from_memory
 
-    def look(one: PartitionRead, limit: int, *, at_least_one: bool):  # type: ignore[no-untyped-def]
-        looks.append(one.partition)
-        return honest(one, limit, at_least_one=at_least_one)
+    def look(read: PartitionRead, *place: Any, at_least_one: bool) -> ReadResult | None:
+        looks.append(read.partition)
+        return honest(read, *place, at_least_one=at_least_one)
 
     waiting = asyncio.ensure_future(reads.fetch(wanted, 1 << 20, 1, 60.0))
     await asyncio.sleep(0.01)
     monkeypatch.setattr(reads, "_from_memory", look)
     await harness.append("t", b"b", partition=1)
-    parts = await waiting
-    assert [values_of(part) for part in parts if part.size] == [[b"b"]]
+    results = await waiting
+    assert [values_of(result) for result in results if result.size] == [[b"b"]]
     assert looks == [1]

@@ -167,7 +167,7 @@ async def test_deleted_records_free_their_objects(harness: EngineHarness) -> Non
     topic = await harness.engine.topics.create("t", 1, {})
     for at in range(3):
         await harness.append("t", b"%d" % at)
-    assert await harness.engine.inspection.delete_records(topic, 0, -1) == 3
+    assert await harness.engine.partitions.delete_records(topic, 0, -1) == 3
     for _ in range(4):
         harness.clock.advance_ms(601_000)
         await harness.engine.housekeeping.tidy()
@@ -186,7 +186,7 @@ async def test_deleting_while_others_append_loses_nothing(harness: EngineHarness
     appending = asyncio.ensure_future(append())
     for _ in range(5):
         await asyncio.sleep(0)
-        await harness.engine.inspection.delete_records(topic, 0, 1)
+        await harness.engine.partitions.delete_records(topic, 0, 1)
     await appending
     assert len(values_of(await harness.read("t", 1))) == 20
     await harness.reopen()
@@ -210,7 +210,7 @@ async def test_the_newest_epoch_that_wrote_has_an_end_though_we_are_an_older_one
     await newer.abandon()
     await log.reopen("a test says so")
     await harness.append("t", b"c")
-    epoch_end = harness.engine.inspection.epoch_end
+    epoch_end = harness.engine.partitions.epoch_end
     assert await epoch_end(topic, 0, newer.epoch, log.epoch) == (newer.epoch, 3)
     assert await epoch_end(topic, 0, log.epoch, log.epoch) == (log.epoch, 1)
     assert await epoch_end(topic, 0, newer.epoch + 1, log.epoch) == (-1, -1)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from kafscale.engine.topics import discovery
-from kafscale.log.catalog.descriptors import Descriptors, Wish
+from kafscale.log.catalog.descriptors import Descriptors, TopicSpec
 from kafscale.log.formats import keys
 from kafscale.log.moves import end_of_topic
 from kafscale.metadata import keys as metadata_keys
@@ -21,7 +21,7 @@ from tests.unit.engine.engine_harness import EngineHarness, values_of
 async def put_topic(
     harness: EngineHarness, name: str, partitions: int = 2, topic_id: str = ""
 ) -> None:
-    wish = Wish(
+    wish = TopicSpec(
         name,
         topic_id or name.encode().hex().ljust(32, "0"),
         partitions,

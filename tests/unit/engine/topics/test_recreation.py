@@ -156,7 +156,7 @@ async def test_a_batch_does_not_overtake_the_one_that_the_old_topic_refused(layo
         while other.fleet.leader_of(topic.folder(0)) != late.fleet_id:
             topic = await use_again(other, LAYOUTS[layout])
         held = late.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*/segment-*.kfs", times=1))
-        appends, old = late.engine.appends, late.engine.topics.get("t")
+        appends, old = late.engine.partitions, late.engine.topics.get("t")
         stored = appends.append(old, 0, numbered(b"first", 0), acknowledged=False)
         await held.reached.wait()
         held.release()

@@ -81,7 +81,7 @@ async def test_a_deleted_topic_takes_nothing_more(harness: EngineHarness) -> Non
     topic = await harness.engine.topics.create("t", 1, SHARED)
     await harness.append("t", b"old")
     await harness.engine.topics.delete("t")
-    assert harness.engine.logs.find(topic, 0) is None
+    assert harness.engine.logs.resolve(topic, 0) is None
     with pytest.raises(UnknownTopic):
         await harness.engine.logs.open(topic, 0)
 

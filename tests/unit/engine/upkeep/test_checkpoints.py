@@ -57,7 +57,7 @@ async def test_it_holds_all_that_a_group_and_new_numbers_need(harness: EngineHar
     await harness.engine.topics.create("t", 1, {})
     topic_id = harness.engine.topics.get("t").descriptor.topic_id
     await commit(harness, "a/b", 7, leader_epoch=3, metadata="mine")
-    assert await harness.engine.producer_ids.fresh() == 0
+    assert await harness.engine.partitions.fresh_producer_id() == 0
     assert await harness.engine.checkpoints.write() == 1
     rows = await rows_of(harness)
     offset = rows[metadata_keys.group_offset("a/b", "t", 0)]
@@ -193,7 +193,7 @@ async def test_of_two_at_once_one_wins(harness: EngineHarness) -> None:
 async def test_checkpoints_of_another_cluster_are_not_pushed_out(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
     await commit(harness, "g", 1)
-    theirs = checkpoint.Head(
+    theirs = checkpoint.CheckpointHead(
         number=1, created_ms=0, author="", cluster_id="lost-cluster", groups=0, offsets=0
     )
     assert await checkpoints.write(harness.objects, NAMESPACE, theirs, [], SeededDice(1))

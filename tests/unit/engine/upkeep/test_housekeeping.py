@@ -43,7 +43,7 @@ async def test_retention_by_size_keeps_the_newest(harness: EngineHarness) -> Non
     for number in range(10):
         await harness.append("t", b"%d" % number + b"x" * 1000)
     await harness.engine.housekeeping.tidy()
-    start, high, _ = await harness.engine.inspection.bounds(harness.engine.topics.get("t"), 0, -1)
+    start, high, _ = await harness.engine.partitions.bounds(harness.engine.topics.get("t"), 0, -1)
     assert (start, high) == (7, 10)
 
 
@@ -52,7 +52,7 @@ async def test_everything_may_expire_and_offsets_go_on(harness: EngineHarness) -
     await harness.append("t", b"a", b"b")
     harness.clock.advance_ms(5000)
     await harness.engine.housekeeping.tidy()
-    start, high, _ = await harness.engine.inspection.bounds(harness.engine.topics.get("t"), 0, -1)
+    start, high, _ = await harness.engine.partitions.bounds(harness.engine.topics.get("t"), 0, -1)
     assert (start, high) == (2, 2)
     assert await harness.append("t", b"c", timestamp_ms=NOW_MS + 5000) == 2
     await harness.reopen()
@@ -66,7 +66,7 @@ async def test_a_topic_that_is_only_compacted_does_not_expire(harness: EngineHar
     topic = harness.engine.topics.get("t")
     await harness.engine.logs.open(topic, 0)
     keyed = build_batch([Record(0, NOW_MS, b"key", b"value")], base_offset=0)
-    stored = harness.engine.appends.append(
+    stored = harness.engine.partitions.append(
         topic, 0, memoryview(bytearray(keyed)), acknowledged=False
     )
     assert stored.appended.committed is not None
@@ -104,7 +104,7 @@ async def test_a_sick_store_postpones_and_harms_nothing(harness: EngineHarness) 
     harness.plan.clear()
     await harness.engine.housekeeping.tidy()
     for name in ("a", "b"):
-        start, _, _ = await harness.engine.inspection.bounds(harness.engine.topics.get(name), 0, -1)
+        start, _, _ = await harness.engine.partitions.bounds(harness.engine.topics.get(name), 0, -1)
         assert start == 1
 
 
@@ -125,7 +125,7 @@ async def test_a_mistake_in_one_log_does_not_end_the_housekeeping_of_others(
     monkeypatch.setattr(retention, "retain", retain)
     await harness.engine.housekeeping.tidy()
     starts = [
-        (await harness.engine.inspection.bounds(harness.engine.topics.get(name), 0, -1))[0]
+        (await harness.engine.partitions.bounds(harness.engine.topics.get(name), 0, -1))[0]
         for name in ("a", "b")
     ]
     assert starts == [0, 1]

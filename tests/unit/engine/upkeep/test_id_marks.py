@@ -18,7 +18,7 @@ from tests.unit.engine.upkeep.test_recovery import append_as, mark
 
 async def test_a_store_restored_from_an_older_backup(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
-    given = await harness.engine.producer_ids.fresh()
+    given = await harness.engine.partitions.fresh_producer_id()
     assert await append_as(harness, given) == 0
     epoch = harness.engine.identity.epoch
     await harness.broker.stop()
@@ -26,7 +26,7 @@ async def test_a_store_restored_from_an_older_backup(harness: EngineHarness) -> 
         [Remove(keys.PRODUCER_IDS), Put(keys.EPOCHS, keys.encode(keys.Mark(next=0)))]
     )
     await harness.broker.start()
-    again = await harness.engine.producer_ids.fresh()
+    again = await harness.engine.partitions.fresh_producer_id()
     assert again > given
     assert await append_as(harness, again) == 1, "else it is taken for a repetition, and lost"
     assert harness.engine.identity.epoch > epoch
@@ -37,7 +37,7 @@ async def test_a_store_that_is_lost_before_the_first_checkpoint(tmp_path: Path) 
         await harness.engine.topics.create("t", 1, {})
         await harness.reopen()
         await harness.reopen()
-        given = await harness.engine.producer_ids.fresh()
+        given = await harness.engine.partitions.fresh_producer_id()
         assert await append_as(harness, given) == 0
         epoch = harness.engine.identity.epoch
         assert epoch > 0
@@ -46,23 +46,23 @@ async def test_a_store_that_is_lost_before_the_first_checkpoint(tmp_path: Path) 
         async with InProcessBroker(
             config=FOR_TESTS, store=harness.objects, metadata=metadata, clock=harness.clock
         ) as broker:
-            again = await broker.engine.producer_ids.fresh()
+            again = await broker.engine.partitions.fresh_producer_id()
             assert again == given + 1 + SPARE_PRODUCER_IDS
             assert broker.engine.identity.epoch == epoch + SPARE_EPOCHS
         await metadata.aclose()
 
 
 async def test_a_new_bucket_begins_with_the_first_numbers(harness: EngineHarness) -> None:
-    assert await harness.engine.producer_ids.fresh() == 0
+    assert await harness.engine.partitions.fresh_producer_id() == 0
     assert harness.engine.identity.epoch == 0
 
 
 async def test_a_store_that_knows_all_goes_on_without_a_gap(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
-    given = await harness.engine.producer_ids.fresh()
+    given = await harness.engine.partitions.fresh_producer_id()
     await append_as(harness, given)
     await harness.reopen()
-    assert await harness.engine.producer_ids.fresh() == given + 1000
+    assert await harness.engine.partitions.fresh_producer_id() == given + 1000
     assert await mark(harness.metadata, keys.EPOCHS) == 2
     assert len(values_of(await harness.read("t"))) == 1
 
@@ -70,12 +70,12 @@ async def test_a_store_that_knows_all_goes_on_without_a_gap(harness: EngineHarne
 async def test_a_broker_that_starts_without_the_bucket_gives_out_ids_when_it_is_back(
     harness: EngineHarness,
 ) -> None:
-    given = await harness.engine.producer_ids.fresh()
+    given = await harness.engine.partitions.fresh_producer_id()
     await harness.broker.stop()
     await harness.metadata.commit([Remove(keys.PRODUCER_IDS)])
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "find"))
     await harness.broker.start()
     with pytest.raises(MetadataUnavailable):
-        await harness.engine.producer_ids.fresh()
+        await harness.engine.partitions.fresh_producer_id()
     harness.plan.clear()
-    assert await harness.engine.producer_ids.fresh() > given
+    assert await harness.engine.partitions.fresh_producer_id() > given

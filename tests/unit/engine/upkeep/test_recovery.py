@@ -69,7 +69,7 @@ async def append_as(
     await harness.engine.logs.open(found, 0)
     raw = make_batch(b"x", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     records = memoryview(bytearray(raw))
-    stored = harness.engine.appends.append(found, 0, records, acknowledged=True)
+    stored = harness.engine.partitions.append(found, 0, records, acknowledged=True)
     if stored.appended.committed is not None:
         assert await stored.appended.committed is None
     return stored.first
@@ -86,7 +86,7 @@ async def busy(harness: EngineHarness) -> None:
         await harness.append(name, b"old")
         await engine.topics.delete(name)
     await engine.topics.create("again", 1, {"cleanup.policy": "compact"})
-    await append_as(harness, await engine.producer_ids.fresh())
+    await append_as(harness, await engine.partitions.fresh_producer_id())
     wishes = [Wish("t", 0, 1, 0, "note"), Wish("t", 1, 99), Wish("again", 0, 0)]
     assert await engine.offsets.commit("g", wishes) == [None] * 3
     await engine.checkpoints.write()
@@ -113,7 +113,7 @@ async def test_numbers_rise_above_all_that_was_given_out(
     await harness.engine.checkpoints.write()
     # Two blocks of ids are given out after the checkpoint, and an id of them is written with.
     await harness.metadata.commit([Put(keys.PRODUCER_IDS, b'{"next":7000}')])
-    assert await harness.engine.producer_ids.fresh() == 7000
+    assert await harness.engine.partitions.fresh_producer_id() == 7000
     await append_as(harness, 7000)
     await recovered(harness, fresh)
     assert await mark(fresh, keys.PRODUCER_IDS) == 7001 + SPARE_PRODUCER_IDS
@@ -271,7 +271,7 @@ async def test_offsets_that_the_log_does_not_have_are_kept_and_counted(
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a", b"b", b"c")
-    await harness.engine.inspection.delete_records(harness.engine.topics.get("t"), 0, 2)
+    await harness.engine.partitions.delete_records(harness.engine.topics.get("t"), 0, 2)
     for group, offset in (("below", 1), ("first", 2), ("next", 3), ("beyond", 4)):
         await harness.engine.offsets.commit(group, [Wish("t", 0, offset)])
     await harness.engine.checkpoints.write()
@@ -376,12 +376,14 @@ async def test_a_broker_goes_on_from_there(tmp_path: Path) -> None:
             assert engine.identity.cluster_id == cluster_id
             assert engine.identity.epoch > epoch
             assert (await engine.offsets.committed("g"))["t", 0].metadata == "note"
-            assert await engine.producer_ids.fresh() >= SPARE_PRODUCER_IDS
+            assert await engine.partitions.fresh_producer_id() >= SPARE_PRODUCER_IDS
             # A repeated batch is known again: producers are remembered by the log.
             raw = make_batch(b"x", producer_id=5, producer_epoch=0, base_sequence=0)
             topic = engine.topics.get("t")
             await engine.logs.open(topic, 0)
-            stored = engine.appends.append(topic, 0, memoryview(bytearray(raw)), acknowledged=True)
+            stored = engine.partitions.append(
+                topic, 0, memoryview(bytearray(raw)), acknowledged=True
+            )
             assert stored.first == 1
             assert len(values_of(await harness.read("t"))) == 2
         await metadata.aclose()

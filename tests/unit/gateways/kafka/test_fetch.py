@@ -194,13 +194,13 @@ async def test_r6_no_wish_waits_longer_than_thirty_seconds(
     broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[float] = []
-    honest = broker.engine.reads.fetch
+    honest = broker.engine.partitions.fetch
 
     async def fetch(wanted, max_bytes, min_bytes, max_wait_s):  # type: ignore[no-untyped-def]
         asked.append(max_wait_s)
         return await honest(wanted, max_bytes, min_bytes, 0.01)
 
-    monkeypatch.setattr(broker.engine.reads, "fetch", fetch)
+    monkeypatch.setattr(broker.engine.partitions, "fetch", fetch)
     await caller.create("t")
     await caller.fetch("t", max_wait_ms=2**31 - 1)
     assert asked == [30.0]

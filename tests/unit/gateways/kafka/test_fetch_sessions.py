@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from kafscale.engine.partitions.reads import PartitionRead
 from kafscale.gateways.kafka import fetch_sessions
 from kafscale.gateways.kafka.apis import fetch
 from kafscale.gateways.kafka.fetch_sessions import (
     LONGEST_IDLE_S,
-    Asked,
     FetchSession,
     FetchSessions,
+    RequestedPartition,
 )
-from kafscale.log.writer.lane import Lane
 from kafscale.testing.clock import SeededDice
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
@@ -189,7 +189,7 @@ async def test_a_topic_created_again_is_found_by_name_and_lost_by_id(caller: Cal
     assert lost.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-# -- partitions at rest ----------------------------------------------------------------------
+# -- parked partitions -----------------------------------------------------------------------
 
 
 def watched(broker: InProcessBroker) -> int:
@@ -203,14 +203,14 @@ def watched(broker: InProcessBroker) -> int:
 def looked_at(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """The partitions that each fetch looks at in memory."""
     looks: list[list[int]] = []
-    honest = broker.engine.reads.fetch_now
+    honest = broker.engine.partitions.fetch_now
 
     def fetch_now(wanted, *limits):  # type: ignore[no-untyped-def]
         looks.append([one.partition for one in wanted])
         return honest(wanted, *limits)
 
-    monkeypatch.setattr(broker.engine.reads, "fetch_now", fetch_now)
-    monkeypatch.setattr(fetch_sessions, "LOOK_EVERY_S", 1000.0)
+    monkeypatch.setattr(broker.engine.partitions, "fetch_now", fetch_now)
+    monkeypatch.setattr(fetch_sessions, "ACTIVATE_ALL_EVERY_S", 1000.0)
     return looks
 
 
@@ -311,7 +311,7 @@ async def test_the_end_of_a_topic_is_told_at_once(broker: InProcessBroker, calle
 async def test_what_nobody_is_woken_for_is_told_before_long(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_sessions, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(fetch_sessions, "ACTIVATE_ALL_EVERY_S", 0.0)
     await caller.create("t", 2)
     await caller.produce("t", make_batch(b"a"))
     consumer = Consumer(caller)
@@ -349,28 +349,39 @@ async def test_a_lane_that_had_news_is_watched_again_only_when_it_has_been_read(
     assert watched(broker) == 2
 
 
-def test_all_partitions_are_looked_at_now_and_then() -> None:
+async def test_all_partitions_are_looked_at_now_and_then(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await caller.create("t", 3)
+    for partition in range(3):
+        await caller.produce("t", make_batch(b"a"), partition=partition)
+    topic, partitions = broker.engine.topics.get("t"), broker.engine.partitions
     session = FetchSession(1, by_id=False)
-    session.update([Asked("t", n, 0, 100, -1) for n in range(3)], [])
-    lane = Lane(0)
-    lane.high, lane.start = -1, -1  # as the client was told
-    for one in session.line_up(now_s=10.0):
-        session.rest(one, lane)
-    assert session.all_rest
-    assert session.line_up(now_s=10.0 + fetch_sessions.LOOK_EVERY_S / 2) == []
-    assert len(session.line_up(now_s=10.0 + fetch_sessions.LOOK_EVERY_S)) == 3
+    session.update([RequestedPartition("t", n, 1, 100, -1) for n in range(3)], [])
+    for cached in session.list_active(now_s=10.0):
+        cached.high, cached.start = 1, 0  # as the client was told
+        session.park(cached, partitions, PartitionRead(topic, cached.requested.partition, 1, 100))
+    assert session.all_parked
+    assert session.list_active(now_s=10.0 + fetch_sessions.ACTIVATE_ALL_EVERY_S / 2) == []
+    assert len(session.list_active(now_s=10.0 + fetch_sessions.ACTIVATE_ALL_EVERY_S)) == 3
 
 
-def test_a_session_that_makes_room_watches_nothing() -> None:
+async def test_a_session_that_makes_room_watches_nothing(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await caller.create("t")
+    await caller.produce("t", make_batch(b"a"))
+    position = PartitionRead(broker.engine.topics.get("t"), 0, 1, 100)
     sessions = FetchSessions(SeededDice(), slots=1)
     session = sessions.create(by_id=False)
-    session.update([Asked("t", 0, 0, 100, -1)], [])
-    lane = Lane(0)
-    (one,) = session.line_up(now_s=0.0)
-    lane.watchers.add(one)
-    session.rest(one, lane)
+    session.update([RequestedPartition("t", 0, 1, 100, -1)], [])
+    (cached,) = session.list_active(now_s=0.0)
+    session.park(cached, broker.engine.partitions, position)
+    assert watched(broker) == 1
     sessions.create(by_id=False)
-    assert not len(lane.watchers)
+    assert watched(broker) == 0
+    session.park(cached, broker.engine.partitions, position)
+    assert watched(broker) == 0, "a fetch that was under way does not subscribe again"
 
 
 # -- the table of sessions -------------------------------------------------------------------
@@ -401,7 +412,7 @@ def test_sessions_with_very_many_partitions_in_all_make_room(
     sessions = FetchSessions(SeededDice())
     first, second = sessions.create(by_id=False), sessions.create(by_id=False)
     for session in (first, second):
-        session.update([Asked("t", number, 0, 100, -1) for number in range(2)], [])
+        session.update([RequestedPartition("t", number, 0, 100, -1) for number in range(2)], [])
     sessions.create(by_id=False)
     assert sessions.find(first.session_id) is None
     assert sessions.find(second.session_id) is second
@@ -421,14 +432,14 @@ def test_the_session_idle_longest_makes_room() -> None:
 def test_sessions_that_nobody_has_used_for_long_end() -> None:
     sessions = FetchSessions(SeededDice())
     left, used, new = (sessions.create(by_id=False) for _ in range(3))
-    left.line_up(now_s=0.0)
-    used.line_up(now_s=0.0)
+    left.list_active(now_s=0.0)
+    used.list_active(now_s=0.0)
     sessions.find(used.session_id)
-    used.line_up(now_s=LONGEST_IDLE_S / 2)
+    used.list_active(now_s=LONGEST_IDLE_S / 2)
     sessions.find(new.session_id)
-    sessions.let_go_idle(now_s=LONGEST_IDLE_S - 1)
+    sessions.close_idle(now_s=LONGEST_IDLE_S - 1)
     assert len(sessions) == 3
-    sessions.let_go_idle(now_s=LONGEST_IDLE_S)
+    sessions.close_idle(now_s=LONGEST_IDLE_S)
     assert sessions.find(left.session_id) is None
     assert sessions.find(used.session_id) is used
     assert sessions.find(new.session_id) is new
@@ -455,9 +466,9 @@ def test_epochs_skip_the_number_that_means_new(epoch: int, following: int) -> No
     assert session.epoch == following
 
 
-def test_a_change_keeps_a_partitions_place_in_the_line() -> None:
+def test_a_change_keeps_a_partitions_place_among_the_active() -> None:
     session = FetchSession(1, by_id=False)
-    session.update([Asked("t", n, 0, 100, -1) for n in range(3)], [])
-    session.update([Asked("t", 0, 7, 100, -1)], [("t", 1)])
+    session.update([RequestedPartition("t", n, 0, 100, -1) for n in range(3)], [])
+    session.update([RequestedPartition("t", 0, 7, 100, -1)], [("t", 1)])
     assert list(session.partitions) == [("t", 0), ("t", 2)]
-    assert session.partitions[("t", 0)].asked.offset == 7
+    assert session.partitions[("t", 0)].requested.offset == 7

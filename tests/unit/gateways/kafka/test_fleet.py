@@ -86,7 +86,9 @@ async def test_partitions_of_others_are_refused_so_that_clients_look_for_their_l
 async def test_a_partition_whose_owner_is_gone_has_no_leader(fleet: FleetHarness) -> None:
     member = fleet.members[0]
     gone = fleet.members[1].fleet.identity.broker_id
-    del member.fleet.brokers[gone]  # its lease has ended; the next generation is not there yet
+    del member.fleet.state.brokers[
+        gone
+    ]  # its lease has ended; the next generation is not there yet
     async with Caller(member.broker.port) as caller:
         (topic,) = (await caller.ask(metadata_request(), 12)).topics
     orphans = [row for row in topic.partitions if row.leader_id == -1]
@@ -135,7 +137,7 @@ async def test_groups_are_found_and_served_by_their_coordinator_alone(fleet: Fle
 
 async def test_without_members_there_is_no_coordinator(fleet: FleetHarness) -> None:
     member = fleet.members[0]
-    member.fleet.brokers.clear()
+    member.fleet.state.brokers.clear()
     names = (f"group-{number}" for number in range(100))
     elsewhere = next(name for name in names if not member.fleet.may_coordinate(name))
     async with Caller(member.broker.port) as caller:

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from kafscale.engine.partitions import appends
+from kafscale.engine.partitions import refused
 from kafscale.log.formats import keys
 from kafscale.model.errors import StoreUnavailable
 from kafscale.objects.memory import MemoryObjectStore
@@ -323,7 +323,7 @@ async def test_who_has_been_forgotten_is_told_where_the_log_starts(
     await caller.create("t")
     row = await caller.produce("t", numbered(3))
     assert (row.error_code, row.log_start_offset) == (ErrorCode.UNKNOWN_PRODUCER_ID, -1)
-    monkeypatch.setattr(appends, "FORGOTTEN_S", 0.0)
+    monkeypatch.setattr(refused, "FORGOTTEN_S", 0.0)
     row = await caller.produce("t", numbered(3))
     assert (row.error_code, row.log_start_offset) == (ErrorCode.UNKNOWN_PRODUCER_ID, 0)
 

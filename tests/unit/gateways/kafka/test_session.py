@@ -142,7 +142,7 @@ async def test_few_reads_of_one_connection_are_under_way_at_once(
     broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under_way, most = 0, 0
-    honest = broker.engine.reads.fetch
+    honest = broker.engine.partitions.fetch
 
     async def fetch(*wanted, **wishes):  # type: ignore[no-untyped-def]
         nonlocal under_way, most
@@ -153,7 +153,7 @@ async def test_few_reads_of_one_connection_are_under_way_at_once(
         finally:
             under_way -= 1
 
-    monkeypatch.setattr(broker.engine.reads, "fetch", fetch)
+    monkeypatch.setattr(broker.engine.partitions, "fetch", fetch)
     await caller.create("t")
     async with Caller(broker.port) as pipelining:
         for _ in range(20):
@@ -179,9 +179,9 @@ async def test_a_flood_of_tiny_requests_that_wait_is_left_in_the_network() -> No
             caller.send(fetch_request([("t", 0, 0)], max_wait_ms=30_000), 12)
         caller.writer.write(struct.pack(">ib", 1, 0) * 100_000)
         async with asyncio.timeout(20):
-            while broker.listener.held_bytes < 1 << 20:
+            while broker.connections.held_bytes < 1 << 20:
                 await asyncio.sleep(0.01)
-        assert broker.listener.held_bytes < 10 << 20
+        assert broker.connections.held_bytes < 10 << 20
         caller.writer.transport.abort()
 
 
@@ -265,11 +265,11 @@ async def test_while_the_store_hangs_writers_wait_and_readers_are_served() -> No
         await stall.reached.wait()
         for _ in range(5):
             assert values_of(await reader.fetch("t")) == [b"readable"]
-        assert broker.listener.held_bytes < 250_000, "the rest waits in the network"
+        assert broker.connections.held_bytes < 250_000, "the rest waits in the network"
         stall.release()
         rows = [(await writer.answer()).responses[0].partition_responses[0] for _ in range(50)]
         assert [row.base_offset for row in rows] == list(range(1, 51))
-        assert broker.listener.held_bytes == 0
+        assert broker.connections.held_bytes == 0
 
 
 async def test_a_client_that_leaves_early_leaves_nothing_behind(broker: InProcessBroker) -> None:
@@ -278,9 +278,9 @@ async def test_a_client_that_leaves_early_leaves_nothing_behind(broker: InProces
         for _ in range(10):
             caller.send(produce_request("t", make_batch(b"x")), 9)
     async with asyncio.timeout(20):
-        while len(broker.listener):
+        while len(broker.connections):
             await asyncio.sleep(0.01)
-    assert broker.listener.held_bytes == 0
+    assert broker.connections.held_bytes == 0
 
 
 async def test_frames_far_above_a_megabyte_arrive(caller: Caller) -> None:

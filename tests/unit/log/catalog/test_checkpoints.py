@@ -1,9 +1,9 @@
 import pytest
 
 from kafscale.log.catalog import checkpoints
-from kafscale.log.catalog.checkpoints import KEPT, Part
+from kafscale.log.catalog.checkpoints import KEPT, PartBlocks
 from kafscale.log.formats import checkpoint, keys
-from kafscale.log.formats.checkpoint import Head
+from kafscale.log.formats.checkpoint import CheckpointHead
 from kafscale.model.errors import StoreUnavailable
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.testing.clock import SeededDice
@@ -13,8 +13,8 @@ NAMESPACE = "tenant/ns"
 DICE = SeededDice(1)
 
 
-def head(number: int, inline: str = "{}") -> Head:
-    return Head(
+def head(number: int, inline: str = "{}") -> CheckpointHead:
+    return CheckpointHead(
         number=number,
         created_ms=number,
         author="me",
@@ -25,8 +25,8 @@ def head(number: int, inline: str = "{}") -> Head:
     )
 
 
-def part(*rows: str) -> Part:
-    made = Part()
+def part(*rows: str) -> PartBlocks:
+    made = PartBlocks()
     for row in rows:
         made.add(checkpoint.encode_rows([checkpoint.row(row, b"{}")]), 1)
     return made

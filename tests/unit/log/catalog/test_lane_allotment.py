@@ -12,7 +12,7 @@ from kafscale.objects.memory import MemoryObjectStore
 from tests.unit.log.formats.test_places import topic
 
 
-def lanes_of(held: LaneRange) -> list[places.Place]:
+def lanes_of(held: LaneRange) -> list[places.LanePlace]:
     return [found for _, found in places.each_place(topic(held.count, 0, "shared", [held]))]
 
 

@@ -6,20 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.log.formats import checkpoint
-from kafscale.log.formats.checkpoint import HEADER, Head, Part, Row
+from kafscale.log.formats.checkpoint import HEADER, CheckpointHead, CheckpointPart, CheckpointRow
 from kafscale.model.errors import CorruptObject
 from kafscale.records.compression import Codec, compress
 from tests.unit.log.pages import fields, layout, table
 
 PAGE = "checkpoint.md"
-HEAD = Head(
+HEAD = CheckpointHead(
     number=7,
     created_ms=1,
     author="broker-0",
     cluster_id="c",
     groups=1,
     offsets=1,
-    parts=[Part("00000000000000000007-00000001-0", 10, 20, 3)],
+    parts=[CheckpointPart("00000000000000000007-00000001-0", 10, 20, 3)],
     rows=[checkpoint.row("/kafscale/consumers/g/offsets/t/0", b'{"offset": 5}')],
 )
 GOLDEN = bytes.fromhex(
@@ -41,7 +41,7 @@ JSON_VALUES = st.recursive(
 ROWS = st.lists(st.tuples(st.text(st.characters(codec="ascii")), JSON_VALUES), max_size=20)
 
 
-def plain(rows: list[Row]) -> list[tuple[str, bytes]]:
+def plain(rows: list[CheckpointRow]) -> list[tuple[str, bytes]]:
     return [(key, bytes(value)) for key, value in rows]
 
 
@@ -66,7 +66,7 @@ def test_a_head_comes_back_with_the_bytes_of_its_values() -> None:
 def test_a_head_of_before_is_still_read() -> None:
     found = checkpoint.decode_head(GOLDEN)
     assert (found.number, found.cluster_id, found.groups, found.offsets) == (7, "c", 1, 1)
-    assert found.parts == [Part("p", 10, 20, 3)]
+    assert found.parts == [CheckpointPart("p", 10, 20, 3)]
     assert plain(found.rows) == [("/k", b'{"offset": 5}')]
 
 
@@ -139,6 +139,8 @@ def test_the_documented_header_is_the_struct() -> None:
     assert table(PAGE, "## Header") == layout(checkpoint, "HEADER")
 
 
-@pytest.mark.parametrize(("heading", "structure"), [("## Head\n", Head), ("## Part", Part)])
+@pytest.mark.parametrize(
+    ("heading", "structure"), [("## Head\n", CheckpointHead), ("## Part", CheckpointPart)]
+)
 def test_the_documented_fields_are_the_structures(heading: str, structure: type) -> None:
     assert fields(PAGE, heading) == [f.name for f in msgspec.structs.fields(structure)]

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.log.formats import keys, manifest
-from kafscale.log.formats.manifest import Dropped, Entry, LaneMark, Manifest, Replacement
-from kafscale.log.formats.producers import BatchMark, Snapshot
+from kafscale.log.formats.manifest import Dropped, LaneMark, Manifest, Replacement, SegmentEntry
+from kafscale.log.formats.producers import BatchMark, ProducerSnapshot
 from kafscale.log.formats.segment import ContentId, Span
 from kafscale.model.errors import CorruptObject
 from tests.unit.log.pages import fields
@@ -18,8 +18,10 @@ GOLDEN = Manifest(
     end=20,
     end_id=(7, 200, 9),
     segments=[
-        Entry("segment-00000000000000000000-2-0000002a.kfs", 0, 10, 148, 10, 5, 6, 1, 2, True),
-        Entry(
+        SegmentEntry(
+            "segment-00000000000000000000-2-0000002a.kfs", 0, 10, 148, 10, 5, 6, 1, 2, True
+        ),
+        SegmentEntry(
             "segment-00000000000000000010.kfs",
             10,
             20,
@@ -35,7 +37,7 @@ GOLDEN = Manifest(
     ],
     dropped=[Dropped("segment-00000000000000000000-1-0000002b.kfs", 2)],
     lanes={
-        0: LaneMark(0, 15, [(0, 0)], [Snapshot(77, 1, 5, [BatchMark(0, 4, 10)])], [(9, 5)]),
+        0: LaneMark(0, 15, [(0, 0)], [ProducerSnapshot(77, 1, 5, [BatchMark(0, 4, 10)])], [(9, 5)]),
         2: LaneMark(0, 5),
     },
 )
@@ -60,10 +62,10 @@ def test_the_golden_manifest_is_written_and_read() -> None:
     ("heading", "structure"),
     [
         ("## Manifest", Manifest),
-        ("## Entry", Entry),
+        ("## SegmentEntry", SegmentEntry),
         ("## Dropped", Dropped),
         ("## LaneMark", LaneMark),
-        ("## Snapshot", Snapshot),
+        ("## ProducerSnapshot", ProducerSnapshot),
     ],
 )
 def test_the_documented_fields_are_the_structures(heading: str, structure: type) -> None:
@@ -98,7 +100,7 @@ def test_an_entry_that_key_compaction_made_shorter_keeps_its_own_last_offset() -
 
 def test_rolling_up_appends_and_never_moves_a_start_back() -> None:
     old = msgspec.structs.replace(GOLDEN, lanes={0: LaneMark(12, 15), 5: LaneMark(1, 2)})
-    entry = Entry("x", 20, 30, 1, 10, 5, 6, 0, 0, False)
+    entry = SegmentEntry("x", 20, 30, 1, 10, 5, 6, 0, 0, False)
     marks = {0: LaneMark(3, 25, [(0, 0), (1, 20)])}
     new = manifest.append_history(old, [entry], 30, ContentId(1, 2, 3), marks)
     assert new.segments == [*old.segments, entry]
@@ -136,12 +138,12 @@ def test_what_key_compaction_has_done_survives_a_roll_up() -> None:
     assert rolled.lanes[3].cleaned == []
 
 
-def plain(base: int, end: int, generation: int = 1) -> Entry:
+def plain(base: int, end: int, generation: int = 1) -> SegmentEntry:
     name = keys.rewritten_name(base, generation, base)
-    return Entry(name, base, end, 100, end - base, 0, 0, base, 0, True)
+    return SegmentEntry(name, base, end, 100, end - base, 0, 0, base, 0, True)
 
 
-def listing(*entries: Entry) -> Manifest:
+def listing(*entries: SegmentEntry) -> Manifest:
     return msgspec.structs.replace(GOLDEN, segments=list(entries), end=entries[-1].end)
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.log.formats import places
-from kafscale.log.formats.places import Place
+from kafscale.log.formats.places import LanePlace
 from kafscale.model.topics import LaneRange, Layout, TopicDescriptor
 
 
@@ -27,13 +27,13 @@ def topic(
 
 def test_an_ordinary_partition_is_the_only_lane_of_its_log() -> None:
     ordinary = topic(3, 3, "ordinary")
-    assert places.place(ordinary, 2) == Place("ns/t/2", 0)
+    assert places.place(ordinary, 2) == LanePlace("ns/t/2", 0)
     assert places.log_folders(ordinary) == ["ns/t/0", "ns/t/1", "ns/t/2"]
 
 
 def test_virtual_partitions_are_lanes_of_the_topics_logs() -> None:
     virtual = topic(100, 3, "virtual")
-    assert places.place(virtual, 42) == Place("ns/t/0", 14)
+    assert places.place(virtual, 42) == LanePlace("ns/t/0", 14)
     assert places.lanes_in(virtual, "ns/t/1")[32] == 97
     assert places.own_folders(virtual) == ["ns/t/0", "ns/t/1", "ns/t/2"]
 
@@ -43,11 +43,11 @@ def test_shared_partitions_go_on_in_the_next_range() -> None:
         5, 0, "shared", [LaneRange("ns/@shared", 7, 2, 3), LaneRange("ns/@shared", 40, 3, 4)]
     )
     assert [found for _, found in places.each_place(shared)] == [
-        Place("ns/@shared/1", 2),
-        Place("ns/@shared/2", 2),
-        Place("ns/@shared/0", 10),
-        Place("ns/@shared/1", 10),
-        Place("ns/@shared/2", 10),
+        LanePlace("ns/@shared/1", 2),
+        LanePlace("ns/@shared/2", 2),
+        LanePlace("ns/@shared/0", 10),
+        LanePlace("ns/@shared/1", 10),
+        LanePlace("ns/@shared/2", 10),
     ]
     assert places.own_folders(shared) == [], "nothing that may be deleted by folder"
     assert places.log_folders(shared) == ["ns/@shared/0", "ns/@shared/1", "ns/@shared/2"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafscale.log.formats.producers import WINDOW, BatchMark, ProducerTable, Snapshot
+from kafscale.log.formats.producers import WINDOW, BatchMark, ProducerSnapshot, ProducerTable
 from kafscale.model.errors import (
     DuplicateSequence,
     OutOfOrderSequence,
@@ -32,81 +32,81 @@ def header(sequence: int, count: int = 1, epoch: int = 0, producer: int = 7) -> 
 def filled(*sequences: int, committed_to: int = ALL) -> ProducerTable:
     table = ProducerTable()
     for sequence in sequences:
-        assert table.find_duplicate(header(sequence)) is None
+        assert table.judge(header(sequence)) is None
         table.remember(header(sequence), 100 + sequence, 1000 + sequence, committed_to)
     return table
 
 
 def test_a_batch_that_fits_is_new_and_the_same_again_is_a_duplicate() -> None:
     table = filled(0, 1, 2)
-    assert table.find_duplicate(header(3)) is None
-    assert table.find_duplicate(header(1)) == 101
+    assert table.judge(header(3)) is None
+    assert table.judge(header(1)) == 101
 
 
 def test_the_last_five_batches_are_remembered() -> None:
     table = filled(*range(8))
-    assert [table.find_duplicate(header(n)) for n in range(3, 8)] == [103, 104, 105, 106, 107]
+    assert [table.judge(header(n)) for n in range(3, 8)] == [103, 104, 105, 106, 107]
     with pytest.raises(DuplicateSequence):
-        table.find_duplicate(header(2))
+        table.judge(header(2))
 
 
 def test_a_gap_is_refused() -> None:
     with pytest.raises(OutOfOrderSequence):
-        filled(0, 1).find_duplicate(header(3))
+        filled(0, 1).judge(header(3))
 
 
 def test_an_unknown_producer_begins_at_zero() -> None:
     with pytest.raises(UnknownProducer):
-        ProducerTable().find_duplicate(header(1))
-    assert ProducerTable().find_duplicate(header(0)) is None
+        ProducerTable().judge(header(1))
+    assert ProducerTable().judge(header(0)) is None
 
 
 def test_where_strangers_go_on_they_are_followed_from_then_on() -> None:
     table = ProducerTable()
-    assert table.find_duplicate(header(3), accepts_unknown_sequences=True) is None
+    assert table.judge(header(3), accepts_unknown_sequences=True) is None
     table.remember(header(3), 0, 0, 0)
     with pytest.raises(OutOfOrderSequence):
-        table.find_duplicate(header(5), accepts_unknown_sequences=True)
-    assert table.find_duplicate(header(4), accepts_unknown_sequences=True) is None
+        table.judge(header(5), accepts_unknown_sequences=True)
+    assert table.judge(header(4), accepts_unknown_sequences=True) is None
     with pytest.raises(OutOfOrderSequence):
-        table.find_duplicate(header(2), accepts_unknown_sequences=True)  # never was here
+        table.judge(header(2), accepts_unknown_sequences=True)  # never was here
 
 
 def test_a_batch_of_other_bounds_is_no_duplicate() -> None:
     table = filled(0, 1, 2)
     with pytest.raises(DuplicateSequence):
-        table.find_duplicate(header(1, count=2))
+        table.judge(header(1, count=2))
 
 
 def test_an_older_epoch_is_refused_and_a_newer_one_begins_at_zero() -> None:
     table = ProducerTable()
     table.remember(header(0, epoch=3), 0, 0, ALL)
     with pytest.raises(StaleProducerEpoch):
-        table.find_duplicate(header(1, epoch=2))
+        table.judge(header(1, epoch=2))
     with pytest.raises(OutOfOrderSequence):
-        table.find_duplicate(header(1, epoch=4))
-    assert table.find_duplicate(header(0, epoch=4)) is None
+        table.judge(header(1, epoch=4))
+    assert table.judge(header(0, epoch=4)) is None
 
 
 def test_sequences_go_on_at_zero_after_the_largest() -> None:
     table = ProducerTable()
     largest = 2**31 - 1
-    table.restore([Snapshot(7, 0, 0, [BatchMark(largest - 1, largest - 1, 50)])])
+    table.restore([ProducerSnapshot(7, 0, 0, [BatchMark(largest - 1, largest - 1, 50)])])
     across = header(largest, count=3)
-    assert table.find_duplicate(across) is None
+    assert table.judge(across) is None
     table.remember(across, 51, 0, ALL)
-    assert table.find_duplicate(header(2)) is None
-    assert table.find_duplicate(across) == 51
+    assert table.judge(header(2)) is None
+    assert table.judge(across) == 51
     with pytest.raises(DuplicateSequence):
-        table.find_duplicate(header(largest - 5))
+        table.judge(header(largest - 5))
     with pytest.raises(OutOfOrderSequence):
-        table.find_duplicate(header(3))
+        table.judge(header(3))
 
 
 def test_a_snapshot_holds_committed_batches_only() -> None:
     table = filled(*range(4), committed_to=0)
     assert table.snapshot(102) == [
-        Snapshot(7, 0, 1003, [BatchMark(0, 0, 100), BatchMark(1, 1, 101)])
+        ProducerSnapshot(7, 0, 1003, [BatchMark(0, 0, 100), BatchMark(1, 1, 101)])
     ]
     assert table.snapshot(100) == []
 
@@ -117,7 +117,7 @@ def test_five_committed_batches_are_known_while_any_number_waits() -> None:
         table.remember(header(sequence), 100 + sequence, 0, 106)
     (row,) = table.snapshot(106)
     assert [mark.first_offset for mark in row.marks] == [101, 102, 103, 104, 105]
-    assert table.find_duplicate(header(19)) == 119
+    assert table.judge(header(19)) == 119
 
 
 def test_a_new_epoch_that_waits_does_not_hide_the_committed_one() -> None:
@@ -146,8 +146,8 @@ def test_silent_producers_are_forgotten() -> None:
     table.expire(1001)
     assert len(table) == 1
     with pytest.raises(UnknownProducer):
-        table.find_duplicate(header(1))
-    assert table.find_duplicate(header(1, producer=8)) is None
+        table.judge(header(1))
+    assert table.judge(header(1, producer=8)) is None
 
 
 def test_a_producer_whose_first_batch_was_refused_must_send_it_again_first() -> None:
@@ -155,16 +155,16 @@ def test_a_producer_whose_first_batch_was_refused_must_send_it_again_first() -> 
     table.expect(7, 0, 0, 0)
     table.expect(7, 0, 1, 0)
     with pytest.raises(OutOfOrderSequence):
-        table.find_duplicate(header(1))
-    assert table.find_duplicate(header(0)) is None
+        table.judge(header(1))
+    assert table.judge(header(0)) is None
     assert table.snapshot(ALL) == []
 
 
 def test_what_the_bucket_knows_of_a_producer_counts_more_than_what_was_refused() -> None:
     table = filled(0, 1)
     table.expect(7, 0, 1, 0)
-    assert table.find_duplicate(header(1)) == 101
-    assert table.find_duplicate(header(2)) is None
+    assert table.judge(header(1)) == 101
+    assert table.judge(header(2)) is None
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=30), st.data())
@@ -180,11 +180,11 @@ def test_a_snapshot_and_the_rest_replayed_are_the_same_as_all_replayed(
             second.restore(first.snapshot(ALL))
         one = header(sequence, count)
         for table in (whole, second if at >= cut else first):
-            assert table.find_duplicate(one) is None
+            assert table.judge(one) is None
             table.remember(one, sequence, at, ALL)
         recent.append(BatchMark(sequence, sequence + count - 1, sequence))
         sequence += count
     if cut == len(counts):
         second.restore(first.snapshot(ALL))
-    expected = [Snapshot(7, 0, len(counts) - 1, list(recent))]
+    expected = [ProducerSnapshot(7, 0, len(counts) - 1, list(recent))]
     assert whole.snapshot(ALL) == second.snapshot(ALL) == expected

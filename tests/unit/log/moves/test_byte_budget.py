@@ -4,23 +4,23 @@ import asyncio
 
 import pytest
 
-from kafscale.log.moves.byte_budget import Allowance
+from kafscale.log.moves.byte_budget import ByteBudget
 
 
-async def waiting(allowance: Allowance, size: int) -> asyncio.Task[int]:
+async def waiting(allowance: ByteBudget, size: int) -> asyncio.Task[int]:
     task = asyncio.get_running_loop().create_task(allowance.take(size))
     await asyncio.sleep(0)
     return task
 
 
 async def test_what_is_there_is_given_at_once() -> None:
-    allowance = Allowance(10)
+    allowance = ByteBudget(10)
     assert [await allowance.take(4), await allowance.take(6)] == [4, 6]
     assert allowance.taken_bytes == 10
 
 
 async def test_nobody_gets_more_than_there_is_and_everybody_in_turn() -> None:
-    allowance = Allowance(10)
+    allowance = ByteBudget(10)
     await allowance.take(8)
     large, small = await waiting(allowance, 5), await waiting(allowance, 1)
     assert not large.done()
@@ -31,7 +31,7 @@ async def test_nobody_gets_more_than_there_is_and_everybody_in_turn() -> None:
 
 
 async def test_who_wants_more_than_all_gets_all() -> None:
-    allowance = Allowance(10)
+    allowance = ByteBudget(10)
     held = await allowance.take(1)
     whale = await waiting(allowance, 1000)
     allowance.give_back(held)
@@ -42,7 +42,7 @@ async def test_who_wants_more_than_all_gets_all() -> None:
 
 @pytest.mark.parametrize("is_granted", [False, True], ids=["in the queue", "just as it is granted"])
 async def test_who_gives_up_leaves_nothing_taken(is_granted: bool) -> None:
-    allowance = Allowance(10)
+    allowance = ByteBudget(10)
     await allowance.take(8)
     quitter, other = await waiting(allowance, 5), await waiting(allowance, 2)
     if is_granted:

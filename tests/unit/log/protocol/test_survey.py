@@ -26,7 +26,7 @@ async def test_lanes_are_read_off_the_objects_end(lanes: int, padding: int) -> N
     store = MemoryObjectStore()
     made = lanes_segment(lanes, padding)
     await store.put_new(keys.segment(LOG, 0), made.body)
-    found = await survey.snapshot(store, LOG)
+    found = await survey.take_snapshot(store, LOG)
     assert found.tail[0].spans == made.spans
     assert found.tail[0].content_id == made.content_id
     assert found.lanes() == dict.fromkeys(range(lanes), (0, padding))
@@ -35,7 +35,7 @@ async def test_lanes_are_read_off_the_objects_end(lanes: int, padding: int) -> N
 async def test_a_large_flush_is_not_read_and_may_hold_any_time() -> None:
     store = MemoryObjectStore()
     await store.put_new(keys.segment(LOG, 0), built(0, 5000).body)
-    found = await survey.snapshot(store, LOG)
+    found = await survey.take_snapshot(store, LOG)
     span = found.tail[0].spans[0]
     assert (span.min_timestamp_ms, span.max_timestamp_ms) == segment.ANY_TIME
     assert (found.end, span.records) == (5000, 5000)

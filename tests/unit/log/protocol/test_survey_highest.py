@@ -4,7 +4,7 @@ import pytest
 
 from kafscale.log.formats import keys, manifest, segment
 from kafscale.log.formats.manifest import LaneMark, Manifest
-from kafscale.log.formats.producers import BatchMark, Snapshot
+from kafscale.log.formats.producers import BatchMark, ProducerSnapshot
 from kafscale.log.formats.segment import NOTHING_BEFORE, LaneBatches
 from kafscale.log.protocol import survey
 from kafscale.log.protocol.survey import STRANGE_ID
@@ -33,7 +33,10 @@ def flush(base: int, producer_id: int, epoch: int) -> bytes:
 async def log_of(*tail: bytes) -> MemoryObjectStore:
     """A log whose past ends at 5, and these flushes behind it."""
     store = MemoryObjectStore()
-    rows = [Snapshot(40, 0, 1, [BatchMark(0, 0, 4)]), Snapshot(STRANGE_ID, 0, 1, [])]
+    rows = [
+        ProducerSnapshot(40, 0, 1, [BatchMark(0, 0, 4)]),
+        ProducerSnapshot(STRANGE_ID, 0, 1, []),
+    ]
     mark = LaneMark(2, 5, [(1, 0), (3, 4)], rows)
     past = Manifest(generation=1, commit_id="c", created_ms=1, author="t", end=5, lanes={0: mark})
     await store.put_new(keys.manifest(FOLDER, 1), [manifest.encode(past)])
@@ -71,7 +74,7 @@ async def test_a_log_that_moves_meanwhile_is_looked_at_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     objects = await log_of(flush(5, 41, 4))
-    look, looks = survey.snapshot, 0
+    look, looks = survey.take_snapshot, 0
 
     async def rolled_up_meanwhile(*arguments: object) -> object:
         nonlocal looks
@@ -81,6 +84,6 @@ async def test_a_log_that_moves_meanwhile_is_looked_at_again(
             await objects.delete([keys.segment(FOLDER, 5)])
         return seen
 
-    monkeypatch.setattr(survey, "snapshot", rolled_up_meanwhile)
+    monkeypatch.setattr(survey, "take_snapshot", rolled_up_meanwhile)
     assert (await survey.read_highest(objects, FOLDER)).producer_id == 40
     assert looks == 2

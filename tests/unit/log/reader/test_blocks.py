@@ -7,21 +7,21 @@ from kafscale.log.reader.reader import Reader
 from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Rule
-from tests.unit.log.log_harness import Bench, append, make_batch, read_all
+from tests.unit.log.log_harness import LogHarness, append, make_batch, read_all
 
 BLOCK = 4096
 LANES = 20
 
 
-async def with_lanes(bench: Bench, sizes: list[int]) -> Log:
+async def with_lanes(harness: LogHarness, sizes: list[int]) -> Log:
     """A log with one object of twenty lanes, a batch of each size in each; none in memory."""
-    bench.memory.budget_bytes = 0
-    log = await bench.open(flush_interval_s=3600)
+    harness.memory.budget_bytes = 0
+    log = await harness.open(flush_interval_s=3600)
     for lane in range(LANES):
         for size in sizes:
             append(log, make_batch(b"%d" % lane, b"x" * size), lane)
     await log.aclose()
-    return await bench.open()
+    return await harness.open()
 
 
 class Counted(FaultyObjectStore):
@@ -38,15 +38,15 @@ class Counted(FaultyObjectStore):
 
 
 def counted(
-    bench: Bench, read_ahead: int = 0, cache_bytes: int = 1 << 20
+    harness: LogHarness, read_ahead: int = 0, cache_bytes: int = 1 << 20
 ) -> tuple[Reader, Counted]:
-    store = Counted(bench.inner, bench.plan)
+    store = Counted(harness.inner, harness.plan)
     reader = Reader(
         store,
         cache_bytes=cache_bytes,
         index_cache_bytes=1 << 20,
         read_ahead=read_ahead,
-        tasks=bench.tasks,
+        tasks=harness.tasks,
         block_bytes=BLOCK,
     )
     return reader, store
@@ -59,20 +59,20 @@ def own_bytes(log: Log, lane: int) -> int:
 @pytest.mark.parametrize("rolled_up", [False, True])
 @pytest.mark.parametrize("sizes", [[10], [300] * 10, [BLOCK] * 5])
 async def test_a_lane_is_read_without_its_neighbours(
-    bench: Bench, sizes: list[int], rolled_up: bool
+    harness: LogHarness, sizes: list[int], rolled_up: bool
 ) -> None:
-    log = await with_lanes(bench, sizes)
+    log = await with_lanes(harness, sizes)
     if rolled_up:
         await rollup.roll_up(log)
-    reader, store = counted(bench, read_ahead=3)
+    reader, store = counted(harness, read_ahead=3)
     rows = await read_all(reader, log, log.lane(7), 0, 500)
     assert len(rows) == 2 * len(sizes)
     assert store.size == own_bytes(log, 7)
 
 
-async def test_small_pieces_of_many_lanes_become_one_request(bench: Bench) -> None:
-    log = await with_lanes(bench, [10])
-    reader, store = counted(bench)
+async def test_small_pieces_of_many_lanes_become_one_request(harness: LogHarness) -> None:
+    log = await with_lanes(harness, [10])
+    reader, store = counted(harness)
     for number in range(LANES):
         assert len(await read_all(reader, log, log.lane(number))) == 2
     # Three pieces, then the block of the object that holds them all.
@@ -82,17 +82,17 @@ async def test_small_pieces_of_many_lanes_become_one_request(bench: Bench) -> No
     assert store.requests == 4
 
 
-async def test_without_a_cache_nothing_is_read_for_others(bench: Bench) -> None:
-    log = await with_lanes(bench, [10])
-    reader, store = counted(bench, cache_bytes=0)
+async def test_without_a_cache_nothing_is_read_for_others(harness: LogHarness) -> None:
+    log = await with_lanes(harness, [10])
+    reader, store = counted(harness, cache_bytes=0)
     for number in range(LANES):
         assert len(await read_all(reader, log, log.lane(number))) == 2
     assert store.size == sum(own_bytes(log, number) for number in range(LANES))
 
 
-async def test_many_lanes_at_once_wait_for_the_same_load(bench: Bench) -> None:
-    log = await with_lanes(bench, [10])
-    reader, store = counted(bench)
+async def test_many_lanes_at_once_wait_for_the_same_load(harness: LogHarness) -> None:
+    log = await with_lanes(harness, [10])
+    reader, store = counted(harness)
     found = await asyncio.gather(
         *(read_all(reader, log, log.lane(number)) for number in range(LANES))
     )
@@ -100,18 +100,18 @@ async def test_many_lanes_at_once_wait_for_the_same_load(bench: Bench) -> None:
     assert store.requests == 4
 
 
-async def test_large_pieces_are_read_one_by_one(bench: Bench) -> None:
-    log = await with_lanes(bench, [BLOCK // 4])
-    reader, store = counted(bench)
+async def test_large_pieces_are_read_one_by_one(harness: LogHarness) -> None:
+    log = await with_lanes(harness, [BLOCK // 4])
+    reader, store = counted(harness)
     for number in range(LANES):
         await read_all(reader, log, log.lane(number))
     assert store.requests == LANES
     assert store.size == sum(own_bytes(log, number) for number in range(LANES))
 
 
-async def test_every_lane_reads_its_own_records_in_any_order(bench: Bench) -> None:
-    log = await with_lanes(bench, [1, 200, 40, 900, 5])
-    reader, _ = counted(bench, read_ahead=2, cache_bytes=3 * BLOCK)
+async def test_every_lane_reads_its_own_records_in_any_order(harness: LogHarness) -> None:
+    log = await with_lanes(harness, [1, 200, 40, 900, 5])
+    reader, _ = counted(harness, read_ahead=2, cache_bytes=3 * BLOCK)
     dice = random.Random(3)
     for _ in range(100):
         number = dice.randrange(LANES)
@@ -121,8 +121,8 @@ async def test_every_lane_reads_its_own_records_in_any_order(bench: Bench) -> No
         assert {value for offset, value in rows if offset % 2 == 0} <= {b"%d" % number}
 
 
-async def test_who_goes_on_reading_needs_no_index(bench: Bench) -> None:
-    log = await with_lanes(bench, [300] * 20)
+async def test_who_goes_on_reading_needs_no_index(harness: LogHarness) -> None:
+    log = await with_lanes(harness, [300] * 20)
     await rollup.roll_up(log)
-    bench.plan.add(Rule(Fault.FAIL_BEFORE, "read", keys="*.index"))
-    assert len(await read_all(counted(bench)[0], log, log.lane(3), 0, 700)) == 40
+    harness.plan.add(Rule(Fault.FAIL_BEFORE, "read", keys="*.index"))
+    assert len(await read_all(counted(harness)[0], log, log.lane(3), 0, 700)) == 40

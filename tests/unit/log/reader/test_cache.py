@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from kafscale.log.reader.cache import LoadingCache, Recent
+from kafscale.log.reader.cache import BoundedCounters, LoadingCache
 from kafscale.model.errors import ObjectMissing
 from kafscale.tasks import Tasks
 
@@ -96,7 +96,7 @@ async def test_a_value_put_again_or_dropped_is_counted_once() -> None:
 
 
 def test_the_last_numbers_are_remembered_and_the_oldest_forgotten() -> None:
-    recent: Recent[str] = Recent(2)
+    recent: BoundedCounters[str] = BoundedCounters(2)
     recent.put("a", 1)
     recent.put("b", 2)
     recent.put("a", 3)

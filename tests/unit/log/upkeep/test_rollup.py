@@ -10,7 +10,7 @@ from kafscale.model.errors import NotTheOwner
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.log.log_harness import (
     FOLDER,
-    Bench,
+    LogHarness,
     everything,
     read_all,
     settle,
@@ -23,14 +23,14 @@ async def fill(log: Log, count: int, size: int = 1, lane: int = 0) -> None:
         await write(log, b"x" * size, lane=lane)
 
 
-async def sweep_after(bench: Bench, log: Log, after_s: float = 0.0) -> int:
-    bench.clock.advance_ms(after_s * 1000)
+async def sweep_after(harness: LogHarness, log: Log, after_s: float = 0.0) -> int:
+    harness.clock.advance_ms(after_s * 1000)
     log.history.ask_for_sweep()
     return await sweep.sweep(log)
 
 
-async def test_a_roll_up_is_due_by_objects_or_by_bytes(bench: Bench) -> None:
-    log = await bench.open(rollup_objects=3, segment_bytes=2000)
+async def test_a_roll_up_is_due_by_objects_or_by_bytes(harness: LogHarness) -> None:
+    log = await harness.open(rollup_objects=3, segment_bytes=2000)
     await fill(log, 2)
     assert not rollup.roll_up_is_due(log)
     await fill(log, 1)
@@ -43,18 +43,18 @@ async def test_a_roll_up_is_due_by_objects_or_by_bytes(bench: Bench) -> None:
     assert not rollup.roll_up_is_due(log)
 
 
-async def test_small_flushes_become_one_object_with_an_index(bench: Bench) -> None:
+async def test_small_flushes_become_one_object_with_an_index(harness: LogHarness) -> None:
     rolled: list[int] = []
-    log = await bench.open(observer=Observer(rolled_up=rolled.append), index_interval_bytes=200)
+    log = await harness.open(observer=Observer(rolled_up=rolled.append), index_interval_bytes=200)
     await fill(log, 10)
-    before = await everything(bench)
+    before = await everything(harness)
     await rollup.roll_up(log)
     assert rolled == [10]
     (entry,) = log.committed.manifest.segments
     assert (entry.base, entry.end, entry.records, entry.has_index) == (0, 10, 10, True)
     assert (log.committed.manifest.end, log.committed.tail, log.committed.tail_bytes) == (10, [], 0)
-    assert await everything(bench) == before
-    body = await bench.inner.read(keys.index_of(f"{FOLDER}/{entry.name}"))
+    assert await everything(harness) == before
+    body = await harness.inner.read(keys.index_of(f"{FOLDER}/{entry.name}"))
     found = index.decode(body)
     assert found.addresses[0] == 0
     assert len(found.addresses) > 2
@@ -62,8 +62,8 @@ async def test_small_flushes_become_one_object_with_an_index(bench: Bench) -> No
     assert rolled == [10]
 
 
-async def test_large_flushes_are_named_as_they_are(bench: Bench) -> None:
-    log = await bench.open(index_from_bytes=1000, segment_bytes=10_000)
+async def test_large_flushes_are_named_as_they_are(harness: LogHarness) -> None:
+    log = await harness.open(index_from_bytes=1000, segment_bytes=10_000)
     for size in (1, 1, 2000, 1, 2000, 2000, 1, 1, 1):
         await write(log, b"x" * size)
     await rollup.roll_up(log)
@@ -82,38 +82,38 @@ async def test_large_flushes_are_named_as_they_are(bench: Bench) -> None:
     assert flushed == [False, True, True, True, True, False]
 
 
-async def test_a_merged_object_is_no_larger_than_a_segment_may_be(bench: Bench) -> None:
-    log = await bench.open(segment_bytes=1000)
+async def test_a_merged_object_is_no_larger_than_a_segment_may_be(harness: LogHarness) -> None:
+    log = await harness.open(segment_bytes=1000)
     await fill(log, 12, size=200)
     await rollup.roll_up(log)
     assert [row.records for row in log.committed.manifest.segments] == [3, 3, 3, 3]
     assert [row.size < 1000 for row in log.committed.manifest.segments] == [True] * 4
 
 
-async def test_a_roll_up_reads_back_what_has_left_memory(bench: Bench) -> None:
-    bench.memory.budget_bytes = 3000
-    log = await bench.open(index_interval_bytes=1)
+async def test_a_roll_up_reads_back_what_has_left_memory(harness: LogHarness) -> None:
+    harness.memory.budget_bytes = 3000
+    log = await harness.open(index_interval_bytes=1)
     for at in range(10):
         await write(log, b"%d" % at, b"-", lane=at % 2)
-    before = [await everything(bench, lane) for lane in (0, 1)]
+    before = [await everything(harness, lane) for lane in (0, 1)]
     await rollup.roll_up(log)
-    assert [await everything(bench, lane) for lane in (0, 1)] == before
+    assert [await everything(harness, lane) for lane in (0, 1)] == before
     (entry,) = log.committed.manifest.segments
-    found = index.decode(await bench.inner.read(keys.index_of(f"{FOLDER}/{entry.name}")))
+    found = index.decode(await harness.inner.read(keys.index_of(f"{FOLDER}/{entry.name}")))
     assert len(found.addresses) == 10
 
 
-async def test_appending_goes_on_during_a_roll_up(bench: Bench) -> None:
-    log = await bench.open()
+async def test_appending_goes_on_during_a_roll_up(harness: LogHarness) -> None:
+    log = await harness.open()
     await fill(log, 3)
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*-1-*.kfs", times=1))
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*-1-*.kfs", times=1))
     rolling = asyncio.ensure_future(rollup.roll_up(log))
     await stall.reached.wait()
     assert await write(log, b"more") == 3
     stall.release()
     await rolling
     assert (log.committed.manifest.end, len(log.committed.tail), log.lane(0).high) == (3, 1, 4)
-    assert [offset for offset, _ in await read_all(bench.reader(), log, log.lane(0))] == [
+    assert [offset for offset, _ in await read_all(harness.reader(), log, log.lane(0))] == [
         0,
         1,
         2,
@@ -121,12 +121,12 @@ async def test_appending_goes_on_during_a_roll_up(bench: Bench) -> None:
     ]
 
 
-async def test_a_roll_up_that_loses_the_race_takes_up_the_winners_view(bench: Bench) -> None:
+async def test_a_roll_up_that_loses_the_race_takes_up_the_winners_view(harness: LogHarness) -> None:
     rolled: list[int] = []
-    log = await bench.open(observer=Observer(rolled_up=rolled.append))
+    log = await harness.open(observer=Observer(rolled_up=rolled.append))
     await fill(log, 3)
-    other = await bench.open()
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*-1-*.kfs", times=1))
+    other = await harness.open()
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*-1-*.kfs", times=1))
     rolling = asyncio.ensure_future(rollup.roll_up(log))
     await stall.reached.wait()
     await rollup.roll_up(other)
@@ -138,37 +138,39 @@ async def test_a_roll_up_that_loses_the_race_takes_up_the_winners_view(bench: Be
     assert await write(log, b"on") == 3
 
 
-async def test_a_roll_up_whose_tail_was_rolled_up_and_deleted_looks_again(bench: Bench) -> None:
-    bench.memory.budget_bytes = 0
-    log = await bench.open()
+async def test_a_roll_up_whose_tail_was_rolled_up_and_deleted_looks_again(
+    harness: LogHarness,
+) -> None:
+    harness.memory.budget_bytes = 0
+    log = await harness.open()
     await fill(log, 3)
-    other = await bench.open()
+    other = await harness.open()
     await rollup.roll_up(other)
-    await bench.inner.delete([keys.segment(FOLDER, at) for at in range(3)])
+    await harness.inner.delete([keys.segment(FOLDER, at) for at in range(3)])
     await rollup.roll_up(log)
     assert log.committed.manifest == other.committed.manifest
     assert await write(log, b"on") == 3
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
-async def test_a_roll_up_on_a_failing_store_happens_once(bench: Bench, fault: Fault) -> None:
-    log = await bench.open()
+async def test_a_roll_up_on_a_failing_store_happens_once(harness: LogHarness, fault: Fault) -> None:
+    log = await harness.open()
     await fill(log, 3)
-    bench.plan.add(Rule(fault, "put_new", times=6))
-    bench.plan.add(Rule(fault, "find", times=2))
+    harness.plan.add(Rule(fault, "put_new", times=6))
+    harness.plan.add(Rule(fault, "find", times=2))
     await rollup.roll_up(log)
     assert log.committed.manifest.generation == 1
-    assert len([name for name in await bench.names() if "-1-" in name]) == 2
-    assert len(await everything(bench)) == 3
+    assert len([name for name in await harness.names() if "-1-" in name]) == 2
+    assert len(await everything(harness)) == 3
 
 
-async def test_a_re_opening_during_a_roll_up_keeps_both_right(bench: Bench) -> None:
-    log = await bench.open()
+async def test_a_re_opening_during_a_roll_up_keeps_both_right(harness: LogHarness) -> None:
+    log = await harness.open()
     await fill(log, 3)
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*-1-*.kfs", times=1))
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*-1-*.kfs", times=1))
     rolling = asyncio.ensure_future(rollup.roll_up(log))
     await stall.reached.wait()
-    other = await bench.open()
+    other = await harness.open()
     await write(other, b"theirs")
     with pytest.raises(NotTheOwner):
         await write(log, b"ours")

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from kafscale.log.formats import keys, manifest
-from kafscale.log.formats.manifest import Dropped, Entry, LaneMark, Manifest
+from kafscale.log.formats.manifest import Dropped, LaneMark, Manifest, SegmentEntry
 from kafscale.log.formats.segment import ContentId
-from kafscale.log.protocol.commits import before_any
+from kafscale.log.protocol.commits import empty_manifest
 from kafscale.log.upkeep.sweep import plan_sweep
 from kafscale.objects.store import StoredObject
 
@@ -23,7 +23,7 @@ class World:
         self.dice = random.Random(seed)
         self.now_ms = 0
         self.objects: dict[str, int] = {}
-        self.manifests: list[Manifest] = [before_any()]
+        self.manifests: list[Manifest] = [empty_manifest()]
         self.written_ms = [0]
         self.end = 0
         self.token = 0
@@ -70,7 +70,7 @@ class World:
         merged = self.dice.random() < 0.6
         rows = [(start, end)] if merged else [(at, at + 1) for at in range(start, end)]
         entries = [
-            Entry(
+            SegmentEntry(
                 self.output(a) if merged else keys.segment_name(a),
                 a, b, 1, b - a, 0, 0, 0, 0, True,
             )
@@ -90,7 +90,7 @@ class World:
         listing = [StoredObject(f"f/{name}", 1, ms) for name, ms in sorted(self.objects.items())]
         old = [m for m, ms in zip(self.manifests, self.written_ms, strict=True) if ms <= young_ms]
         listed = [m for m in old if m.generation == 0 or self.has(m)]
-        aged = listed[-1] if listed else before_any()
+        aged = listed[-1] if listed else empty_manifest()
         plan = plan_sweep(listing, self.newest, aged, young_ms, self.now_ms)
         doomed = {key.rpartition("/")[2] for key in plan.delete}
         self.judge(doomed)
@@ -151,5 +151,5 @@ def test_in_the_end_only_what_the_newest_manifest_needs_is_left() -> None:
 
 def test_strangers_are_left_alone() -> None:
     strange = [StoredObject("f/readme.txt", 1, 0), StoredObject("f/segment-1.kfs", 1, 0)]
-    plan = plan_sweep(strange, before_any(), before_any(), 10**9)
+    plan = plan_sweep(strange, empty_manifest(), empty_manifest(), 10**9)
     assert (plan.delete, plan.orphans, plan.unfinished) == ([], [], False)

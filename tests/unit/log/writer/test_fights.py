@@ -20,7 +20,7 @@ from kafscale.objects.store import StoredObject
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.log.log_harness import (
     GRACE_S,
-    Bench,
+    LogHarness,
     append,
     committed,
     everything,
@@ -76,18 +76,18 @@ class Fight:
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        self.bench = Bench(MemoryObjectStore, seed)
-        self.store = HesitantStore(self.bench.store, self.dice)
+        self.harness = LogHarness(MemoryObjectStore, seed)
+        self.store = HesitantStore(self.harness.store, self.dice)
         self.owners: list[Log] = []
         self.acknowledged: dict[tuple[int, int], bytes] = {}  # (lane, offset) to value
         self.over = False
-        plan = self.bench.plan
+        plan = self.harness.plan
         plan.add(Rule(Fault.FAIL_BEFORE, chance=0.03))
         plan.add(Rule(Fault.FAIL_AFTER, chance=0.05))
 
     async def owner(self) -> Log:
         while True:
-            log = self.bench.make_log(
+            log = self.harness.make_log(
                 epoch=len(self.owners), store=self.store, index_from_bytes=600, rollup_objects=3
             )
             try:
@@ -148,19 +148,19 @@ class Fight:
                 if self.dice.random() < 0.3:
                     tasks.create_task(self.tidy(self.dice.choice(self.owners)))
                 pause_ms = self.dice.choice([0, 0, 1, 1000, GRACE_S * 260, GRACE_S * 1100])
-                self.bench.clock.advance_ms(pause_ms)
+                self.harness.clock.advance_ms(pause_ms)
                 await settle(self.dice.randrange(12))
             self.over = True
-            self.bench.plan.clear()
+            self.harness.plan.clear()
 
     async def _produce_once(self, value: bytes) -> None:
         await self.produce(self.dice.choice(LANES), value)
 
     async def judge(self) -> None:
-        assert all(log.state is not LogState.STOPPED for log in self.bench.logs)
-        fresh = await self.bench.open()
+        assert all(log.state is not LogState.STOPPED for log in self.harness.logs)
+        fresh = await self.harness.open()
         for number in LANES:
-            rows = await everything(self.bench, number)
+            rows = await everything(self.harness, number)
             lane = fresh.lane(number)
             offsets = [offset for offset, _ in rows if offset >= lane.start]
             assert offsets == list(range(lane.start, lane.high))
@@ -183,4 +183,4 @@ async def test_whoever_wins_what_was_acknowledged_is_there_once(seed: int) -> No
         await fight.judge()
         assert fight.acknowledged
     finally:
-        await fight.bench.aclose()
+        await fight.harness.aclose()

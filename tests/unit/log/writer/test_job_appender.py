@@ -10,7 +10,7 @@ from kafscale.log.formats.segment import LaneBatches
 from kafscale.log.protocol import survey
 from kafscale.log.protocol.commits import LostRace
 from kafscale.log.upkeep import rollup
-from kafscale.log.writer.job_appender import Appender
+from kafscale.log.writer.job_appender import JobAppender
 from kafscale.log.writer.types import wait_for_commit
 from kafscale.model.errors import NotTheOwner
 from kafscale.records.record import Record, build_batch
@@ -29,8 +29,8 @@ async def harness() -> AsyncIterator[EngineHarness]:
         yield opened
 
 
-def appender(harness: EngineHarness) -> Appender:
-    return Appender(
+def appender(harness: EngineHarness) -> JobAppender:
+    return JobAppender(
         harness.store,
         FOLDER,
         harness.clock,
@@ -60,7 +60,7 @@ async def test_what_a_job_adds_is_read_by_those_who_open_the_log(harness: Engine
     await log.append([lane(2, b"c" * 2_000_000)])
     assert log.next() == 3
     assert values_of(await harness.read("copy"))[:2] == [b"a", b"b"]
-    found = await survey.snapshot(harness.store, FOLDER)
+    found = await survey.take_snapshot(harness.store, FOLDER)
     assert (found.end, found.tail, found.manifest.generation) == (3, [], 2)
     assert keys.index_of(keys.segment(FOLDER, 2)) in await harness.keys(FOLDER)
     with pytest.raises(ValueError, match="goes on at 3"):
@@ -146,7 +146,7 @@ async def test_a_segment_without_its_manifest_is_taken_up_by_the_next_run(
     await again.open()
     assert again.next() == 1
     await again.append([lane(1, b"b")])
-    found = await survey.snapshot(harness.store, FOLDER)
+    found = await survey.take_snapshot(harness.store, FOLDER)
     assert [entry.base for entry in found.manifest.segments] == [0, 1]
 
 
@@ -190,7 +190,7 @@ async def test_a_segment_has_many_lanes_each_going_on_where_it_was(harness: Engi
     again = appender(harness)
     await again.open()
     assert again.next(3) == 505
-    found = await survey.snapshot(harness.store, FOLDER)
+    found = await survey.take_snapshot(harness.store, FOLDER)
     assert found.lanes() == {0: (0, 2), 3: (500, 505), 7: (9, 10)}
     assert found.end == 2 + 4 + 1 + 1
     for wrong in (lanes_of((3, 900, 1)), lanes_of((7, 10, 1), (3, 505, 1)), lanes_of()):
@@ -214,7 +214,7 @@ async def test_following_takes_up_what_others_added_without_reading_all_again(
     harness.plan.rules.clear()
     assert (log.next(0), log.next(1)) == (3, 3)
     await log.append(lanes_of((0, 3, 1), (1, 3, 2)))
-    found = await survey.snapshot(harness.store, FOLDER)
+    found = await survey.take_snapshot(harness.store, FOLDER)
     assert found.lanes() == {0: (0, 4), 1: (0, 5)}
 
 
@@ -256,12 +256,12 @@ async def test_a_lane_that_was_only_looked_at_may_still_begin_anywhere(
     await harness.plan.rules[0].reached.wait()
     dying.cancel()
     harness.plan.rules.clear()
-    found = await survey.snapshot(harness.store, FOLDER)
+    found = await survey.take_snapshot(harness.store, FOLDER)
     assert found.lanes() == {0: (0, 1), 5: (500, 503)}
     again = appender(harness)
     await again.open()
     assert again.next(5) == 503
     await again.append(lanes_of((5, 503, 1)))
-    found = await survey.snapshot(harness.store, FOLDER)
+    found = await survey.take_snapshot(harness.store, FOLDER)
     assert (found.manifest.lanes[5].start, found.manifest.lanes[5].next) == (500, 504)
     assert 6 not in found.manifest.lanes

@@ -1,6 +1,6 @@
 import pytest
 
-from kafscale.log.formats.manifest import Entry, LaneMark
+from kafscale.log.formats.manifest import LaneMark, SegmentEntry
 from kafscale.log.formats.segment import Span
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.tail_memory import BATCH_BYTES, CHUNK_BYTES, Chunk, TailMemory
@@ -101,7 +101,7 @@ def test_a_lane_that_goes_gives_its_memory_back() -> None:
 def test_segments_are_found_by_the_offset_they_hold() -> None:
     lane = Lane(0)
     for first, last in ((0, 9), (10, 19), (25, 29)):
-        entry = Entry(f"s{first}", first, last + 1, 1, 1, 0, 0, 0, 0, False)
+        entry = SegmentEntry(f"s{first}", first, last + 1, 1, 1, 0, 0, 0, 0, False)
         lane.add_span(Span(0, first, last, 32, 1, 0, 0, 1), entry)
     names = lambda offset: [entry.name for _, entry in lane.spans_at(offset)]  # noqa: E731
     assert names(0) == ["s0", "s10", "s25"]

@@ -9,39 +9,46 @@ from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
 from kafscale.model.errors import NotTheOwner, StoreUnavailable
 from kafscale.testing.faulty_store import Fault, Rule
-from tests.unit.log.log_harness import FOLDER, Bench, append, committed, make_batch, opened_again
+from tests.unit.log.log_harness import (
+    FOLDER,
+    LogHarness,
+    append,
+    committed,
+    make_batch,
+    opened_again,
+)
 
 
-async def with_a_stranger(bench: Bench) -> Log:
+async def with_a_stranger(harness: LogHarness) -> Log:
     """A log to which somebody else has added what its owner does not know of."""
-    owner, stranger = await bench.open(), await bench.open()
+    owner, stranger = await harness.open(), await harness.open()
     assert await committed(append(stranger, make_batch(b"theirs"))) == 0
     assert owner.committed.end == 0
     return owner
 
 
-async def test_what_another_has_added_is_taken_up(bench: Bench) -> None:
-    owner = await with_a_stranger(bench)
+async def test_what_another_has_added_is_taken_up(harness: LogHarness) -> None:
+    owner = await with_a_stranger(harness)
     await owner.late_writes.catch_up()
     assert owner.lane(0).high == 1
 
 
-async def test_a_look_is_due_once_a_second(bench: Bench) -> None:
-    owner = await bench.open()
+async def test_a_look_is_due_once_a_second(harness: LogHarness) -> None:
+    owner = await harness.open()
     for _ in range(3):
         await owner.late_writes.catch_up()
-    bench.clock.advance_ms(999)
+    harness.clock.advance_ms(999)
     assert not owner.late_writes.is_due()
-    before = len(bench.store.calls)
+    before = len(harness.store.calls)
     await owner.late_writes.catch_up()
-    assert len(bench.store.calls) == before
-    bench.clock.advance_ms(1)
+    assert len(harness.store.calls) == before
+    harness.clock.advance_ms(1)
     assert owner.late_writes.is_due()
 
 
-async def test_who_comes_while_somebody_looks_waits_for_what_is_found(bench: Bench) -> None:
-    owner = await with_a_stranger(bench)
-    slow = bench.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
+async def test_who_comes_while_somebody_looks_waits_for_what_is_found(harness: LogHarness) -> None:
+    owner = await with_a_stranger(harness)
+    slow = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
     first = asyncio.create_task(owner.late_writes.catch_up())
     await slow.reached.wait()
     assert owner.late_writes.is_due(), "nothing has been seen yet"
@@ -53,9 +60,9 @@ async def test_who_comes_while_somebody_looks_waits_for_what_is_found(bench: Ben
     assert owner.lane(0).high == 1
 
 
-async def test_who_waits_looks_himself_when_the_first_gives_up(bench: Bench) -> None:
-    owner = await with_a_stranger(bench)
-    slow = bench.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
+async def test_who_waits_looks_himself_when_the_first_gives_up(harness: LogHarness) -> None:
+    owner = await with_a_stranger(harness)
+    slow = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
     first = asyncio.create_task(owner.late_writes.catch_up())
     await slow.reached.wait()
     second = asyncio.create_task(owner.late_writes.catch_up())
@@ -65,9 +72,9 @@ async def test_who_waits_looks_himself_when_the_first_gives_up(bench: Bench) -> 
     assert owner.lane(0).high == 1
 
 
-async def test_a_look_that_failed_has_seen_nothing(bench: Bench) -> None:
-    owner = await with_a_stranger(bench)
-    bench.plan.add(Rule(Fault.FAIL_BEFORE, "find", times=1))
+async def test_a_look_that_failed_has_seen_nothing(harness: LogHarness) -> None:
+    owner = await with_a_stranger(harness)
+    harness.plan.add(Rule(Fault.FAIL_BEFORE, "find", times=1))
     with pytest.raises(StoreUnavailable):
         await owner.late_writes.catch_up()
     assert owner.late_writes.is_due()
@@ -76,10 +83,10 @@ async def test_a_look_that_failed_has_seen_nothing(bench: Bench) -> None:
 
 
 async def test_while_a_flush_is_under_way_nobody_is_told_that_there_is_nothing(
-    bench: Bench,
+    harness: LogHarness,
 ) -> None:
-    owner = await with_a_stranger(bench)
-    slow = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
+    owner = await with_a_stranger(harness)
+    slow = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     waiting = append(owner, make_batch(b"ours"))
     await slow.reached.wait()
     with pytest.raises(NotTheOwner):
@@ -93,12 +100,12 @@ async def test_while_a_flush_is_under_way_nobody_is_told_that_there_is_nothing(
     await owner.late_writes.catch_up()
 
 
-async def test_the_same_where_the_stranger_has_rolled_up(bench: Bench) -> None:
-    owner, stranger = await bench.open(), await bench.open()
+async def test_the_same_where_the_stranger_has_rolled_up(harness: LogHarness) -> None:
+    owner, stranger = await harness.open(), await harness.open()
     assert await committed(append(stranger, make_batch(b"theirs"))) == 0
     await rollup.roll_up(stranger)
-    await bench.inner.delete([keys.segment(FOLDER, 0)])
-    slow = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
+    await harness.inner.delete([keys.segment(FOLDER, 0)])
+    slow = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     append(owner, make_batch(b"ours"))
     await slow.reached.wait()
     with pytest.raises(NotTheOwner):

@@ -21,7 +21,7 @@ from kafscale.model.errors import (
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.log.log_harness import (
     FOLDER,
-    Bench,
+    LogHarness,
     append,
     committed,
     everything,
@@ -36,9 +36,9 @@ from tests.unit.log.log_harness import (
 
 
 async def test_a_batch_gets_the_next_offsets_and_is_visible_when_committed(
-    any_bench: Bench,
+    any_harness: LogHarness,
 ) -> None:
-    log = await any_bench.open(epoch=4)
+    log = await any_harness.open(epoch=4)
     first = append(log, make_batch(b"a", b"b"))
     second = append(log, make_batch(b"c"))
     lane = log.lane(0)
@@ -51,84 +51,86 @@ async def test_a_batch_gets_the_next_offsets_and_is_visible_when_committed(
     pieces = lane.read_memory(0, 1 << 20, at_least_one=True)
     assert pieces is not None
     assert values_of(pieces) == [(0, b"a"), (1, b"b"), (2, b"c")]
-    assert await everything(any_bench) == [(0, b"a"), (1, b"b"), (2, b"c")]
-    assert {header.leader_epoch for header in headers_in(await any_bench.look())} == {4}
+    assert await everything(any_harness) == [(0, b"a"), (1, b"b"), (2, b"c")]
+    assert {header.leader_epoch for header in headers_in(await any_harness.look())} == {4}
 
 
-async def test_one_flush_is_in_flight_and_what_arrives_meanwhile_is_the_next(bench: Bench) -> None:
-    log = await bench.open()
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
+async def test_one_flush_is_in_flight_and_what_arrives_meanwhile_is_the_next(
+    harness: LogHarness,
+) -> None:
+    log = await harness.open()
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     first = append(log, make_batch(b"a"))
     await stall.reached.wait()
     later = [append(log, make_batch(b"x")) for _ in range(50)]
     await settle()
-    assert len(bench.puts()) == 1
+    assert len(harness.puts()) == 1
     stall.release()
     await committed(first)
     for one in later:
         await committed(one)
-    assert await bench.segments() == [keys.segment_name(0), keys.segment_name(1)]
+    assert await harness.segments() == [keys.segment_name(0), keys.segment_name(1)]
     assert log.lane(0).high == 51
 
 
-async def test_a_lone_batch_is_flushed_by_the_timer(bench: Bench) -> None:
-    log = await bench.open(flush_interval_s=0.01)
+async def test_a_lone_batch_is_flushed_by_the_timer(harness: LogHarness) -> None:
+    log = await harness.open(flush_interval_s=0.01)
     one = append(log, make_batch(b"a"))
     await settle()
-    assert bench.puts() == []
+    assert harness.puts() == []
     other = append(log, make_batch(b"b"))
     await committed(one)
     await committed(other)
-    assert bench.puts() == [keys.segment_name(0)]
+    assert harness.puts() == [keys.segment_name(0)]
 
 
 @pytest.mark.parametrize("limit", [{"flush_bytes": 200}, {"flush_messages": 3}])
-async def test_a_full_flush_does_not_wait_for_the_timer(bench: Bench, limit: dict[str, int]):
-    log = await bench.open(flush_interval_s=3600, **limit)
+async def test_a_full_flush_does_not_wait_for_the_timer(harness: LogHarness, limit: dict[str, int]):
+    log = await harness.open(flush_interval_s=3600, **limit)
     batches = [append(log, make_batch(b"x")) for _ in range(3)]
     for one in batches:
         await committed(one)
-    assert bench.puts() == [keys.segment_name(0)]
+    assert harness.puts() == [keys.segment_name(0)]
 
 
 async def test_what_waited_through_a_flush_longer_than_the_interval_is_flushed_next(
-    bench: Bench,
+    harness: LogHarness,
 ) -> None:
-    log = await bench.open(flush_interval_s=3600, flush_messages=2)
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
+    log = await harness.open(flush_interval_s=3600, flush_messages=2)
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     append(log, make_batch(b"a", b"b"))
     await stall.reached.wait()
     later = append(log, make_batch(b"c"))
-    bench.clock.advance_ms(3_600_000)
+    harness.clock.advance_ms(3_600_000)
     stall.release()
     assert await committed(later) == 2
 
 
-async def test_a_flush_grows_no_larger_than_told(bench: Bench) -> None:
+async def test_a_flush_grows_no_larger_than_told(harness: LogHarness) -> None:
     size = len(make_batch(b"x"))
-    log = await bench.open(largest_flush_bytes=3 * size)
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
+    log = await harness.open(largest_flush_bytes=3 * size)
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     batches = [append(log, make_batch(b"x")) for _ in range(8)]
     stall.release()
     for one in batches:
         await committed(one)
-    opened = await bench.look()
+    opened = await harness.look()
     assert [found.content.records for found in opened.tail] == [1, 3, 3, 1]
 
 
-async def test_the_observer_hears_of_every_byte_that_waits_and_goes(bench: Bench) -> None:
+async def test_the_observer_hears_of_every_byte_that_waits_and_goes(harness: LogHarness) -> None:
     buffered: list[int] = []
     flushed: list[tuple[int, int]] = []
     observer = Observer(
         flushed=lambda _base, size, records, _seconds: flushed.append((size, records)),
         buffered=buffered.append,
     )
-    log = await bench.open(observer=observer)
+    log = await harness.open(observer=observer)
     for at in range(3):
         await write(log, b"x" * at, b"y")
     assert [row[1] for row in flushed] == [2, 2, 2]
     assert sum(buffered) == 0
-    bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new"))
+    harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new"))
     for _ in range(3):
         append(log, make_batch(b"x"))
     assert sum(buffered) == 3 * len(make_batch(b"x"))
@@ -136,9 +138,9 @@ async def test_the_observer_hears_of_every_byte_that_waits_and_goes(bench: Bench
     assert sum(buffered) == 0
 
 
-async def test_what_waits_is_told_by_lane(bench: Bench) -> None:
-    log = await bench.open()
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
+async def test_what_waits_is_told_by_lane(harness: LogHarness) -> None:
+    log = await harness.open()
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     append(log, make_batch(b"a"), 1)
     await stall.reached.wait()
     last = append(log, make_batch(b"b"), 1)
@@ -149,13 +151,13 @@ async def test_what_waits_is_told_by_lane(bench: Bench) -> None:
     assert log.pending_bytes() == {}
 
 
-async def test_what_waits_can_be_read_by_those_who_ask_for_it(bench: Bench) -> None:
-    log = await bench.open()
+async def test_what_waits_can_be_read_by_those_who_ask_for_it(harness: LogHarness) -> None:
+    log = await harness.open()
     lane = log.lane(1)
     lane.rules = LaneRules(fetch_buffered=True)
     woken = []
     lane.watchers.add(lambda _: woken.append(lane.end))
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     append(log, make_batch(b"a", b"b"), 1)
     await stall.reached.wait()
     last = append(log, make_batch(b"c"), 1)
@@ -173,8 +175,8 @@ async def test_what_waits_can_be_read_by_those_who_ask_for_it(bench: Bench) -> N
     assert log.read_pending(lane, 0, 1 << 20) == []
 
 
-async def test_an_offset_that_would_reach_the_range_is_refused(bench: Bench) -> None:
-    log = await bench.open()
+async def test_an_offset_that_would_reach_the_range_is_refused(harness: LogHarness) -> None:
+    log = await harness.open()
     log.lane(0).end = log.lane(0).high = index.RANGE - 2
     with pytest.raises(OffsetRangeExhausted):
         append(log, make_batch(b"a", b"b", b"c"))
@@ -189,64 +191,64 @@ async def test_an_offset_that_would_reach_the_range_is_refused(bench: Bench) -> 
 class Bodies:
     """Notes the bytes of every attempt to create a segment."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, harness: LogHarness) -> None:
         self.seen: list[tuple[str, bytes]] = []
-        inner = bench.store.put_new
+        inner = harness.store.put_new
 
         async def put_new(key: str, body: Any) -> None:
             self.seen.append((key.rpartition("/")[2], b"".join(body)))
             await inner(key, body)
 
-        bench.store.put_new = put_new  # type: ignore[method-assign]
+        harness.store.put_new = put_new  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreRefused])
 async def test_a_failed_upload_is_repeated_with_identical_bytes(
-    bench: Bench, error: type[Exception]
+    harness: LogHarness, error: type[Exception]
 ) -> None:
-    log = await bench.open()
-    bodies = Bodies(bench)
-    bench.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", times=4, error=error))
+    log = await harness.open()
+    bodies = Bodies(harness)
+    harness.plan.add(Rule(Fault.FAIL_BEFORE, "put_new", times=4, error=error))
     first = append(log, make_batch(b"a"))
     await settle(3)
     second = append(log, make_batch(b"b"))
     assert (await committed(first), await committed(second)) == (0, 1)
     assert len(bodies.seen) == 6
     assert len(set(bodies.seen[:5])) == 1
-    assert await everything(bench) == [(0, b"a"), (1, b"b")]
+    assert await everything(harness) == [(0, b"a"), (1, b"b")]
 
 
 async def test_an_upload_that_happened_although_its_answer_was_lost_is_ours(
-    any_bench: Bench,
+    any_harness: LogHarness,
 ) -> None:
-    log = await any_bench.open()
-    any_bench.plan.add(Rule(Fault.FAIL_AFTER, "put_new", times=2))
+    log = await any_harness.open()
+    any_harness.plan.add(Rule(Fault.FAIL_AFTER, "put_new", times=2))
     assert await write(log, b"a") == 0
     assert await write(log, b"b") == 1
-    assert await everything(any_bench) == [(0, b"a"), (1, b"b")]
+    assert await everything(any_harness) == [(0, b"a"), (1, b"b")]
     assert log.state is LogState.OPEN
 
 
 @pytest.mark.parametrize("more", [b"", b"x"])
-async def test_an_object_is_ours_only_to_the_last_byte(bench: Bench, more: bytes) -> None:
+async def test_an_object_is_ours_only_to_the_last_byte(harness: LogHarness, more: bytes) -> None:
     body = bytes(range(64)) + bytes(64)
-    await bench.inner.put_new(f"{FOLDER}/x", [body + more])
+    await harness.inner.put_new(f"{FOLDER}/x", [body + more])
     token, crc = int.from_bytes(body[28:32]), int.from_bytes(body[-16:-12])
-    ours = commits.is_stored(bench.store, f"{FOLDER}/x", ContentId(token, 128, crc))
+    ours = commits.is_stored(harness.store, f"{FOLDER}/x", ContentId(token, 128, crc))
     assert await ours == (not more)
     for other in (
         ContentId(token + 1, 128, crc),
         ContentId(token, 127, crc),
         ContentId(token, 200, crc),
     ):
-        assert not await commits.is_stored(bench.store, f"{FOLDER}/x", other)
-    assert not await commits.is_stored(bench.store, f"{FOLDER}/y", ContentId(token, 128, crc))
+        assert not await commits.is_stored(harness.store, f"{FOLDER}/x", other)
+    assert not await commits.is_stored(harness.store, f"{FOLDER}/y", ContentId(token, 128, crc))
 
 
-async def test_an_upload_that_never_answers_leaves_other_logs_alone(bench: Bench) -> None:
-    stuck = await bench.open("default/stuck/0")
-    fine = await bench.open("default/fine/0")
-    bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "default/stuck/*"))
+async def test_an_upload_that_never_answers_leaves_other_logs_alone(harness: LogHarness) -> None:
+    stuck = await harness.open("default/stuck/0")
+    fine = await harness.open("default/fine/0")
+    harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "default/stuck/*"))
     waiting = append(stuck, make_batch(b"a"))
     for at in range(5):
         assert await write(fine, b"x") == at
@@ -254,9 +256,9 @@ async def test_an_upload_that_never_answers_leaves_other_logs_alone(bench: Bench
     assert not waiting.committed.done()
 
 
-async def test_a_flush_that_fails_unforeseen_leaves_nobody_waiting(bench: Bench) -> None:
+async def test_a_flush_that_fails_unforeseen_leaves_nobody_waiting(harness: LogHarness) -> None:
     buffered: list[int] = []
-    log = await bench.open(observer=Observer(buffered=buffered.append))
+    log = await harness.open(observer=Observer(buffered=buffered.append))
     woken = []
     log.lane(0).watchers.add(lambda _: woken.append(1))
     gate = asyncio.Event()
@@ -265,7 +267,7 @@ async def test_a_flush_that_fails_unforeseen_leaves_nobody_waiting(bench: Bench)
         await gate.wait()
         raise ValueError("a bug in an adapter")
 
-    bench.store.put_new = explode  # type: ignore[method-assign]
+    harness.store.put_new = explode  # type: ignore[method-assign]
     first = append(log, make_batch(b"a"))
     await settle()
     second = append(log, make_batch(b"b"))
@@ -286,8 +288,8 @@ async def test_a_flush_that_fails_unforeseen_leaves_nobody_waiting(bench: Bench)
 # -- closing ---------------------------------------------------------------------------------------
 
 
-async def test_closing_commits_what_waits_and_takes_nothing_new(bench: Bench) -> None:
-    log = await bench.open(flush_interval_s=3600, largest_flush_bytes=150)
+async def test_closing_commits_what_waits_and_takes_nothing_new(harness: LogHarness) -> None:
+    log = await harness.open(flush_interval_s=3600, largest_flush_bytes=150)
     batches = [append(log, make_batch(b"x")) for _ in range(5)]
     closing = asyncio.ensure_future(log.aclose())
     await asyncio.sleep(0)
@@ -296,30 +298,32 @@ async def test_closing_commits_what_waits_and_takes_nothing_new(bench: Bench) ->
     await closing
     assert [await committed(one) for one in batches] == [0, 1, 2, 3, 4]
     assert log.state is LogState.CLOSED
-    assert len(await everything(bench)) == 5
-    assert bench.memory.used_bytes == 0
+    assert len(await everything(harness)) == 5
+    assert harness.memory.used_bytes == 0
     with pytest.raises(NotTheOwner):
         log.require_open()
     await log.aclose()
 
 
-async def test_closing_waits_for_a_re_opening_and_for_what_it_appends_again(bench: Bench) -> None:
-    ours, theirs = await bench.open(), await bench.open()
+async def test_closing_waits_for_a_re_opening_and_for_what_it_appends_again(
+    harness: LogHarness,
+) -> None:
+    ours, theirs = await harness.open(), await harness.open()
     await write(ours, b"a")
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
     append(theirs, make_batch(b"early"), acknowledged=True)
     await stall.reached.wait()
     closing = asyncio.ensure_future(theirs.aclose())
     await settle()
     stall.release()
     await closing
-    assert await everything(bench) == [(0, b"a"), (1, b"early")]
+    assert await everything(harness) == [(0, b"a"), (1, b"early")]
 
 
 @pytest.mark.parametrize("fault", [Fault.STALL_BEFORE, Fault.FAIL_BEFORE])
-async def test_closing_on_a_dead_store_can_be_given_up(bench: Bench, fault: Fault) -> None:
-    log = await bench.open()
-    bench.plan.add(Rule(fault, "put_new"))
+async def test_closing_on_a_dead_store_can_be_given_up(harness: LogHarness, fault: Fault) -> None:
+    log = await harness.open()
+    harness.plan.add(Rule(fault, "put_new"))
     waiting = append(log, make_batch(b"a"))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(log.aclose(), 0.02)
@@ -328,8 +332,8 @@ async def test_closing_on_a_dead_store_can_be_given_up(bench: Bench, fault: Faul
         await committed(waiting)
 
 
-async def test_abandoning_writes_nothing_more(bench: Bench) -> None:
-    log = await bench.open(flush_interval_s=0.001)
+async def test_abandoning_writes_nothing_more(harness: LogHarness) -> None:
+    log = await harness.open(flush_interval_s=0.001)
     woken = []
     log.lane(0).watchers.add(lambda _: woken.append(1))
     waiting = append(log, make_batch(b"a"))
@@ -337,13 +341,13 @@ async def test_abandoning_writes_nothing_more(bench: Bench) -> None:
     with pytest.raises(NotTheOwner):
         await committed(waiting)
     await asyncio.sleep(0.005)
-    assert bench.puts() == []
+    assert harness.puts() == []
     assert woken == [1]
 
 
-async def test_a_log_closed_while_it_is_opened_stays_closed(bench: Bench) -> None:
-    log = bench.make_log()
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
+async def test_a_log_closed_while_it_is_opened_stays_closed(harness: LogHarness) -> None:
+    log = harness.make_log()
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
     opening = asyncio.ensure_future(log.open())
     await stall.reached.wait()
     await log.aclose()
@@ -353,11 +357,13 @@ async def test_a_log_closed_while_it_is_opened_stays_closed(bench: Bench) -> Non
     assert log.state is LogState.CLOSED
 
 
-async def test_a_log_closed_by_its_owner_is_not_revived_by_housekeeping(bench: Bench) -> None:
-    log, other = await bench.open(), await bench.open()
+async def test_a_log_closed_by_its_owner_is_not_revived_by_housekeeping(
+    harness: LogHarness,
+) -> None:
+    log, other = await harness.open(), await harness.open()
     await write(other, b"a")
     await rollup.roll_up(other)
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "find", skip=2, times=1))
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", skip=2, times=1))
     adopting = asyncio.ensure_future(log.adopt_foreign())
     await stall.reached.wait()
     await log.abandon()
@@ -368,13 +374,13 @@ async def test_a_log_closed_by_its_owner_is_not_revived_by_housekeeping(bench: B
     assert log.lane(0).recent.chunks == []
 
 
-async def test_what_waits_goes_at_once_when_nothing_more_is_to_come(bench: Bench) -> None:
-    log = await bench.open(flush_interval_s=60.0)
+async def test_what_waits_goes_at_once_when_nothing_more_is_to_come(harness: LogHarness) -> None:
+    log = await harness.open(flush_interval_s=60.0)
     log.flush_soon()
-    assert await bench.segments() == [], "nothing waits"
+    assert await harness.segments() == [], "nothing waits"
     waiting = append(log, make_batch(b"a"))
     await settle()
-    assert await bench.segments() == []
+    assert await harness.segments() == []
     log.flush_soon()
     assert await committed(waiting) == 0
     await log.aclose()

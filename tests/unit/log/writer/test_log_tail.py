@@ -11,7 +11,7 @@ from kafscale.model.errors import (
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.unit.log.log_harness import (
     GRACE_S,
-    Bench,
+    LogHarness,
     append,
     committed,
     everything,
@@ -27,9 +27,9 @@ from tests.unit.log.log_harness import (
 
 
 async def test_a_foreign_segment_at_our_position_is_adopted_and_waiting_ones_refused(
-    any_bench: Bench,
+    any_harness: LogHarness,
 ) -> None:
-    ours, theirs = await any_bench.open(epoch=1), await any_bench.open(epoch=2)
+    ours, theirs = await any_harness.open(epoch=1), await any_harness.open(epoch=2)
     await write(ours, b"a")
     assert theirs.lane(0).high == 0
     with pytest.raises(NotTheOwner):
@@ -38,17 +38,17 @@ async def test_a_foreign_segment_at_our_position_is_adopted_and_waiting_ones_ref
     assert theirs.state is LogState.OPEN
     assert theirs.lane(0).high == 1
     assert await write(theirs, b"b") == 1
-    assert await everything(any_bench) == [(0, b"a"), (1, b"b")]
+    assert await everything(any_harness) == [(0, b"a"), (1, b"b")]
     assert theirs.lane(0).epochs == [(1, 0), (2, 1)]
 
 
-async def test_all_that_waits_is_refused_and_the_lanes_are_woken(bench: Bench) -> None:
-    ours, theirs = await bench.open(), await bench.open()
+async def test_all_that_waits_is_refused_and_the_lanes_are_woken(harness: LogHarness) -> None:
+    ours, theirs = await harness.open(), await harness.open()
     buffered: list[int] = []
     theirs.observer.buffered = buffered.append
     woken = []
     theirs.lane(0).watchers.add(lambda _: woken.append(theirs.lane(0).high))
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     first = append(theirs, make_batch(b"x"))
     await stall.reached.wait()
     second = append(theirs, make_batch(b"y"))
@@ -63,10 +63,10 @@ async def test_all_that_waits_is_refused_and_the_lanes_are_woken(bench: Bench) -
     assert theirs.lane(0).end == 1
 
 
-async def test_nothing_is_appended_while_the_log_is_opened_again(bench: Bench) -> None:
-    ours, theirs = await bench.open(), await bench.open()
+async def test_nothing_is_appended_while_the_log_is_opened_again(harness: LogHarness) -> None:
+    ours, theirs = await harness.open(), await harness.open()
     await write(ours, b"a")
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
     one = append(theirs, make_batch(b"x"))
     await stall.reached.wait()
     with pytest.raises(NotTheOwner):
@@ -78,33 +78,35 @@ async def test_nothing_is_appended_while_the_log_is_opened_again(bench: Bench) -
     assert await write(theirs, b"y") == 1
 
 
-async def test_a_sick_store_is_asked_until_the_log_is_open_again(bench: Bench) -> None:
-    ours, theirs = await bench.open(), await bench.open()
+async def test_a_sick_store_is_asked_until_the_log_is_open_again(harness: LogHarness) -> None:
+    ours, theirs = await harness.open(), await harness.open()
     await write(ours, b"a")
-    bench.plan.add(Rule(Fault.FAIL_BEFORE, "find", times=3))
+    harness.plan.add(Rule(Fault.FAIL_BEFORE, "find", times=3))
     with pytest.raises(NotTheOwner):
         await write(theirs, b"x")
     await settle(60)
     assert await write(theirs, b"x") == 1
 
 
-async def test_an_idempotent_retry_is_found_in_what_was_adopted(bench: Bench) -> None:
+async def test_an_idempotent_retry_is_found_in_what_was_adopted(harness: LogHarness) -> None:
     """The segment was ours after all: its answer was lost, and a manifest made us doubt."""
-    log = await bench.open()
+    log = await harness.open()
     await write(log, b"a", producer=7, sequence=0)
-    bench.clock.advance_ms(GRACE_S * 1000)
-    job = await bench.open()
+    harness.clock.advance_ms(GRACE_S * 1000)
+    job = await harness.open()
     await rollup.roll_up(job)
     with pytest.raises(NotTheOwner):
         await write(log, b"b", producer=7, sequence=1)
     await settle()
     again = append(log, make_batch(b"b", producer=7, sequence=1))
     assert (again.first, again.committed, again.is_duplicate) == (1, None, True)
-    assert await everything(bench) == [(0, b"a"), (1, b"b")]
+    assert await everything(harness) == [(0, b"a"), (1, b"b")]
 
 
-async def test_later_batches_are_not_taken_before_those_that_were_refused(bench: Bench) -> None:
-    ours, theirs = await bench.open(), await bench.open()
+async def test_later_batches_are_not_taken_before_those_that_were_refused(
+    harness: LogHarness,
+) -> None:
+    ours, theirs = await harness.open(), await harness.open()
     await write(ours, b"a")
     with pytest.raises(NotTheOwner):
         await write(theirs, b"x", producer=7, sequence=0)
@@ -115,8 +117,8 @@ async def test_later_batches_are_not_taken_before_those_that_were_refused(bench:
     assert await write(theirs, b"y", producer=7, sequence=1) == 2
 
 
-async def test_batches_answered_early_are_appended_again_in_order(bench: Bench) -> None:
-    ours, theirs = await bench.open(), await bench.open()
+async def test_batches_answered_early_are_appended_again_in_order(harness: LogHarness) -> None:
+    ours, theirs = await harness.open(), await harness.open()
     await write(ours, b"a")
     for value in (b"x", b"y"):
         append(theirs, make_batch(value), acknowledged=True)
@@ -124,13 +126,13 @@ async def test_batches_answered_early_are_appended_again_in_order(bench: Bench) 
     with pytest.raises(NotTheOwner):
         await committed(refused)
     await settle()
-    assert await everything(bench) == [(0, b"a"), (1, b"x"), (2, b"y")]
+    assert await everything(harness) == [(0, b"a"), (1, b"x"), (2, b"y")]
     assert theirs.lane(0).high == 3
 
 
-async def test_a_duplicate_of_a_batch_that_waits_waits_with_it(bench: Bench) -> None:
-    log = await bench.open()
-    stall = bench.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
+async def test_a_duplicate_of_a_batch_that_waits_waits_with_it(harness: LogHarness) -> None:
+    log = await harness.open()
+    stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     first = append(log, make_batch(b"a", producer=7, sequence=0))
     await stall.reached.wait()
     second = append(log, make_batch(b"b", producer=7, sequence=1))
@@ -140,118 +142,118 @@ async def test_a_duplicate_of_a_batch_that_waits_waits_with_it(bench: Bench) -> 
         assert (again.first, again.committed) == (one.first, one.committed)
     stall.release()
     await committed(second)
-    assert await everything(bench) == [(0, b"a"), (1, b"b")]
+    assert await everything(harness) == [(0, b"a"), (1, b"b")]
 
 
 # -- the proof of the tail -------------------------------------------------------------------------
 
 
-def lists_of(bench: Bench) -> int:
-    return sum(verb == "find" for verb, _ in bench.store.calls)
+def lists_of(harness: LogHarness) -> int:
+    return sum(verb == "find" for verb, _ in harness.store.calls)
 
 
-async def test_a_busy_log_costs_one_put_per_flush(bench: Bench) -> None:
-    log = await bench.open()
-    bench.store.calls.clear()
+async def test_a_busy_log_costs_one_put_per_flush(harness: LogHarness) -> None:
+    log = await harness.open()
+    harness.store.calls.clear()
     for _ in range(5):
         await write(log, b"a")
-        bench.clock.advance_ms(GRACE_S * 500)
-    assert [verb for verb, _ in bench.store.calls] == ["put_new"] * 5
+        harness.clock.advance_ms(GRACE_S * 500)
+    assert [verb for verb, _ in harness.store.calls] == ["put_new"] * 5
 
 
 async def test_an_idle_log_looks_for_newer_manifests_before_it_believes_its_put(
-    bench: Bench,
+    harness: LogHarness,
 ) -> None:
-    log = await bench.open()
+    log = await harness.open()
     await write(log, b"a")
-    bench.clock.advance_ms(GRACE_S * 500 + 1)
-    before = lists_of(bench)
+    harness.clock.advance_ms(GRACE_S * 500 + 1)
+    before = lists_of(harness)
     assert await write(log, b"b") == 1
-    assert lists_of(bench) == before + 1
+    assert lists_of(harness) == before + 1
     assert await write(log, b"c") == 2
-    assert lists_of(bench) == before + 1
+    assert lists_of(harness) == before + 1
 
 
-async def test_a_frozen_machine_is_noticed_by_the_wall_clock_alone(bench: Bench) -> None:
-    log = await bench.open()
+async def test_a_frozen_machine_is_noticed_by_the_wall_clock_alone(harness: LogHarness) -> None:
+    log = await harness.open()
     await write(log, b"a")
-    before = lists_of(bench)
-    bench.clock.set_wall_ms(bench.clock.now_ms() + int(GRACE_S * 500) + 1)
+    before = lists_of(harness)
+    harness.clock.set_wall_ms(harness.clock.now_ms() + int(GRACE_S * 500) + 1)
     assert await write(log, b"b") == 1
-    assert lists_of(bench) == before + 1
+    assert lists_of(harness) == before + 1
 
 
-async def test_the_age_of_a_proof_is_judged_after_the_put(bench: Bench) -> None:
-    log = await bench.open()
+async def test_the_age_of_a_proof_is_judged_after_the_put(harness: LogHarness) -> None:
+    log = await harness.open()
     await write(log, b"a")
-    stall = bench.plan.add(Rule(Fault.STALL_AFTER, "put_new", times=1))
+    stall = harness.plan.add(Rule(Fault.STALL_AFTER, "put_new", times=1))
     one = append(log, make_batch(b"b"))
     await stall.reached.wait()
-    bench.clock.advance_ms(GRACE_S * 500 + 1)
-    before = lists_of(bench)
+    harness.clock.advance_ms(GRACE_S * 500 + 1)
+    before = lists_of(harness)
     stall.release()
     await committed(one)
-    assert lists_of(bench) == before + 1
+    assert lists_of(harness) == before + 1
 
 
-async def test_a_proof_is_dated_when_it_was_asked_for(bench: Bench) -> None:
+async def test_a_proof_is_dated_when_it_was_asked_for(harness: LogHarness) -> None:
     """The check's answer is held up for longer than it is good for: it is asked again."""
-    log = await bench.open()
+    log = await harness.open()
     await write(log, b"a")
-    bench.clock.advance_ms(GRACE_S * 500 + 1)
-    stall = bench.plan.add(Rule(Fault.STALL_AFTER, "find", times=1))
+    harness.clock.advance_ms(GRACE_S * 500 + 1)
+    stall = harness.plan.add(Rule(Fault.STALL_AFTER, "find", times=1))
     one = append(log, make_batch(b"b"))
     await stall.reached.wait()
-    bench.clock.advance_ms(GRACE_S * 500 + 1)
-    before = lists_of(bench)
+    harness.clock.advance_ms(GRACE_S * 500 + 1)
+    before = lists_of(harness)
     stall.release()
     await committed(one)
-    assert lists_of(bench) == before + 1
+    assert lists_of(harness) == before + 1
 
 
-async def test_a_slow_commit_is_dated_when_it_was_issued(bench: Bench) -> None:
-    log = await bench.open()
-    bench.clock.advance_ms(GRACE_S * 400)
-    stall = bench.plan.add(Rule(Fault.STALL_AFTER, "put_new", times=1))
+async def test_a_slow_commit_is_dated_when_it_was_issued(harness: LogHarness) -> None:
+    log = await harness.open()
+    harness.clock.advance_ms(GRACE_S * 400)
+    stall = harness.plan.add(Rule(Fault.STALL_AFTER, "put_new", times=1))
     one = append(log, make_batch(b"a"))
     await stall.reached.wait()
-    bench.clock.advance_ms(GRACE_S * 99)
+    harness.clock.advance_ms(GRACE_S * 99)
     stall.release()
     await committed(one)  # the proof is from 0.40 of a grace period, now is 0.499
-    bench.clock.advance_ms(GRACE_S * 402)  # 0.901: 0.501 after the commit was issued
-    before = lists_of(bench)
+    harness.clock.advance_ms(GRACE_S * 402)  # 0.901: 0.501 after the commit was issued
+    before = lists_of(harness)
     await write(log, b"b")
-    assert lists_of(bench) == before + 1
+    assert lists_of(harness) == before + 1
 
 
-async def test_a_paused_writer_does_not_believe_a_ghost(bench: Bench) -> None:
+async def test_a_paused_writer_does_not_believe_a_ghost(harness: LogHarness) -> None:
     """Rule 3: its name was rolled up and deleted, so its PUT succeeds; nothing may come of it."""
-    paused, other = await bench.open(), await bench.open()
+    paused, other = await harness.open(), await harness.open()
     await write(other, b"a")
     await rollup.roll_up(other)
     await write(other, b"b")
     await rollup.roll_up(other)
     await retention.raise_starts(other, {0: 2})
     for _ in range(3):
-        bench.clock.advance_ms(GRACE_S * 1000 + 1)
+        harness.clock.advance_ms(GRACE_S * 1000 + 1)
         other.history.ask_for_sweep()
         await sweep.sweep(other)
-    assert await bench.segments() == []
+    assert await harness.segments() == []
     with pytest.raises(NotTheOwner):
         await write(paused, b"ghost", producer=7, sequence=0)
     await settle()
     assert paused.lane(0).high == 2
     assert paused.lane(0).start == 2
     assert await write(paused, b"ghost", producer=7, sequence=0) == 2
-    assert await everything(bench) == [(2, b"ghost")]
+    assert await everything(harness) == [(2, b"ghost")]
 
 
-async def test_our_own_roll_up_does_not_make_us_doubt_our_tail(bench: Bench) -> None:
-    log = await bench.open()
+async def test_our_own_roll_up_does_not_make_us_doubt_our_tail(harness: LogHarness) -> None:
+    log = await harness.open()
     await write(log, b"a")
     await write(log, b"b")
-    bench.clock.advance_ms(GRACE_S * 500 + 1)
-    stall = bench.plan.add(Rule(Fault.STALL_AFTER, "put_new", "*/manifest-*", times=1))
+    harness.clock.advance_ms(GRACE_S * 500 + 1)
+    stall = harness.plan.add(Rule(Fault.STALL_AFTER, "put_new", "*/manifest-*", times=1))
     rolling = asyncio.ensure_future(rollup.roll_up(log))
     await stall.reached.wait()
     one = append(log, make_batch(b"c"))
@@ -266,11 +268,11 @@ async def test_our_own_roll_up_does_not_make_us_doubt_our_tail(bench: Bench) -> 
 # -- foreign manifests -----------------------------------------------------------------------------
 
 
-async def test_a_foreign_manifest_that_ends_on_our_chain_is_taken_up_in_place(bench: Bench):
-    log = await bench.open()
+async def test_a_foreign_manifest_that_ends_on_our_chain_is_taken_up_in_place(harness: LogHarness):
+    log = await harness.open()
     for at in range(4):
         await write(log, b"%d" % at)
-    job = await bench.open()
+    job = await harness.open()
     await write(log, b"4")
     await rollup.roll_up(job)
     waiting = append(log, make_batch(b"5"))
@@ -286,12 +288,12 @@ async def test_a_foreign_manifest_that_ends_on_our_chain_is_taken_up_in_place(be
     )
     assert await committed(waiting) == 5
     assert not await log.adopt_foreign()
-    rows = await read_all(bench.reader(), log, log.lane(0))
+    rows = await read_all(harness.reader(), log, log.lane(0))
     assert rows == [(at, b"%d" % at) for at in range(6)]
 
 
-async def test_a_foreign_manifest_beyond_our_tail_opens_the_log_again(bench: Bench) -> None:
-    log, other = await bench.open(flush_interval_s=3600), await bench.open()
+async def test_a_foreign_manifest_beyond_our_tail_opens_the_log_again(harness: LogHarness) -> None:
+    log, other = await harness.open(flush_interval_s=3600), await harness.open()
     waiting = append(log, make_batch(b"x"))
     await write(other, b"a")
     await rollup.roll_up(other)
@@ -302,28 +304,32 @@ async def test_a_foreign_manifest_beyond_our_tail_opens_the_log_again(bench: Ben
     assert (log.lane(0).high, log.lane(0).end, log.committed.end) == (1, 1, 1)
 
 
-async def test_being_cancelled_while_the_log_is_opened_again_leaves_it_open(bench: Bench) -> None:
-    log, other = await bench.open(), await bench.open()
+async def test_being_cancelled_while_the_log_is_opened_again_leaves_it_open(
+    harness: LogHarness,
+) -> None:
+    log, other = await harness.open(), await harness.open()
     await write(other, b"a")
     await rollup.roll_up(other)
-    bench.plan.add(Rule(Fault.STALL_BEFORE, "find", skip=3, times=1))
+    harness.plan.add(Rule(Fault.STALL_BEFORE, "find", skip=3, times=1))
     adopting = asyncio.ensure_future(log.adopt_foreign())
-    await bench.plan.rules[0].reached.wait()
+    await harness.plan.rules[0].reached.wait()
     assert log.state is LogState.OPENING
     adopting.cancel()
     await asyncio.gather(adopting, return_exceptions=True)
-    bench.plan.clear()
+    harness.plan.clear()
     await settle()
     assert log.state is LogState.OPEN
     assert await write(log, b"b") == 1
 
 
-async def test_an_older_manifest_read_late_does_not_replace_a_newer_one(bench: Bench) -> None:
-    log = await bench.open()
-    job = await bench.open()
+async def test_an_older_manifest_read_late_does_not_replace_a_newer_one(
+    harness: LogHarness,
+) -> None:
+    log = await harness.open()
+    job = await harness.open()
     await write(job, b"a")
     await rollup.roll_up(job)
-    stall = bench.plan.add(Rule(Fault.STALL_AFTER, "read", "*/manifest-*1", times=1))
+    stall = harness.plan.add(Rule(Fault.STALL_AFTER, "read", "*/manifest-*1", times=1))
     adopting = asyncio.ensure_future(log.adopt_foreign())
     await stall.reached.wait()
     await retention.raise_starts(job, {0: 1})
@@ -337,9 +343,11 @@ async def test_an_older_manifest_read_late_does_not_replace_a_newer_one(bench: B
     assert (log.committed.manifest.generation, log.lane(0).start, log.committed.end) == (2, 1, 2)
 
 
-async def test_what_is_written_after_a_newer_leader_does_not_look_older(bench: Bench) -> None:
+async def test_what_is_written_after_a_newer_leader_does_not_look_older(
+    harness: LogHarness,
+) -> None:
     """A client would take what follows an epoch's end for gone, and begin anew."""
-    old, new = await bench.open(epoch=1), await bench.open(epoch=2)
+    old, new = await harness.open(epoch=1), await harness.open(epoch=2)
     await write(old, b"a")
     await new.reopen("a test says so")
     await write(new, b"b")
@@ -347,5 +355,5 @@ async def test_what_is_written_after_a_newer_leader_does_not_look_older(bench: B
         await write(old, b"c")
     await opened_again(old)
     await write(old, b"c")
-    assert [header.leader_epoch for header in headers_in(await bench.look())] == [1, 2, 2]
+    assert [header.leader_epoch for header in headers_in(await harness.look())] == [1, 2, 2]
     assert old.lane(0).epochs == [(1, 0), (2, 1)]

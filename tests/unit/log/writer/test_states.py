@@ -6,7 +6,7 @@ import pytest
 
 from kafscale.log.writer.states import AT_REST, NEXT, LogEvent, LogState, next_state
 from kafscale.model.errors import LogStopped
-from tests.unit.log.log_harness import Bench, write
+from tests.unit.log.log_harness import LogHarness, write
 
 MISSING = sorted(set(product(LogState, LogEvent)) - set(NEXT), key=str)
 
@@ -36,8 +36,8 @@ def test_every_state_but_the_first_is_reached() -> None:
     assert set(NEXT.values()) == set(LogState)
 
 
-async def test_a_closed_log_cannot_be_opened_again(bench: Bench) -> None:
-    log = await bench.open()
+async def test_a_closed_log_cannot_be_opened_again(harness: LogHarness) -> None:
+    log = await harness.open()
     await write(log, b"a")
     await log.abandon()
     await log.abandon()
@@ -45,9 +45,9 @@ async def test_a_closed_log_cannot_be_opened_again(bench: Bench) -> None:
     assert log.state is LogState.CLOSED
 
 
-async def test_a_stopped_log_keeps_its_reason_when_it_is_closed(bench: Bench) -> None:
-    await bench.inner.put_new("default/orders/0/segment-00000000000000000000.kfs", [b"x" * 100])
-    log = bench.make_log()
+async def test_a_stopped_log_keeps_its_reason_when_it_is_closed(harness: LogHarness) -> None:
+    await harness.inner.put_new("default/orders/0/segment-00000000000000000000.kfs", [b"x" * 100])
+    log = harness.make_log()
     with pytest.raises(LogStopped):
         await log.open()
     await log.abandon()

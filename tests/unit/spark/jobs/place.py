@@ -7,7 +7,7 @@ from typing import TypeVar
 from kafscale.log.formats import keys
 from kafscale.log.formats.manifest import Manifest
 from kafscale.log.protocol import commits, survey
-from kafscale.log.protocol.survey import Snapshot
+from kafscale.log.protocol.survey import LogSnapshot
 from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.tail_memory import TailMemory
@@ -98,8 +98,8 @@ class Place:
         )  # fmt: skip
         return memoryview(bytearray(data))
 
-    def snapshot(self) -> Snapshot:
-        return self.bucket.run(lambda store: survey.snapshot(store, FOLDER))
+    def snapshot(self) -> LogSnapshot:
+        return self.bucket.run(lambda store: survey.take_snapshot(store, FOLDER))
 
     def found(self) -> FoundLog:
         """The log as jobs find it."""

@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from kafscale.log.formats import keys, manifest, segment
-from kafscale.log.formats.manifest import Dropped, Entry, LaneMark, Manifest
+from kafscale.log.formats.manifest import Dropped, LaneMark, Manifest, SegmentEntry
 from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.job import Context, Report
@@ -73,15 +73,15 @@ def test_lanes_pass_too(tmp_path: Path) -> None:
     assert found(audited(place)) == set()
 
 
-def merged(place: Place) -> Entry:
+def merged(place: Place) -> SegmentEntry:
     return place.manifest().segments[0]
 
 
-def path_of(place: Place, entry: Entry) -> Path:
+def path_of(place: Place, entry: SegmentEntry) -> Path:
     return place.root / FOLDER / entry.name
 
 
-def rewrite(place: Place, entry: Entry, change: Callable[[bytearray], None]) -> None:
+def rewrite(place: Place, entry: SegmentEntry, change: Callable[[bytearray], None]) -> None:
     """Change an object as a careless program would: its own checksums and the manifest agree."""
     path = path_of(place, entry)
     body = bytearray(path.read_bytes())

@@ -154,16 +154,16 @@ def test_a_run_after_a_crash_goes_on_in_the_shared_logs(
     monkeypatch: pytest.MonkeyPatch,
     partitions: int,
 ) -> None:
-    honest = shared_append.Appender.append
+    honest = shared_append.JobAppender.append
     left = [0]
 
-    async def mortal(log: shared_append.Appender, lanes: Any) -> None:
+    async def mortal(log: shared_append.JobAppender, lanes: Any) -> None:
         if not left[0]:
             raise KeyboardInterrupt
         left[0] -= 1
         await honest(log, lanes)
 
-    monkeypatch.setattr(shared_append.Appender, "append", mortal)
+    monkeypatch.setattr(shared_append.JobAppender, "append", mortal)
     monkeypatch.setattr(Bucket, "run", _on_a_loop_of_its_own(Bucket.run))
     for steps in (0, 1, 3, 2):
         left[0] = steps

@@ -7,7 +7,7 @@ import pytest
 from kafscale.log.catalog import checkpoints
 from kafscale.log.formats import checkpoint
 from kafscale.log.formats import keys as log_keys
-from kafscale.log.formats.checkpoint import Head
+from kafscale.log.formats.checkpoint import CheckpointHead
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Put
@@ -30,7 +30,7 @@ def topic(tmp_path: Path) -> Topic:
 
 
 def write_checkpoint(topic: Topic, number: int, offset: int) -> None:
-    head = Head(
+    head = CheckpointHead(
         number=number,
         created_ms=30_000,
         author="me",

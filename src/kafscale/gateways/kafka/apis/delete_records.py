@@ -31,7 +31,8 @@ async def _answer(call: Call) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                topic.name, [await _delete(call, topic.name, one) for one in topic.partitions]
+                topic.name,
+                [await _delete(call, topic.name, requested) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -39,17 +40,19 @@ async def _answer(call: Call) -> DeleteRecordsResponse:
 
 
 async def _delete(
-    call: Call, name: str, one: DeleteRecordsPartition
+    call: Call, name: str, requested: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
-    result = DeleteRecordsPartitionResult(one.partition_index, _NOWHERE)
+    result = DeleteRecordsPartitionResult(requested.partition_index, _NOWHERE)
     try:
         topic = call.engine.topics.get(name)
-        topic.place(one.partition_index)
+        topic.place(requested.partition_index)
         if not topic.settings.deletes:
             # The newest record of every key is promised to stay.
             result.error_code = ErrorCode.POLICY_VIOLATION
             return result
-        work = call.engine.inspection.delete_records(topic, one.partition_index, one.offset)
+        work = call.engine.partitions.delete_records(
+            topic, requested.partition_index, requested.offset
+        )
         result.low_watermark = await in_time(call, work, call.message.timeout_ms / 1000)
     except KafscaleError as problem:
         result.error_code = code_of(problem)

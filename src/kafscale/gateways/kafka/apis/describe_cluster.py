@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kafscale.gateways.kafka import permissions
+from kafscale.gateways.kafka.authorization import operations_on_cluster
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.describe_cluster import (
@@ -38,7 +38,7 @@ def answer(call: Call) -> Answer:
             DescribeClusterBroker(node.broker_id, endpoint.host, endpoint.port, node.rack)
             for node, endpoint in call.reachable(cluster.nodes())
         ],
-        cluster_authorized_operations=permissions.on_cluster(
-            request.include_cluster_authorized_operations
+        cluster_authorized_operations=operations_on_cluster(
+            call, asked=request.include_cluster_authorized_operations
         ),
     )

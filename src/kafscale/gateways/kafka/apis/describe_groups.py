@@ -6,11 +6,12 @@ A group nobody knows is Dead, without an error.
 
 from typing import Final
 
-from kafscale.gateways.kafka import permissions
+from kafscale.gateways.kafka.authorization import authorized_operations
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
 from kafscale.groups.machine import Group
 from kafscale.groups.states import GroupState
+from kafscale.model.access import ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.describe_groups import (
     DescribedGroup,
@@ -32,7 +33,9 @@ async def _answer(call: Call) -> DescribeGroupsResponse:
     request: DescribeGroupsRequest = call.message
     rows = [await _row(call, name) for name in dict.fromkeys(request.groups)]
     for row in rows:
-        row.authorized_operations = permissions.on_group(request.include_authorized_operations)
+        row.authorized_operations = authorized_operations(
+            call, ResourceType.GROUP, row.group_id, asked=request.include_authorized_operations
+        )
     return DescribeGroupsResponse(groups=rows)
 
 

@@ -63,7 +63,7 @@ def _ours(call: Call, topic: Topic) -> list[int]:
 
 
 async def _describe(call: Call, topic: Topic, numbers: list[int]) -> DescribeLogDirsTopic:
-    inspection = call.engine.inspection
+    inspection = call.engine.partitions
     sizes = await asyncio.gather(*(inspection.size_of(topic, number) for number in numbers))
     rows = [DescribeLogDirsPartition(*row) for row in zip(numbers, sizes, strict=True)]
     return DescribeLogDirsTopic(topic.name, rows)

@@ -40,12 +40,12 @@ async def _describe(call: Call, name: str, number: int) -> PartitionResponse:
     result = PartitionResponse(partition_index=number)
     try:
         topic = call.engine.topics.get(name)
-        for one in await call.engine.inspection.producers_of(topic, number):
+        for producer in await call.engine.partitions.producers_of(topic, number):
             state = ProducerState(
-                producer_id=one.producer_id,
-                producer_epoch=one.epoch,
-                last_sequence=one.marks[-1].last_sequence,
-                last_timestamp=one.last_ms,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.marks[-1].last_sequence,
+                last_timestamp=producer.last_ms,
                 coordinator_epoch=-1,  # no transactions
             )
             result.active_producers.append(state)

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.gateways.kafka import client_errors, conversion
 from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.fetch_answers import BY_ID_FROM, NamedOrder, SessionOrder
+from kafscale.gateways.kafka.fetch_answers import BY_ID_FROM, SessionFetch, SessionlessFetch
 from kafscale.gateways.kafka.fetch_sessions import (
     CLOSE,
     FULL,
     MOST_PARTITIONS,
     NO_SESSION,
-    Asked,
     FetchSession,
+    RequestedPartition,
 )
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.fetch import FetchRequest, FetchResponse
@@ -48,22 +48,22 @@ def answer(call: Call) -> Answer:
             return FetchResponse(error_code=problem)
     max_bytes = max(0, min(request.max_bytes, _LARGEST_ANSWER))
     wait_ms = max(0, min(request.max_wait_ms, _LONGEST_WAIT_MS))
-    wishes = _Wishes(max_bytes, min(max(0, request.min_bytes), max_bytes), wait_ms / 1000)
-    order = NamedOrder(call) if session is None else _in_line(call, session)
-    if order.is_empty:
-        wishes = wishes._replace(min_bytes=0)
-    at_least = wishes.min_bytes if wait_ms else 0
-    parts = call.engine.reads.fetch_now(order.wanted, max_bytes, at_least)
-    if parts is not None and not conversion.is_due(order.wanted, parts, call.version):
-        return order.respond(parts)
-    if isinstance(order, NamedOrder):
-        return _later(call, order, parts, wishes)
-    if parts is None:
-        order.let_rest()
-    return _news(call, order.session, wishes)
+    limits = _Limits(max_bytes, min(max(0, request.min_bytes), max_bytes), wait_ms / 1000)
+    fetch = SessionlessFetch(call) if session is None else _active(call, session)
+    if fetch.is_empty:
+        limits = limits._replace(min_bytes=0)
+    at_least = limits.min_bytes if wait_ms else 0
+    results = call.engine.partitions.fetch_now(fetch.reads, max_bytes, at_least)
+    if results is not None and not conversion.is_due(fetch.reads, results, call.version):
+        return fetch.respond(results)
+    if isinstance(fetch, SessionlessFetch):
+        return _answer_later(call, fetch, results, limits)
+    if results is None:
+        fetch.park_all()
+    return _answer_session(call, fetch.session, limits)
 
 
-class _Wishes(NamedTuple):
+class _Limits(NamedTuple):
     """How much, and how long to wait for it."""
 
     max_bytes: int
@@ -71,66 +71,68 @@ class _Wishes(NamedTuple):
     wait_s: float
 
 
-async def _later(
+async def _answer_later(
     call: Call,
-    order: NamedOrder | SessionOrder,
-    parts: Sequence[ReadResult] | None,
-    wishes: _Wishes,
+    fetch: SessionlessFetch | SessionFetch,
+    results: Sequence[ReadResult] | None,
+    limits: _Limits,
 ) -> FetchResponse:
-    return order.respond(await _find(call, order.wanted, parts, *wishes))
+    return fetch.respond(await _read(call, fetch.reads, results, *limits))
 
 
-def _in_line(call: Call, session: FetchSession) -> SessionOrder:
-    return SessionOrder(call, session, session.line_up(call.engine.clock.elapsed_s()))
+def _active(call: Call, session: FetchSession) -> SessionFetch:
+    return SessionFetch(call, session, session.list_active(call.engine.clock.elapsed_s()))
 
 
-async def _news(call: Call, session: FetchSession, wishes: _Wishes) -> FetchResponse:
-    """Wait for partitions at rest without looking at them; for others with a look at all."""
+async def _answer_session(call: Call, session: FetchSession, limits: _Limits) -> FetchResponse:
+    """Wait for parked partitions without reading them; if some cannot be parked, for all."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + wishes.wait_s
+    deadline = loop.time() + limits.wait_s
     while True:
-        order = _in_line(call, session)
-        parts = await _find(call, order.wanted, None, *wishes._replace(wait_s=0.0))
+        fetch = _active(call, session)
+        results = await _read(call, fetch.reads, None, *limits._replace(wait_s=0.0))
         left_s = deadline - loop.time()
-        enough = sum(part.size for part in parts) >= wishes.min_bytes
-        if enough or left_s <= 0 or any(part.error for part in parts):
-            return order.respond(parts)
-        if not order.let_rest():
-            everyone = SessionOrder(call, session, list(session.partitions.values()))
-            return await _later(call, everyone, None, wishes._replace(wait_s=left_s))
-        await session.news(left_s)
+        enough = sum(result.size for result in results) >= limits.min_bytes
+        if enough or left_s <= 0 or any(result.error for result in results):
+            return fetch.respond(results)
+        if not fetch.park_all():
+            everything = SessionFetch(call, session, list(session.partitions.values()))
+            return await _answer_later(call, everything, None, limits._replace(wait_s=left_s))
+        await session.wait_for_active(left_s)
 
 
-async def _find(
+async def _read(
     call: Call,
-    wanted: Sequence[PartitionRead],
-    parts: Sequence[ReadResult] | None,
+    reads: Sequence[PartitionRead],
+    results: Sequence[ReadResult] | None,
     max_bytes: int,
     min_bytes: int,
     wait_s: float,
 ) -> Sequence[ReadResult]:
-    """Wait for data, and convert it for those who read older formats.
+    """Wait for data, and convert it for consumers of older formats.
 
-    Batches may have nothing to hand out: what is left of them after compaction lies before the
-    offset asked for. Then the search goes on behind them, or the consumer would ask for ever.
+    Batches may have nothing to hand out: what compaction left of them lies before the offset that
+    the consumer asked for. Then reading goes on behind them, or the consumer would ask again and
+    again.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
-    if parts is None:
-        parts = await call.engine.reads.fetch(wanted, max_bytes, min_bytes, wait_s)
-    while conversion.is_due(wanted, parts, call.version):
-        handed = await conversion.to_hand_out(
-            call.context.conversions, wanted, parts, call.version, max_bytes
+    if results is None:
+        results = await call.engine.partitions.fetch(reads, max_bytes, min_bytes, wait_s)
+    while conversion.is_due(reads, results, call.version):
+        converted = await conversion.to_hand_out(
+            call.context.conversions, reads, results, call.version, max_bytes
         )
-        parts = [one.part for one in handed]
-        if any(part.batches or part.error for part in parts):
-            return parts
-        wanted = [
-            replace(want, offset=one.next_offset) for want, one in zip(wanted, handed, strict=True)
+        results = [one.result for one in converted]
+        if any(result.batches or result.error for result in results):
+            return results
+        reads = [
+            replace(read, offset=one.next_offset)
+            for read, one in zip(reads, converted, strict=True)
         ]
         left_s = max(0.0, deadline - loop.time())
-        parts = await call.engine.reads.fetch(wanted, max_bytes, min_bytes, left_s)
-    return parts
+        results = await call.engine.partitions.fetch(reads, max_bytes, min_bytes, left_s)
+    return results
 
 
 # -- sessions --------------------------------------------------------------------------------
@@ -140,50 +142,50 @@ def _session(call: Call) -> tuple[ErrorCode, FetchSession | None]:
     """Find, begin or end the session a request belongs to."""
     request: FetchRequest = call.message
     sessions = call.context.fetch_sessions
-    sessions.let_go_idle(call.engine.clock.elapsed_s())
+    sessions.close_idle(call.engine.clock.elapsed_s())
     by_id = call.version >= BY_ID_FROM
     if request.session_epoch == CLOSE:
         sessions.close(request.session_id)
         return ErrorCode.NONE, None
     if request.session_epoch == FULL:
         sessions.close(request.session_id)
-        asked = _asked(call)
-        if len(asked) > MOST_PARTITIONS:
-            return ErrorCode.NONE, None  # it may name them anew each time
+        requested = _requested(call)
+        if len(requested) > MOST_PARTITIONS:
+            return ErrorCode.NONE, None  # the client may name them in each request
         session = sessions.create(by_id)
-        session.update(asked, [])
+        session.update(requested, [])
         return ErrorCode.NONE, session
-    found = sessions.find(request.session_id)
-    if found is None or request.session_id == NO_SESSION:
+    cached = sessions.find(request.session_id)
+    if cached is None or request.session_id == NO_SESSION:
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None
-    if found.epoch != request.session_epoch:
+    if cached.epoch != request.session_epoch:
         return ErrorCode.INVALID_FETCH_SESSION_EPOCH, None
-    if found.by_id != by_id:
+    if cached.by_id != by_id:
         return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, None
     forgotten = [
         (topic.topic_id if by_id else topic.topic, partition)
         for topic in request.forgotten_topics_data
         for partition in topic.partitions
     ]
-    found.update(_asked(call), forgotten)
-    if len(found.partitions) > MOST_PARTITIONS:
+    cached.update(_requested(call), forgotten)
+    if len(cached.partitions) > MOST_PARTITIONS:
         sessions.close(request.session_id)
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None
-    found.advance()
-    return ErrorCode.NONE, found
+    cached.advance()
+    return ErrorCode.NONE, cached
 
 
-def _asked(call: Call) -> list[Asked]:
+def _requested(call: Call) -> list[RequestedPartition]:
     request: FetchRequest = call.message
     by_id = call.version >= BY_ID_FROM
     return [
-        Asked(
+        RequestedPartition(
             topic.topic_id if by_id else topic.topic,
-            one.partition,
-            one.fetch_offset,
-            one.partition_max_bytes,
-            one.current_leader_epoch,
+            partition.partition,
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
         )
         for topic in request.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]

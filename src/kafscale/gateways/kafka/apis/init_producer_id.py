@@ -29,7 +29,7 @@ def answer(call: Call) -> Answer:
 
 async def _fresh(call: Call) -> InitProducerIdResponse:
     try:
-        producer_id = await call.engine.producer_ids.fresh()
+        producer_id = await call.engine.partitions.fresh_producer_id()
     except KafscaleError as problem:
         return InitProducerIdResponse(error_code=code_of(problem), producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

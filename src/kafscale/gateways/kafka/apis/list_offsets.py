@@ -1,6 +1,6 @@
 """ListOffsets: API 2, versions 0-7.
 
-v0  a list of offsets; v1 one offset with its timestamp; v4 leader epochs
+v0  a list of offsets; v1 one offset with its timestamp; v2 isolation levels; v4 leader epochs
 v7  the timestamp -3 asks for the record with the greatest timestamp
 By timestamp the answer is exact: the first record at or after that time.
 """
@@ -11,6 +11,7 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.fetch_answers import isolation_of
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.list_offsets import (
@@ -38,48 +39,49 @@ def answer(call: Call) -> Answer:
 async def _answer(call: Call) -> ListOffsetsResponse:
     request: ListOffsetsRequest = call.message
     topics = []
-    for wanted in request.topics:
+    for topic_request in request.topics:
         rows = []
-        for one in wanted.partitions:
-            row = ListOffsetsPartitionResponse(partition_index=one.partition_index)
+        for requested in topic_request.partitions:
+            row = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
             rows.append(row)
             try:
-                topic = call.engine.topics.get(wanted.name)
-                await _fill(call, topic, one, row)
+                topic = call.engine.topics.get(topic_request.name)
+                await _fill(call, topic, requested, row)
             except KafscaleError as problem:
                 row.error_code = code_of(problem)
                 client_errors.note(call, problem)
-        topics.append(ListOffsetsTopicResponse(name=wanted.name, partitions=rows))
+        topics.append(ListOffsetsTopicResponse(name=topic_request.name, partitions=rows))
     return ListOffsetsResponse(topics=topics)
 
 
 async def _fill(
-    call: Call, topic: Topic, one: ListOffsetsPartition, row: ListOffsetsPartitionResponse
+    call: Call, topic: Topic, requested: ListOffsetsPartition, row: ListOffsetsPartitionResponse
 ) -> None:
-    engine = call.engine
-    partition = one.partition_index
-    start, high, leader_epoch = await engine.inspection.bounds(
-        topic, partition, one.current_leader_epoch
+    partitions = call.engine.partitions
+    partition = requested.partition_index
+    start, end, leader_epoch = await partitions.bounds(
+        topic, partition, requested.current_leader_epoch, isolation_of(call)
     )
-    if one.timestamp == _LATEST:
-        row.offset = high
-    elif one.timestamp == _EARLIEST:
+    if requested.timestamp == _LATEST:
+        row.offset = end
+    elif requested.timestamp == _EARLIEST:
         row.offset = start
-    elif one.timestamp == _GREATEST_TIME and call.version >= _GREATEST_TIME_FROM:
-        _take(row, await engine.inspection.newest_by_time(topic, partition))
-    elif one.timestamp < 0:
+    elif requested.timestamp == _GREATEST_TIME and call.version >= _GREATEST_TIME_FROM:
+        _set_offset(row, await partitions.newest_by_time(topic, partition))
+    elif requested.timestamp < 0:
         row.error_code = ErrorCode.UNSUPPORTED_VERSION
     else:
-        _take(row, await engine.inspection.offset_at(topic, partition, one.timestamp))
+        _set_offset(row, await partitions.offset_at(topic, partition, requested.timestamp))
     if row.offset >= 0:
         row.leader_epoch = leader_epoch
     if call.version == 0:
-        offsets = [row.offset if row.offset >= 0 else high]
-        if one.timestamp == _LATEST and start < high:
+        offsets = [row.offset if row.offset >= 0 else end]
+        if requested.timestamp == _LATEST and start < end:
             offsets.append(start)
-        row.old_style_offsets = offsets[: max(0, one.max_num_offsets)]
+        row.old_style_offsets = offsets[: max(0, requested.max_num_offsets)]
 
 
-def _take(row: ListOffsetsPartitionResponse, found: tuple[int, int] | None) -> None:
-    if found is not None:
-        row.offset, row.timestamp = found
+def _set_offset(row: ListOffsetsPartitionResponse, record: tuple[int, int] | None) -> None:
+    """Answer with the (offset, timestamp) of a record, if there is one."""
+    if record is not None:
+        row.offset, row.timestamp = record

@@ -12,9 +12,14 @@ from typing import Final
 
 from kafscale.engine.cluster.placement import NOBODY
 from kafscale.engine.topics.topic import Topic
-from kafscale.gateways.kafka import permissions
+from kafscale.gateways.kafka.authorization import (
+    authorized_operations,
+    may_create,
+    operations_on_cluster,
+)
 from kafscale.gateways.kafka.call import Answer, Call, in_time
 from kafscale.gateways.kafka.errors import code_of
+from kafscale.model.access import ResourceType
 from kafscale.model.errors import InvalidTopicName, KafscaleError, TopicExists
 from kafscale.model.names import check_topic_name
 from kafscale.wire.kafka.errors import ErrorCode
@@ -94,7 +99,8 @@ def _find(call: Call, one: MetadataRequestTopic) -> MetadataResponseTopic | None
 async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
     request: MetadataRequest = call.message
     allowed = call.version < _FORBIDDING_FROM or request.allow_auto_topic_creation
-    if call.engine.auto_create and allowed:
+    is_denied = not may_create(call, name)
+    if call.engine.auto_create and allowed and not is_denied:
         return await _create(call, name)
     try:
         topic = await in_time(call, call.engine.topics.discover(name), _LONGEST_LOOK_S)
@@ -102,7 +108,10 @@ async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
         topic = None
     if topic is not None:
         return _describe(call, topic)
-    return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if call.engine.auto_create and allowed and is_denied:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return MetadataResponseTopic(error_code=code, name=name)
 
 
 async def _create(call: Call, name: str) -> MetadataResponseTopic:
@@ -123,8 +132,11 @@ def _describe(call: Call, topic: Topic) -> MetadataResponseTopic:
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[_partition(call, topic, number) for number in range(topic.partitions)],
-        topic_authorized_operations=permissions.on_topic(
-            call.message.include_topic_authorized_operations
+        topic_authorized_operations=authorized_operations(
+            call,
+            ResourceType.TOPIC,
+            topic.name,
+            asked=call.message.include_topic_authorized_operations,
         ),
     )
 
@@ -168,7 +180,7 @@ def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataRespon
         cluster_id=cluster.identity.cluster_id,
         controller_id=cluster.controller_id(),
         topics=topics,
-        cluster_authorized_operations=permissions.on_cluster(
-            call.message.include_cluster_authorized_operations
+        cluster_authorized_operations=operations_on_cluster(
+            call, asked=call.message.include_cluster_authorized_operations
         ),
     )

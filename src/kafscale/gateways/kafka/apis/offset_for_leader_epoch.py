@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: API 23, versions 0-4.
 
-A consumer that was cut off learns here whether what it has read is still the log's past.
+A consumer that has lost its leader asks whether the log still holds what it has read.
 """
 
 from typing import Final
@@ -31,19 +31,20 @@ async def _answer(call: Call) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic.topic, [await _find(call, topic.topic, one) for one in topic.partitions]
+                topic.topic,
+                [await _find(call, topic.topic, requested) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-async def _find(call: Call, name: str, one: OffsetForLeaderPartition) -> EpochEndOffset:
-    row = EpochEndOffset(partition=one.partition)
+async def _find(call: Call, name: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    row = EpochEndOffset(partition=requested.partition)
     try:
         topic = call.engine.topics.get(name)
-        row.leader_epoch, row.end_offset = await call.engine.inspection.epoch_end(
-            topic, one.partition, one.leader_epoch, one.current_leader_epoch
+        row.leader_epoch, row.end_offset = await call.engine.partitions.epoch_end(
+            topic, requested.partition, requested.leader_epoch, requested.current_leader_epoch
         )
     except KafscaleError as problem:
         row.error_code = code_of(problem)

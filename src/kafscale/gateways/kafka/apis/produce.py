@@ -50,7 +50,7 @@ class _Pending(NamedTuple):
     committed: asyncio.Future[CommitOutcome]
 
 
-class _Old(NamedTuple):
+class _OldSet(NamedTuple):
     """A message set of an old format."""
 
     place: tuple[int, int]  # which topic of the request, which partition of that
@@ -59,9 +59,9 @@ class _Old(NamedTuple):
 
 
 def prepare(call: Call) -> Coroutine[Any, Any, None] | None:
-    """What takes time, with the requests behind this one waiting, so that batches keep their order.
+    """Do what takes time. Later requests wait for it, so that batches keep their order.
 
-    Logs not yet open are opened; larger message sets of the old formats are converted.
+    It opens logs that are not open, and converts large message sets of the old formats.
     """
     request: ProduceRequest = call.message
     engine = call.engine
@@ -71,27 +71,24 @@ def prepare(call: Call) -> Coroutine[Any, Any, None] | None:
         if topic is None:
             engine.topics.search_soon(topic_data.name)
             continue
-        closed += [
-            (topic, data.index)
-            for data in topic_data.partition_data
-            if 0 <= data.index < topic.partitions and engine.logs.find(topic, data.index) is None
-        ]
+        indexes = [data.index for data in topic_data.partition_data]
+        closed += [(topic, index) for index in engine.partitions.list_closed(topic, indexes)]
     old = list(_old_sets(call)) if call.version < _ONE_BATCH_FROM else []
-    if conversion.are_quick([one.records for one in old]):
-        old = []  # not worth the way to a thread: done when they are appended
+    if conversion.are_quick([message_set.records for message_set in old]):
+        old = []  # not worth a thread: they are converted when they are appended
     return _prepare(call, closed, old) if closed or old else None
 
 
-async def _prepare(call: Call, closed: list[tuple[Topic, int]], old: list[_Old]) -> None:
-    opening = (call.engine.logs.open(topic, partition) for topic, partition in closed)
+async def _prepare(call: Call, closed: list[tuple[Topic, int]], old: list[_OldSet]) -> None:
+    opening = (call.engine.partitions.open(topic, partition) for topic, partition in closed)
     await asyncio.gather(*opening, return_exceptions=True)
     call.converted = {}
-    for one in old:
-        work = _conversion(call, one.topic, one.records)
-        call.converted[one.place] = await call.context.conversions.run(work)
+    for message_set in old:
+        work = _conversion(call, message_set.topic, message_set.records)
+        call.converted[message_set.place] = await call.context.conversions.run(work)
 
 
-def _old_sets(call: Call) -> Iterator[_Old]:
+def _old_sets(call: Call) -> Iterator[_OldSet]:
     request: ProduceRequest = call.message
     for number, topic_data in enumerate(request.topic_data):
         topic = call.engine.topics.find(topic_data.name)
@@ -99,13 +96,13 @@ def _old_sets(call: Call) -> Iterator[_Old]:
             continue
         for at, data in enumerate(topic_data.partition_data):
             if isinstance(data.records, memoryview) and conversion.is_old(data.records):
-                yield _Old((number, at), topic, data.records)
+                yield _OldSet((number, at), topic, data.records)
 
 
 def _conversion(
     call: Call, topic: Topic, records: memoryview
 ) -> Callable[[], conversion.Converted]:
-    limits = call.engine.appends.limits_of(topic)
+    limits = call.engine.partitions.limits_of(topic)
     now_ms = call.engine.clock.now_ms()
     return partial(conversion.to_store, records, limits, now_ms, topic.settings.compression)
 
@@ -159,7 +156,7 @@ def _append(
     records = data.records
     assert records is None or isinstance(records, memoryview)  # as decoding gives them
     if topic is None:
-        call.engine.appends.note_refused(name, data.index, records)
+        call.engine.partitions.note_refused(name, data.index, records)
         topic = call.engine.topics.get(name)
     if (tell := call.engine.probe.tell_received) is not None:
         tell(name, data.index, len(records or b""))
@@ -169,7 +166,7 @@ def _append(
         sets = _converted(call, topic, place, records)
     early = request.acks == _NO_ANSWER or (request.acks == _EARLY and topic.settings.acks1_buffered)
     for number, records in enumerate(sets):
-        stored = call.engine.appends.append(
+        stored = call.engine.partitions.append(
             topic,
             data.index,
             records,
@@ -188,42 +185,43 @@ def _append(
 def _converted(
     call: Call, topic: Topic, place: tuple[int, int], records: memoryview | None
 ) -> list[memoryview | None]:
-    """What was converted beforehand, or else is small enough for now."""
+    """The batches that `prepare` has converted; a small message set is converted now."""
     assert records is not None  # it has a magic byte
-    found = (call.converted or {}).get(place) or _conversion(call, topic, records)()
-    if isinstance(found, KafscaleError):
-        raise type(found)(str(found))  # raising `found` would tie it to this frame in a circle
-    return list(found)
+    converted = (call.converted or {}).get(place) or _conversion(call, topic, records)()
+    if isinstance(converted, KafscaleError):
+        # Raising the error itself would make a reference cycle with this frame.
+        raise type(converted)(str(converted))
+    return list(converted)
 
 
 def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
     row.error_code = code_of(problem)
     row.error_message = words_of(problem)
     if isinstance(problem, InvalidRecord):
-        # Told which ones are to blame, a producer can send the others again.
+        # A producer that knows the bad records can send the others again.
         row.record_errors = [BatchIndexAndErrorMessage(number) for number in problem.records]
     elif isinstance(problem, UnknownProducer):
-        # The Java client begins anew only if it is told; else it sends the same again.
+        # The Java client begins anew only if it gets a log start; else it sends the same again.
         row.log_start_offset = problem.log_start
     row.base_offset = -1
     row.log_append_time_ms = -1
 
 
 def _when_committed(call: Call, response: ProduceResponse, pending: list[_Pending]) -> Deferred:
-    """Answer when all are committed or refused, or say that we do not know."""
+    """Answer when all are committed or refused; after the timeout, that the outcome is unknown."""
     request: ProduceRequest = call.message
     answer = Deferred()
-    waiting = {id(one.committed): one.committed for one in pending}
+    waiting = {id(batch.committed): batch.committed for batch in pending}
 
     def finish() -> None:
         if answer.is_given:
-            return  # too late: the client has been told that we do not know
+            return  # too late: the client has its answer, that the outcome is unknown
         timer.cancel()
-        for one in pending:
-            if not one.committed.done():
-                _refuse(one.row, OutcomeUnknown("the store has not answered in time"))
-            elif (problem := one.committed.result()) is not None:
-                _refuse(one.row, problem)
+        for batch in pending:
+            if not batch.committed.done():
+                _refuse(batch.row, OutcomeUnknown("the store has not answered in time"))
+            elif (problem := batch.committed.result()) is not None:
+                _refuse(batch.row, problem)
         answer.give(_count(call, response))
 
     def settle(committed: asyncio.Future[CommitOutcome]) -> None:
@@ -239,7 +237,7 @@ def _when_committed(call: Call, response: ProduceResponse, pending: list[_Pendin
 
 
 def _count(call: Call, response: ProduceResponse) -> ProduceResponse:
-    """Note the outcome. Names nobody knows are not counted by name: clients choose them."""
+    """Count the outcome. Unknown topics are not counted by name: clients choose those names."""
     engine = call.engine
     seconds = engine.clock.elapsed_s() - call.began_s
     acks = _ACKS_NAMES.get(call.message.acks, "invalid")

@@ -11,7 +11,7 @@ from typing import Final
 from kafscale.log.formats import keys
 from kafscale.log.formats.manifest import LaneMark
 from kafscale.log.formats.segment import ContentId, Span
-from kafscale.log.protocol.survey import LogView
+from kafscale.log.protocol.survey import LogSurvey
 from kafscale.spark.jobs.checking.checks import Checked
 from kafscale.spark.jobs.checking.contents import AuditFinding
 
@@ -19,7 +19,7 @@ from kafscale.spark.jobs.checking.contents import AuditFinding
 _HARMLESS: Final = ("not reached by the chain", "gone since it was listed")
 
 
-def check_log(view: LogView, sizes: Mapping[str, int]) -> Iterator[AuditFinding]:
+def check_log(view: LogSurvey, sizes: Mapping[str, int]) -> Iterator[AuditFinding]:
     """The manifest against the listing, neighbours and lanes against each other."""
     for text in view.problems:
         key, _, words = text.partition(": ")
@@ -35,7 +35,7 @@ def check_log(view: LogView, sizes: Mapping[str, int]) -> Iterator[AuditFinding]
         yield AuditFinding(view.folder, "leftovers", "info", text)
 
 
-def _check_listing(view: LogView, sizes: Mapping[str, int]) -> Iterator[AuditFinding]:
+def _check_listing(view: LogSurvey, sizes: Mapping[str, int]) -> Iterator[AuditFinding]:
     for piece in view.pieces:
         if piece.key not in sizes:
             yield AuditFinding(
@@ -52,7 +52,7 @@ def _check_listing(view: LogView, sizes: Mapping[str, int]) -> Iterator[AuditFin
             )
 
 
-def _check_positions(view: LogView) -> Iterator[AuditFinding]:
+def _check_positions(view: LogSurvey) -> Iterator[AuditFinding]:
     for before, after in pairwise(view.pieces):
         if after.base < before.end:
             text = f"begins at {after.base}, the one before ends at {before.end}"
@@ -63,7 +63,7 @@ def _check_positions(view: LogView) -> Iterator[AuditFinding]:
         yield AuditFinding(view.folder, "manifest", "error", text)
 
 
-def _check_lanes(view: LogView) -> Iterator[AuditFinding]:
+def _check_lanes(view: LogSurvey) -> Iterator[AuditFinding]:
     """From its log start on a lane has every offset, up to where the manifest says it ends."""
     past = view.manifest
     # A lane that was only looked at is one that begins in the tail, at any offset.
@@ -100,7 +100,7 @@ def _check_lanes(view: LogView) -> Iterator[AuditFinding]:
             yield AuditFinding(view.folder, "manifest", "error", text)
 
 
-def check_chain(view: LogView, checked: Mapping[str, Checked]) -> Iterator[AuditFinding]:
+def check_chain(view: LogSurvey, checked: Mapping[str, Checked]) -> Iterator[AuditFinding]:
     """Each flush names the one before it, where its format has room for that (rule 5)."""
     before = ContentId._make(view.manifest.end_id)
     for piece in view.pieces:

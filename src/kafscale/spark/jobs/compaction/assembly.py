@@ -11,7 +11,7 @@ import numpy as np
 from crc32c import crc32c
 
 from kafscale.log.formats import index, keys, manifest, segment
-from kafscale.log.formats.manifest import Entry
+from kafscale.log.formats.manifest import SegmentEntry
 from kafscale.log.formats.segment import LaneBatches, Span
 from kafscale.model.buffers import Buffer
 from kafscale.model.clock import Clock, Dice
@@ -31,12 +31,12 @@ class Run(NamedTuple):
 class Output(NamedTuple):
     """A segment about to be written, with its index."""
 
-    entry: Entry
+    entry: SegmentEntry
     body: list[Buffer]
     hint: bytes  # the index
 
 
-def take_apart(entry: Entry, data: memoryview) -> list[Run]:
+def take_apart(entry: SegmentEntry, data: memoryview) -> list[Run]:
     """Check that these bytes are the segment of the manifest, and every batch in them."""
     found = segment.outline(data, data, len(data))
     spans = entry.spans()

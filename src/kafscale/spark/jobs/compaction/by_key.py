@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kafscale.log.formats.manifest import Entry, LaneMark, Manifest
+from kafscale.log.formats.manifest import LaneMark, Manifest, SegmentEntry
 from kafscale.log.formats.segment import Span
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
@@ -55,8 +55,8 @@ class Due(NamedTuple):
 
     row: FoundLog
     reach: Mapping[int, int]  # the lanes it is about, and before which offset
-    scope: tuple[Entry, ...]  # what may be rewritten
-    dirty: tuple[Entry, ...]  # what keys are learnt from
+    scope: tuple[SegmentEntry, ...]  # what may be rewritten
+    dirty: tuple[SegmentEntry, ...]  # what keys are learnt from
     dirty_bytes: int
     retention_ms: Mapping[int, int]  # how long tombstones are kept, by lane
 
@@ -207,7 +207,7 @@ def _is_dirty(span: Span, past: Manifest) -> bool:
     return span.last >= _clean_to(past.lanes.get(span.lane, LaneMark(0, 0)))
 
 
-def _dirty_spans(entry: Entry, past: Manifest, reach: Mapping[int, int]) -> list[Span]:
+def _dirty_spans(entry: SegmentEntry, past: Manifest, reach: Mapping[int, int]) -> list[Span]:
     return [span for span in entry.spans() if is_within(span, reach) and _is_dirty(span, past)]
 
 
@@ -236,7 +236,7 @@ def cleanings(
     # In a shared log each object is rewritten by itself: `compact` has sorted them by lanes.
     most = 0 if whose.topic is None else target_of(whose, target)
     groups = _groups(work.scope, most)
-    parts: list[list[tuple[Entry, ...]]] = [[]]
+    parts: list[list[tuple[SegmentEntry, ...]]] = [[]]
     size = 0
     for group in groups:
         if parts[-1] and size > PART_BYTES:
@@ -260,9 +260,9 @@ def cleanings(
     ]
 
 
-def _groups(scope: Sequence[Entry], target: int) -> list[tuple[Entry, ...]]:
+def _groups(scope: Sequence[SegmentEntry], target: int) -> list[tuple[SegmentEntry, ...]]:
     """Neighbours that together hold at most `target`: each group becomes one object."""
-    groups: list[list[Entry]] = []
+    groups: list[list[SegmentEntry]] = []
     size = 0
     for entry in scope:
         if not groups or size + entry.size > target or groups[-1][-1].end != entry.base:

@@ -9,7 +9,7 @@ Next door: what to compact and when (by_key.py), opening batches (logs/batch_rec
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafscale.log.formats.manifest import Entry, Replacement
+from kafscale.log.formats.manifest import Replacement, SegmentEntry
 from kafscale.log.formats.segment import Span
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
 from kafscale.spark.bucket import Bucket
@@ -27,15 +27,15 @@ class Cleaning(NamedTuple):
     bucket: Bucket
     folder: str
     generation: int
-    dirty: tuple[Entry, ...]  # keys are learnt from these, in order, as far as there is room
-    groups: tuple[tuple[Entry, ...], ...]  # each becomes one object, if it loses anything
+    dirty: tuple[SegmentEntry, ...]  # keys are learnt from these, in order, as far as there is room
+    groups: tuple[tuple[SegmentEntry, ...], ...]  # each becomes one object, if it loses anything
     reach: Mapping[int, int]  # the lanes it is about, and before which offset
     horizons: Mapping[int, int]  # per lane: tombstones below may go
     interval: int
     most_keys: int
 
     @property
-    def inputs(self) -> tuple[Entry, ...]:
+    def inputs(self) -> tuple[SegmentEntry, ...]:
         """The objects to be rewritten."""
         return tuple(entry for group in self.groups for entry in group)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kafscale.log.formats import keys
-from kafscale.log.formats.manifest import Entry
+from kafscale.log.formats.manifest import SegmentEntry
 from kafscale.model.errors import CorruptObject
 from kafscale.spark.jobs.compaction.assembly import Run
 
@@ -23,12 +23,12 @@ _SMALL: Final = 8  # lanes below this fraction of the target share an object
 Share = dict[int, list[Run]]
 
 
-def blocks(entries: Sequence[Entry]) -> list[list[Entry]]:
+def blocks(entries: Sequence[SegmentEntry]) -> list[list[SegmentEntry]]:
     """Neighbours that one compaction wrote together: no lane is in two of them.
 
     What a roll-up or a later compaction wrote has lanes that its neighbours have, too.
     """
-    found: list[list[Entry]] = []
+    found: list[list[SegmentEntry]] = []
     lanes: set[int] = set()
     for entry in entries:
         mine = {span.lane for span in entry.spans()}
@@ -42,11 +42,11 @@ def blocks(entries: Sequence[Entry]) -> list[list[Entry]]:
     return found
 
 
-def _lanes(entry: Entry) -> set[int]:
+def _lanes(entry: SegmentEntry) -> set[int]:
     return {span.lane for span in entry.spans()}
 
 
-def _together(before: Entry, after: Entry) -> bool:
+def _together(before: SegmentEntry, after: SegmentEntry) -> bool:
     one, other = keys.parse_segment(before.name), keys.parse_segment(after.name)
     return (
         one is not None

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kafscale.log.formats import keys, segment
-from kafscale.log.formats.manifest import Entry, Manifest, Replacement
+from kafscale.log.formats.manifest import Manifest, Replacement, SegmentEntry
 from kafscale.log.formats.segment import Span
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import CorruptBatch, CorruptObject, ObjectMissing
@@ -32,7 +32,7 @@ class Merge(NamedTuple):
     bucket: Bucket
     folder: str
     generation: int  # the one the output is named for; planned on the one before it
-    inputs: tuple[Entry, ...]
+    inputs: tuple[SegmentEntry, ...]
     starts: Mapping[int, int]  # log starts: lanes that lie wholly below are left behind
     interval: int  # of the index
     cut: bool = False  # leave behind single batches below the log starts, too
@@ -55,15 +55,17 @@ class Rewritten(NamedTuple):
     gone: str = ""  # why there is none: another job replaced an input, and it was swept
 
 
-EntryBlock = Sequence[Entry]  # what is joined with others as a whole
+EntryBlock = Sequence[SegmentEntry]  # what is joined with others as a whole
 
 
-def plan(past: Manifest, target: int, most_inputs: int = MOST_INPUTS) -> list[tuple[Entry, ...]]:
+def plan(
+    past: Manifest, target: int, most_inputs: int = MOST_INPUTS
+) -> list[tuple[SegmentEntry, ...]]:
     """Groups of neighbours worth joining: together at most `target`."""
     return _grouped([[entry] for entry in past.segments], target, most_inputs, over_gaps=False)
 
 
-def plan_by_lanes(past: Manifest, target: int) -> list[tuple[Entry, ...]]:
+def plan_by_lanes(past: Manifest, target: int) -> list[tuple[SegmentEntry, ...]]:
     """Groups worth sorting out by lanes, larger than objects so that a lane gets its share.
 
     What a lane loses by retention leaves gaps between the others: joined over, they are none.
@@ -74,7 +76,7 @@ def plan_by_lanes(past: Manifest, target: int) -> list[tuple[Entry, ...]]:
 
 def _grouped(
     blocks: Sequence[EntryBlock], target: int, most_inputs: int, *, over_gaps: bool
-) -> list[tuple[Entry, ...]]:
+) -> list[tuple[SegmentEntry, ...]]:
     """Neighbours that together hold at most `target`.
 
     A group is joined if the result is at least half of the target, and so never touched again, or
@@ -117,7 +119,7 @@ def target_of(whose: ChosenLog, target: int | None) -> int:
 def merge(unit: Merge) -> Rewritten:
     """Write one group again, under names that only this attempt uses."""
     written = 0
-    entries: list[Entry] = []
+    entries: list[SegmentEntry] = []
     try:
         lanes = _runs(unit)
         for output in _outputs(unit, lanes):
@@ -142,7 +144,7 @@ def store(bucket: Bucket, folder: str, output: Output) -> int:
     return output.entry.size + len(output.hint)
 
 
-def open_runs(bucket: Bucket, folder: str, entries: Sequence[Entry]) -> Iterator[list[Run]]:
+def open_runs(bucket: Bucket, folder: str, entries: Sequence[SegmentEntry]) -> Iterator[list[Run]]:
     """The checked runs of each segment, one segment after the other."""
     wanted = [(f"{folder}/{entry.name}", entry.size) for entry in entries]
     for (key, _), entry, data in zip(

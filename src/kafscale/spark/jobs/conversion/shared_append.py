@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafscale.log.formats.manifest import Manifest
-from kafscale.log.formats.places import Place
+from kafscale.log.formats.places import LanePlace
 from kafscale.log.formats.segment import LaneBatches
 from kafscale.log.protocol import commits, survey
 from kafscale.log.protocol.commits import LostRace
-from kafscale.log.writer.job_appender import Appender
+from kafscale.log.writer.job_appender import JobAppender
 from kafscale.model.buffers import Buffer
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
@@ -47,8 +47,8 @@ Make = Callable[[int, int], LaneBatches]  # which part, from which offset on
 def fill(bucket: Bucket, folder: str, parts: Sequence[LaneOffsets], make: Make) -> int:
     """Append what is missing of the parts, in order in each lane; return the bytes appended."""
 
-    async def opened(store: ObjectStore) -> Appender:
-        found = Appender(
+    async def opened(store: ObjectStore) -> JobAppender:
+        found = JobAppender(
             store,
             folder,
             bucket.clock,
@@ -82,7 +82,7 @@ def fill(bucket: Bucket, folder: str, parts: Sequence[LaneOffsets], make: Make) 
 
 
 def _choose(
-    log: Appender,
+    log: JobAppender,
     parts: Sequence[LaneOffsets],
     make: Make,
     ready: dict[int, LaneBatches],
@@ -168,12 +168,12 @@ def nothing_before(lane: int, offset: int) -> LaneBatches:
 # -- before the topic is visible -------------------------------------------------------------
 
 
-def finish(bucket: Bucket, wanted: Mapping[Place, tuple[int, int]]) -> None:
+def finish(bucket: Bucket, wanted: Mapping[LanePlace, tuple[int, int]]) -> None:
     """See to it that every lane begins where it should; LoadLost if one does not reach its end."""
     for folder in sorted({place.folder for place in wanted}):
         bounds = {place.lane: at for place, at in wanted.items() if place.folder == folder}
         _raise(bucket, folder, {lane: start for lane, (start, _) in bounds.items() if start})
-        seen = bucket.run(survey.snapshot, folder)
+        seen = bucket.run(survey.take_snapshot, folder)
         found = seen.lanes()
         for lane, (start, end) in bounds.items():
             begins, ends = found.get(lane, (0, 0))

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from kafscale.log.catalog.descriptors import Wish
-from kafscale.log.formats.places import Place
+from kafscale.log.catalog.descriptors import TopicSpec
+from kafscale.log.formats.places import LanePlace
 from kafscale.log.formats.segment import LaneBatches
 from kafscale.model.topics import Layout
 from kafscale.spark.bucket import Bucket
@@ -47,7 +47,7 @@ class NewTopicSpec(NamedTuple):
 class ConversionPlan(msgspec.Struct, frozen=True):
     """What the job will do, decided once."""
 
-    wish: Wish
+    wish: TopicSpec
     slices: list[Slice]  # in the order in which their records will stand
     starts: list[int]  # of the source's partitions
 
@@ -56,7 +56,7 @@ class SliceMove(NamedTuple):
     """A slice that keeps its offsets, and where it goes."""
 
     slice: Slice
-    place: Place
+    place: LanePlace
     base: int  # its first position, in a log of the topic's own
 
     @property
@@ -139,7 +139,7 @@ class Work(NamedTuple):
         }
         for work in works:
             bounds[work.place] = (bounds[work.place][0], work.until)
-        logs: dict[str, list[SliceMove | Seal | Place]] = {}
+        logs: dict[str, list[SliceMove | Seal | LanePlace]] = {}
         for work in works:
             logs.setdefault(work.place.folder, []).append(work)
         for place, (start, end) in bounds.items():
@@ -151,7 +151,7 @@ class Work(NamedTuple):
 
             def make(at: int, first: int) -> LaneBatches:
                 row = rows[at]
-                if isinstance(row, Place):
+                if isinstance(row, LanePlace):
                     return shared_append.nothing_before(row.lane, first + 1)
                 if isinstance(row, Seal):
                     return shared_append.from_offset(sealing.stamped(bucket, row), first)
@@ -160,7 +160,7 @@ class Work(NamedTuple):
 
             parts = [
                 shared_append.LaneOffsets(row.lane, bounds[row][1] - 1, bounds[row][1])
-                if isinstance(row, Place)
+                if isinstance(row, LanePlace)
                 else shared_append.LaneOffsets(row.place.lane, row.first, row.until)
                 for row in rows
             ]

@@ -7,7 +7,7 @@ is alive; the job waits until the tail is idle only to keep out of the owner's w
 Next door: rewriting the history (compaction/merge.py).
 """
 
-from kafscale.log.protocol.survey import Snapshot
+from kafscale.log.protocol.survey import LogSnapshot
 from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.tail_memory import TailMemory
@@ -18,7 +18,7 @@ from kafscale.spark.bucket import Bucket
 _FOREVER_MS = 1 << 62
 
 
-def is_idle(found: Snapshot, now_ms: int, idle_s: float) -> bool:
+def is_idle(found: LogSnapshot, now_ms: int, idle_s: float) -> bool:
     """Whether there is a sound tail to which nothing was added for `idle_s`; negative: never."""
     written = [piece.modified_ms for piece in found.tail if piece.modified_ms is not None]
     if not written or found.problems or idle_s < 0:

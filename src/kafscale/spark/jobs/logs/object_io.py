@@ -45,7 +45,7 @@ def _read_present(bucket: Bucket, keys: Sequence[str]) -> list[memoryview | Obje
         except ObjectMissing as gone:
             return gone
 
-    return bucket.run(lambda store: survey.gathered(one(store, key) for key in keys))
+    return bucket.run(lambda store: survey.await_limited(one(store, key) for key in keys))
 
 
 def _here(found: memoryview | ObjectMissing) -> memoryview:

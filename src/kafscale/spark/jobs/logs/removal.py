@@ -11,7 +11,7 @@ from typing import Final
 from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats import keys, manifest, places
 from kafscale.log.formats.manifest import Manifest
-from kafscale.log.formats.places import Place
+from kafscale.log.formats.places import LanePlace
 from kafscale.log.protocol import commits, end_of_log, survey
 from kafscale.log.protocol.commits import LostRace
 from kafscale.log.upkeep.sweep import SweepPlan, condemning, examine, is_pinned
@@ -35,7 +35,7 @@ def sweep_all(context: Context, grace_s: float) -> dict[str, int]:
         swept[folder] = await _sweep(bucket, store, folder, grace_s)
         context.progress("sweeping", len(swept), len(folders), "")
 
-    bucket.run(lambda store: survey.gathered(one(store, folder) for folder in folders))
+    bucket.run(lambda store: survey.await_limited(one(store, folder) for folder in folders))
     return swept
 
 
@@ -121,7 +121,7 @@ def ended_lanes(context: Context, grace_s: float) -> dict[str, frozenset[int]]:
     return {folder: frozenset(lanes) for folder, lanes in ended.items() if lanes}
 
 
-def lanes_of(topic: TopicDescriptor) -> list[Place]:
+def lanes_of(topic: TopicDescriptor) -> list[LanePlace]:
     """A topic's lanes in logs that it shares."""
     if topic.layout != "shared":
         return []

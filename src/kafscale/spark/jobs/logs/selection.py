@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from kafscale.log.formats import keys, manifest, places
 from kafscale.log.formats.manifest import LaneMark
 from kafscale.log.protocol import survey
-from kafscale.log.protocol.survey import Snapshot
+from kafscale.log.protocol.survey import LogSnapshot
 from kafscale.model.errors import LogStopped
 from kafscale.model.topic_configs import TOPIC_CONFIGS
 from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings
@@ -52,7 +52,7 @@ class FoundLog(NamedTuple):
     """One log as it was when the job read it."""
 
     whose: ChosenLog
-    found: Snapshot
+    found: LogSnapshot
     idle: bool  # its tail has been left alone for long enough
 
 
@@ -60,9 +60,9 @@ def find_logs(context: Context, tail_idle_s: float = -1) -> list[FoundLog]:
     """All logs of the chosen topics, each once."""
     found = chosen_logs(context)
 
-    async def work(store: ObjectStore) -> tuple[int, list[Snapshot]]:
+    async def work(store: ObjectStore) -> tuple[int, list[LogSnapshot]]:
         now_ms = await store.now_ms()
-        looks = survey.gathered(survey.snapshot(store, row.folder) for row in found)
+        looks = survey.await_limited(survey.take_snapshot(store, row.folder) for row in found)
         return now_ms, await looks
 
     now_ms, snapshots = context.bucket.run(work)

@@ -8,7 +8,7 @@ import pytest
 
 from kafscale.log.formats import segment
 from kafscale.log.formats.manifest import LaneMark
-from kafscale.log.protocol.commits import before_any
+from kafscale.log.protocol.commits import empty_manifest
 from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.jobs.compaction import by_key, commit_waves
@@ -245,7 +245,7 @@ def test_a_large_log_is_rewritten_in_parts(place: Place, monkeypatch: pytest.Mon
 
 
 def test_the_marks_of_a_lane_are_its_own() -> None:
-    old = msgspec.structs.replace(before_any(), lanes={0: LaneMark(0, 9), 1: LaneMark(0, 9)})
+    old = msgspec.structs.replace(empty_manifest(), lanes={0: LaneMark(0, 9), 1: LaneMark(0, 9)})
     also = by_key.marking({0: 5, 7: 1}, 10, {0: 100, 7: 100})
     assert not also.is_in(old)
     new = also.change(old)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafscale.log.formats.manifest import Entry
+from kafscale.log.formats.manifest import SegmentEntry
 from kafscale.log.formats.segment import Span
 from kafscale.model.errors import CorruptObject
 from kafscale.spark.jobs.compaction import lane_sort, merge
@@ -15,12 +15,12 @@ def run(lane: int, first: int, last: int, size: int) -> Run:
     return Run(Span(lane, first, last, 0, size, 0, 0, last - first + 1), bytes(size), [0], [first])
 
 
-def entry(name: str, base: int, end: int, *lanes: int, size: int = 100) -> Entry:
+def entry(name: str, base: int, end: int, *lanes: int, size: int = 100) -> SegmentEntry:
     rows = [Span(lane, base, end - 1, 32, 10, 0, 0, 1) for lane in lanes]
-    return Entry(name, base, end, size, 1, 0, 0, 0, 0, True, rows)
+    return SegmentEntry(name, base, end, size, 1, 0, 0, 0, 0, True, rows)
 
 
-def rewritten(base: int, end: int, generation: int, *lanes: int, size: int = 100) -> Entry:
+def rewritten(base: int, end: int, generation: int, *lanes: int, size: int = 100) -> SegmentEntry:
     return entry(f"segment-{base:020d}-{generation}-0000000a.kfs", base, end, *lanes, size=size)
 
 

@@ -7,7 +7,7 @@ import pytest
 from crc32c import crc32c
 
 from kafscale.log.formats import index, keys, segment
-from kafscale.log.formats.manifest import Entry, Manifest
+from kafscale.log.formats.manifest import Manifest, SegmentEntry
 from kafscale.model.errors import CorruptObject
 from kafscale.records import batch
 from kafscale.records.compression import Codec
@@ -21,12 +21,12 @@ def manifest_of(*sizes: int, gaps: tuple[int, ...] = ()) -> Manifest:
     entries, at = [], 0
     for number, size in enumerate(sizes):
         at += number in gaps
-        entries.append(Entry(f"{number}", at, at + 1, size, 1, 0, 0, 0, 0, True))
+        entries.append(SegmentEntry(f"{number}", at, at + 1, size, 1, 0, 0, 0, 0, True))
         at += 1
     return Manifest(generation=1, commit_id="", created_ms=0, author="", end=at, segments=entries)
 
 
-def sizes(groups: list[tuple[Entry, ...]]) -> list[list[int]]:
+def sizes(groups: list[tuple[SegmentEntry, ...]]) -> list[list[int]]:
     return [[entry.size for entry in group] for group in groups]
 
 

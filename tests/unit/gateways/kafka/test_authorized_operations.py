@@ -1,6 +1,6 @@
 """Who asks what it may do is told all that can be done; who does not ask is told nothing."""
 
-from kafscale.gateways.kafka.permissions import NOT_ASKED
+from kafscale.gateways.kafka.authorization import NOT_ASKED
 from kafscale.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from kafscale.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from kafscale.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic

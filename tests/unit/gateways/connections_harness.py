@@ -1,11 +1,11 @@
-"""A listener without sockets: the test is the network."""
+"""Connections without sockets: the test is the network."""
 
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from kafscale.gateways.connection import Connection
-from kafscale.gateways.listener import Listener, ListenerLimits
+from kafscale.gateways.connections import ConnectionLimits, Connections
 from kafscale.model.buffers import Buffer
 from kafscale.testing.clock import ManualClock
 
@@ -72,18 +72,16 @@ class RecordingSession:
         return [bytes(frame) for frame in self.frames]
 
 
-class ListenerHarness:
-    """A listener, the connections to it, and what it counted."""
+class ConnectionsHarness:
+    """The connections of a broker, and what was counted."""
 
-    def __init__(self, limits: ListenerLimits | None = None) -> None:
+    def __init__(self, limits: ConnectionLimits | None = None) -> None:
         self.clock = ManualClock()
         self.refusals: Counter[str] = Counter()
         self.buffered = 0
         self.sessions: list[RecordingSession] = []
-        self.listener = Listener(
-            "test",
-            self._make_session,
-            limits or ListenerLimits(),
+        self.connections = Connections(
+            limits or ConnectionLimits(),
             self.clock,
             buffered_bytes=lambda: self.buffered,
             refusals=lambda reason: self.refusals.update([reason]),
@@ -94,7 +92,8 @@ class ListenerHarness:
         return self.sessions[-1]
 
     def connect(self, peer: str = "10.0.0.1") -> tuple[Connection, FakeTransport]:
-        connection, transport = Connection(self.listener), FakeTransport(peer)
+        connection = Connection(self.connections, "TEST", self._make_session)
+        transport = FakeTransport(peer)
         connection.connection_made(transport)  # type: ignore[arg-type]
         return connection, transport
 

@@ -1,0 +1,108 @@
+"""The listeners of a broker, made from its settings.
+
+Here: which listeners there are, opening and closing them together. All of them share the limits
+on connections and memory.
+Next door: one listener (gateways/listener.py), its settings (settings/listeners.py).
+"""
+
+from collections.abc import Callable, Sequence
+
+from kafscale.broker import derived
+from kafscale.engine.engine import Engine
+from kafscale.gateways.connection import Connection, Session
+from kafscale.gateways.connections import Connections
+from kafscale.gateways.kafka import router
+from kafscale.gateways.kafka.call import KafkaContext
+from kafscale.gateways.kafka.fetch_sessions import FetchSessions
+from kafscale.gateways.kafka.session import KafkaSession
+from kafscale.gateways.listener import Listener
+from kafscale.model.access import Authorizer
+from kafscale.model.clock import Clock, Dice
+from kafscale.model.endpoints import Endpoint
+from kafscale.model.errors import KafscaleError
+from kafscale.settings.config import Config
+from kafscale.settings.listeners import ListenerSetting
+from kafscale.tasks import Tasks
+
+
+def build_doors(
+    config: Config,
+    engine: Engine,
+    tasks: Tasks,
+    clock: Clock,
+    dice: Dice,
+    buffered_bytes: Callable[[], int],
+    authorizer: Authorizer,
+) -> "Doors":
+    """The listeners that the settings ask for; all of them speak Kafka.
+
+    `buffered_bytes`: what logs hold beyond requests.
+    """
+    context = KafkaContext(
+        engine,
+        FetchSessions(dice),
+        config.network.request_timeout,
+        router.OFFERED,
+        authorizer=authorizer,
+    )
+
+    def make_session(connection: Connection) -> KafkaSession:
+        return KafkaSession(connection, context, tasks)
+
+    connections = Connections(
+        derived.connection_limits(config),
+        clock,
+        buffered_bytes=buffered_bytes,
+        refusals=lambda reason: engine.probe.bad_requests.labels(reason).inc(),
+    )
+    return Doors(config.all_listeners, make_session, connections)
+
+
+class CannotListen(KafscaleError):
+    """A listener's address cannot be used; the text names the address and the reason."""
+
+
+class Doors:
+    """All listeners of a broker and all connections that came in by them."""
+
+    def __init__(
+        self,
+        settings: Sequence[ListenerSetting],
+        make_session: Callable[[Connection], Session],
+        connections: Connections,
+    ) -> None:
+        """Make a listener per setting; none is open yet."""
+        self.connections = connections
+        self.listeners = [Listener(one.name, make_session, connections) for one in settings]
+        self._settings = settings
+
+    async def open(self) -> dict[str, Endpoint]:
+        """Begin to listen everywhere; gives what clients are told, by listener name."""
+        endpoints = {}
+        for setting, listener in zip(self._settings, self.listeners, strict=True):
+            try:
+                port = await listener.open(setting.host, setting.port)
+            except OSError as problem:
+                raise CannotListen(
+                    f"cannot listen on {setting.host}:{setting.port}: {problem.strerror or problem}"
+                ) from None
+            endpoints[setting.name] = setting.advertised(port)
+        return endpoints
+
+    def why_not_ready(self) -> list[str]:
+        """The listeners that accept no connections."""
+        return [f"listener {one.name} is not open" for one in self.listeners if not one.is_open]
+
+    def close(self) -> None:
+        """Accept no new connections; those that are open go on."""
+        for listener in self.listeners:
+            listener.close()
+
+    def stop_reading(self) -> None:
+        """Take no more requests; those under way will be answered."""
+        self.connections.stop_reading()
+
+    async def aclose(self) -> None:
+        """Close every listener and end every connection."""
+        self.close()
+        await self.connections.aclose()

@@ -1,0 +1,224 @@
+"""All open connections of a broker, whichever listener accepted them, and what they may take.
+
+Here: connection caps, the memory budget, deadlines, leaving. The limits are the broker's: two
+listeners do not double them.
+Next door: a single connection (connection.py), accepting connections (listener.py).
+"""
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from kafscale.gateways.connection import Connection
+from kafscale.model.clock import Clock
+
+logger = structlog.get_logger()
+
+_LAST_ANSWERS_S = 1.0  # for clients to take their last answers
+_LAST_LOOKS = 20
+_SHARED_BYTES = 64 * 1024
+_LITTLE_BYTES = 64 * 1024
+_LOOK_EVERY_S = 0.5  # deadlines are kept to within this
+_HTTP_VERBS = {b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI "}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one client, and all of them together, may take."""
+
+    max_connections: int = 10_000
+    max_connections_per_ip: int = 0  # 0: no cap
+    max_frame_bytes: int = 100 << 20
+    max_held_bytes: int = 256 << 20
+    max_held_bytes_per_connection: int = 64 << 20
+    frame_s: float = 30.0
+    idle_s: float = 600.0
+    send_buffer: int | None = None
+    receive_buffer: int | None = None
+
+
+def _guess(size: int) -> str:
+    """What a length that makes no sense may be instead, as a hint in the log."""
+    first = size.to_bytes(4, "big", signed=True)
+    if first[:2] == b"\x16\x03":
+        return "; this looks like TLS, which is not spoken here"
+    if first in _HTTP_VERBS:
+        return "; this looks like HTTP, which is not spoken here"
+    return ""
+
+
+class Connections:
+    """Implements gateways.connection.ConnectionOwner for every connection of a broker."""
+
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        clock: Clock,
+        *,
+        buffered_bytes: Callable[[], int],
+        refusals: Callable[[str], None],
+    ) -> None:
+        """`buffered_bytes`: what logs hold beyond requests."""
+        self.limits = limits
+        self._clock = clock
+        self._buffered_bytes = buffered_bytes
+        self._refusals = refusals
+        self._open: dict[Connection, None] = {}
+        self._per_ip: Counter[str] = Counter()
+        self._waiting: OrderedDict[Connection, None] = OrderedDict()
+        self._watch: asyncio.Task[None] | None = None
+        self.held_bytes = 0
+        self.partial_bytes = 0
+        self._finisher: Connection | None = None
+        self._is_leaving = False
+        # One for all: filled and emptied within one callback, so connections never meet in it.
+        self.shared = memoryview(bytearray(_SHARED_BYTES))
+
+    def __len__(self) -> int:
+        """Count the open connections."""
+        return len(self._open)
+
+    def watch_deadlines(self) -> None:
+        """Begin to end connections that take too long; must be called before any is accepted."""
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().create_task(self._watch_clock())
+
+    def stop_reading(self) -> None:
+        """Take no more requests; those under way will be answered."""
+        self._is_leaving = True
+        for connection in self._open:
+            self.make_wait(connection)
+
+    async def aclose(self) -> None:
+        """End every connection, after a moment for clients to take their last answers."""
+        if self._watch is not None:
+            self._watch.cancel()
+        for connection in list(self._open):
+            connection.finish()
+        for _ in range(_LAST_LOOKS):
+            await asyncio.sleep(_LAST_ANSWERS_S / _LAST_LOOKS if self._open else 0)
+        for connection in list(self._open):
+            connection.abort("shutdown")
+
+    # -- called by connections ---------------------------------------------------------------
+
+    def now_s(self) -> float:
+        """The time that deadlines are measured by."""
+        return self._clock.elapsed_s()
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection; False if there are too many."""
+        limits = self.limits
+        if len(self._open) >= limits.max_connections:
+            self.refused(connection, "too_many_connections")
+            return False
+        if 0 < limits.max_connections_per_ip <= self._per_ip[connection.peer]:
+            self.refused(connection, "too_many_connections_from_address")
+            return False
+        self._open[connection] = None
+        self._per_ip[connection.peer] += 1
+        return True
+
+    def dismiss(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
+        if connection not in self._open:
+            return
+        del self._open[connection]
+        self._per_ip[connection.peer] -= 1
+        if not self._per_ip[connection.peer]:
+            del self._per_ip[connection.peer]
+        self._waiting.pop(connection, None)
+        self.held_bytes -= connection.held_bytes
+        self.partial_bytes -= connection.partial_bytes
+        connection.held_bytes = connection.partial_bytes = 0
+        if self._finisher is connection:
+            self._finisher = None
+        self.let_go_on()
+
+    def refused(self, connection: Connection, reason: str, detail: str = "") -> None:
+        """Count and log why a connection is ended or not accepted."""
+        self._refusals(reason)
+        facts = {"detail": detail} if detail else {}
+        logger.info(
+            "connection_refused",
+            listener=connection.listener,
+            peer=connection.peer,
+            reason=reason,
+            **facts,
+        )
+
+    def accepts_size(self, connection: Connection, size: int) -> bool:
+        """Whether a frame of this size may arrive; ends the connection if not."""
+        if 0 < size <= self.limits.max_frame_bytes:
+            return True
+        reason = "bad_frame_length" if size <= 0 else "frame_too_large"
+        connection.abort(reason, f"{size} bytes{_guess(size)}")
+        return False
+
+    def is_over_limit(self, connection: Connection) -> bool:
+        """Whether this connection, or all of them together, hold as much as they may."""
+        limits = self.limits
+        if connection.is_write_blocked:
+            return True
+        if connection.held_bytes >= limits.max_held_bytes_per_connection:
+            return True
+        if connection is self._finisher and connection.partial_bytes:
+            return False
+        held = self.held_bytes + self.partial_bytes + self._buffered_bytes()
+        if held < limits.max_held_bytes:
+            return False
+        if connection.partial_bytes >= _LITTLE_BYTES:
+            return True
+        # Writers wait for the store. Clients that only read go on: they add next to nothing.
+        return connection.held_bytes >= _LITTLE_BYTES or connection.writes
+
+    def make_wait(self, connection: Connection) -> None:
+        """Stop reading from a connection until there is room."""
+        self._waiting[connection] = None
+        connection.pause_reading()
+
+    def let_go_on(self) -> None:
+        """Read again from waiting connections, the longest-waiting first, while there is room."""
+        if self._is_leaving:
+            return
+        for connection in list(self._waiting):
+            if not self.is_over_limit(connection):
+                self._resume(connection)
+        self._let_one_finish()
+
+    def _let_one_finish(self) -> None:
+        """When half-received frames alone fill the memory, let the longest-waiting one arrive.
+
+        Otherwise all of them would wait for room that only a finished one can make.
+        """
+        if self._finisher is not None and self._finisher.partial_bytes:
+            return
+        self._finisher = None
+        if self.held_bytes or self._buffered_bytes():
+            return  # what is being worked on will make room
+        for connection in self._waiting:
+            if connection.partial_bytes and not connection.is_write_blocked:
+                self._finisher = connection
+                self._resume(connection)
+                return
+
+    def _resume(self, connection: Connection) -> None:
+        del self._waiting[connection]
+        connection.resume_reading()
+
+    async def _watch_clock(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            self.end_overdue()
+
+    def end_overdue(self) -> None:
+        """End connections that take too long, and let waiting ones go on if there is room."""
+        now_s = self.now_s()
+        for connection in list(self._open):
+            reason = connection.overdue(now_s, self.limits.frame_s, self.limits.idle_s)
+            if reason is not None:
+                connection.abort(reason)
+        self.let_go_on()

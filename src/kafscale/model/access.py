@@ -1,0 +1,78 @@
+"""Who a client is, and what it may do: the nouns that every door shares.
+
+Here: principals, operations and resources, and the port that decides. Operations and resource
+types have Kafka's names and numbers.
+Next door: what each request asks for (gateways/kafka/authorization.py).
+Never here: rules. Today there is one authorizer, and it allows everything.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
+
+
+class Principal(NamedTuple):
+    """Who a client is."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        """As Kafka writes it."""
+        return f"{self.kind}:{self.name}"
+
+
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")  # a client that has not said who it is
+
+
+class AccessOperation(IntEnum):
+    """What a client does to a resource."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class ResourceType(IntEnum):
+    """What it is done to."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+CLUSTER_NAME: Final = "kafka-cluster"  # the one resource of type CLUSTER
+
+
+class Authorizer(Protocol):
+    """Decides what principals may do, without waiting for anything."""
+
+    @property
+    def allows_all(self) -> bool:
+        """Whether every question is answered with yes, so that none need be asked."""
+        ...
+
+    def allows(
+        self, principal: Principal, operation: AccessOperation, kind: ResourceType, name: str
+    ) -> bool:
+        """Whether the principal may do this to the resource of this name."""
+        ...
+
+
+class AllowAll:
+    """Implements Authorizer for a broker without rules."""
+
+    allows_all = True
+
+    def allows(
+        self, principal: Principal, operation: AccessOperation, kind: ResourceType, name: str
+    ) -> bool:
+        """Always."""
+        return True
