@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.settings.config import load
+from kafscale.settings.loading import load
 from tests.support import debian, etcd, seaweed
 from tests.support.broker import KafscaleProcess
 from tests.support.maven import Unavailable

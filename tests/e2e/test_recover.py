@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kafscale.admin import bucket
 from kafscale.log.formats import segment
 from kafscale.records.batch import walk
-from kafscale.settings.config import load
+from kafscale.settings.loading import load
 from tests.e2e.conftest import AGAINST, watched
 from tests.e2e.test_kill import wait_for_answers
 from tests.support import etcd

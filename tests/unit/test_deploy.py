@@ -23,7 +23,8 @@ import yaml
 from kafscale import __version__
 from kafscale.local import programs
 from kafscale.local.errors import ProgramMissing
-from kafscale.settings.config import Config, load
+from kafscale.settings.config import Config
+from kafscale.settings.loading import load
 from kafscale.settings.values import ConfigError
 
 ROOT = Path(__file__).parents[2]

@@ -18,13 +18,7 @@ MESSAGES: Final = "wire/kafka/messages/"
 # Names that are still defined in several modules. This list only shrinks.
 STILL_DOUBLE: Final[frozenset[str]] = frozenset(
     {
-        "Fleet",
-        "GroupMember",
         "ObserveRequest",
-        "PartitionKey",
-        "Placement",
-        "Plan",
-        "TopicConfig",
     }
 )
 

@@ -24,7 +24,7 @@ _SOURCES: Final[dict[object, str]] = {
 }
 
 
-class TopicConfig(NamedTuple):
+class ConfigValue(NamedTuple):
     """One setting of a topic."""
 
     name: str
@@ -32,13 +32,13 @@ class TopicConfig(NamedTuple):
     source: str  # "topic", "broker", "default" or "other"
 
 
-def describe_configs(admin: AdminClient, topic: str) -> list[TopicConfig]:
+def describe_configs(admin: AdminClient, topic: str) -> list[ConfigValue]:
     """Ask for every setting of a topic, by name."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     answers = admin.describe_configs([resource], request_timeout=ANSWER_WITHIN_S)
     entries: dict[str, ConfigEntry] = wait(topic, answers[resource])
     return [
-        TopicConfig(name, entry.value, _SOURCES.get(entry.source, "other"))
+        ConfigValue(name, entry.value, _SOURCES.get(entry.source, "other"))
         for name, entry in sorted(entries.items())
     ]
 

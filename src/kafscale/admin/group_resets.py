@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from kafscale.admin import groups, topics
 from kafscale.admin.client import ANSWER_WITHIN_S, wait
 from kafscale.admin.errors import AdminError
-from kafscale.admin.offsets import PartitionKey
+from kafscale.admin.offsets import PartitionName
 
 
 class ResetTarget(NamedTuple):
@@ -61,8 +61,8 @@ def commit_reset(admin: AdminClient, group: str, planned: Iterable[PlannedOffset
             raise AdminError(f"{row.topic}/{row.partition}: {row.error.str()}")
 
 
-def _named(admin: AdminClient, wanted: Mapping[str, Sequence[int] | None]) -> list[PartitionKey]:
-    keys: dict[PartitionKey, None] = {}
+def _named(admin: AdminClient, wanted: Mapping[str, Sequence[int] | None]) -> list[PartitionName]:
+    keys: dict[PartitionName, None] = {}
     for name, numbers in wanted.items():
         known = topics.list_partitions(admin, name)
         for partition in known if numbers is None else numbers:
@@ -75,12 +75,12 @@ def _named(admin: AdminClient, wanted: Mapping[str, Sequence[int] | None]) -> li
 def _planned(
     admin: AdminClient,
     target: ResetTarget,
-    keys: list[PartitionKey],
-    committed: Mapping[PartitionKey, int],
-) -> dict[PartitionKey, int]:
+    keys: list[PartitionName],
+    committed: Mapping[PartitionName, int],
+) -> dict[PartitionName, int]:
     firsts = groups.offsets_at(admin, keys, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
     ends = groups.list_ends(admin, keys)
-    wished: Mapping[PartitionKey, int]
+    wished: Mapping[PartitionName, int]
     match target.kind:
         case "earliest":
             wished = firsts

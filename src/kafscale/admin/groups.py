@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from kafscale.admin.client import ANSWER_WITHIN_S, refusal, wait, wait_for_all
 from kafscale.admin.errors import AdminError
-from kafscale.admin.offsets import PartitionKey, list_offsets
+from kafscale.admin.offsets import PartitionName, list_offsets
 
 _STATES: Final = {
     ConsumerGroupState.EMPTY: "Empty",
@@ -35,7 +35,7 @@ class GroupLag(NamedTuple):
     lag: int
 
 
-class GroupMember(NamedTuple):
+class MemberFacts(NamedTuple):
     """One member of a group."""
 
     member: str
@@ -64,7 +64,7 @@ class GroupFacts(NamedTuple):
     state: str
     lag: int
     assignor: str
-    members: list[GroupMember]
+    members: list[MemberFacts]
     partitions: list[GroupPartition]  # what is furthest behind comes first
 
 
@@ -107,7 +107,7 @@ def describe_group(admin: AdminClient, name: str) -> GroupFacts:
         lag=_lag(committed, ends),
         assignor=group.partition_assignor or "",
         members=[
-            GroupMember(member.member_id, member.group_instance_id, member.client_id, member.host)
+            MemberFacts(member.member_id, member.group_instance_id, member.client_id, member.host)
             for member in group.members
         ],
         partitions=sorted(partitions, key=_rank),
@@ -130,7 +130,7 @@ def require_idle(admin: AdminClient, name: str) -> None:
         )
 
 
-def list_committed(admin: AdminClient, name: str) -> dict[PartitionKey, int]:
+def list_committed(admin: AdminClient, name: str) -> dict[PartitionName, int]:
     """Ask what a group has committed."""
     wanted = [ConsumerGroupTopicPartitions(name)]
     answers = admin.list_consumer_group_offsets(wanted, request_timeout=ANSWER_WITHIN_S)
@@ -138,14 +138,14 @@ def list_committed(admin: AdminClient, name: str) -> dict[PartitionKey, int]:
     return {(row.topic, row.partition): row.offset for row in committed if row.offset >= 0}
 
 
-def list_ends(admin: AdminClient, keys: Iterable[PartitionKey]) -> dict[PartitionKey, int]:
+def list_ends(admin: AdminClient, keys: Iterable[PartitionName]) -> dict[PartitionName, int]:
     """Ask for the offset that the next record of each partition will get."""
     return offsets_at(admin, keys, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
 
 def offsets_at(
-    admin: AdminClient, keys: Iterable[PartitionKey], spec: Any
-) -> dict[PartitionKey, int]:
+    admin: AdminClient, keys: Iterable[PartitionName], spec: Any
+) -> dict[PartitionName, int]:
     """Ask for an offset of each partition; those of deleted topics are left out."""
     offsets = {}
     for key, answer in list_offsets(admin, dict.fromkeys(keys, spec)).items():
@@ -167,7 +167,7 @@ def _state_name(state: Any) -> str:
     return _STATES.get(state, "Unknown")
 
 
-def _lag(committed: dict[PartitionKey, int], ends: dict[PartitionKey, int]) -> int:
+def _lag(committed: dict[PartitionName, int], ends: dict[PartitionName, int]) -> int:
     """How many records a group has not read yet."""
     return sum(max(ends[key] - offset, 0) for key, offset in committed.items() if key in ends)
 

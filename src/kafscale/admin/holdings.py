@@ -20,7 +20,8 @@ from kafscale.model.errors import KafscaleError
 from kafscale.model.names import topic_id_from_hex, topic_id_text
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
-from kafscale.settings.config import Config, load
+from kafscale.settings.config import Config
+from kafscale.settings.loading import load
 from kafscale.settings.values import ConfigError
 from kafscale.virtual.arithmetic import place_of as place_among
 

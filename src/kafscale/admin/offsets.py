@@ -38,11 +38,11 @@ PASSING: Final = frozenset(
     }
 )
 
-PartitionKey = tuple[str, int]  # topic, partition
-OffsetAnswers = dict[PartitionKey, int | KafkaException]
+PartitionName = tuple[str, int]  # topic, partition
+OffsetAnswers = dict[PartitionName, int | KafkaException]
 
 
-def list_offsets(admin: AdminClient, wanted: Mapping[PartitionKey, Any]) -> OffsetAnswers:
+def list_offsets(admin: AdminClient, wanted: Mapping[PartitionName, Any]) -> OffsetAnswers:
     """Ask for an offset of each partition; gives what was answered, or why it was refused."""
     clock = SystemClock()
     give_up_s = clock.elapsed_s() + PATIENCE_S
@@ -69,7 +69,7 @@ def _refresh_leaders(admin: AdminClient) -> None:
         admin.list_topics(timeout=_ASK_FOR_S)  # of all topics: to ask for one could create it
 
 
-def _ask(admin: AdminClient, left: Mapping[PartitionKey, Any], answers: OffsetAnswers) -> str:
+def _ask(admin: AdminClient, left: Mapping[PartitionName, Any], answers: OffsetAnswers) -> str:
     """Ask once; gives why the first missing answer is missing, if that is known."""
     why: list[str] = []
     request = {TopicPartition(*key): spec for key, spec in left.items()}

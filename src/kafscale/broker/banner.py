@@ -1,4 +1,4 @@
-"""What a person sees who has just started a broker."""
+"""What a broker prints for the person who has started it."""
 
 import shutil
 import sys
@@ -11,7 +11,7 @@ from kafscale.settings.config import Config
 
 
 def show(config: Config, endpoints: Mapping[str, Endpoint]) -> None:
-    """Say where clients connect, where data lies, and how to stop."""
+    """Print where clients connect, where data lies, and how to stop."""
     where = next(iter(endpoints.values()))
     command = _command()
     print(
@@ -36,7 +36,7 @@ def _listeners(endpoints: Mapping[str, Endpoint]) -> str:
 
 
 def _command() -> str:
-    """How this program is called from here: by its name only if that would be found."""
+    """How to call this program from here: by its name only if the shell finds it."""
     if shutil.which("kafscale"):
         return "kafscale"
     beside = Path(sys.executable).parent / "kafscale"

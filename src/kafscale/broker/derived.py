@@ -1,6 +1,6 @@
-"""From the configuration to the rules each part goes by.
+"""From the configuration to the rules of each part.
 
-Here: settings in, plain data out. Next door: who gets them (wiring.py).
+Here: settings in, plain data out. Next door: the parts that get them (wiring.py).
 """
 
 from kafscale.engine.coordinator.expiry import ExpiryRules
@@ -12,7 +12,7 @@ from kafscale.settings.config import Config
 
 
 def log_settings(config: Config, topic: Topic | None) -> LogSettings:
-    """How a topic's logs flush and how long they wait; None: those that many topics share."""
+    """How a topic's logs flush and how long they wait; None: logs that many topics share."""
     storage = config.storage
     own = topic.settings if topic is not None else storage
     return LogSettings(
@@ -39,7 +39,7 @@ def group_rules(config: Config) -> GroupRules:
 
 
 def expiry_rules(config: Config) -> ExpiryRules:
-    """When offsets nobody uses are forgotten."""
+    """When committed offsets of unused groups expire."""
     consumer = config.consumer
     return ExpiryRules(
         retention_s=consumer.offsets_retention_minutes * 60,

@@ -1,7 +1,7 @@
 """The broker's configuration under the names that Kafka's tools look for.
 
-Here: our settings on the left, theirs on the right. Next door: our settings (config_sections.py).
-Never here: anything that goes by a setting.
+Here: Kafka's names and the settings behind them. Next door: the settings (settings/sections.py).
+Never here: code that uses a setting.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ _Row = tuple[str, ConfigType, object, str]
 
 
 def store_name(config: Config) -> str:
-    """Where the objects are, as people would say it."""
+    """Name the place of the objects for people."""
     if config.store_kind == "memory":
         return "memory"
     if config.store_kind == "s3":
@@ -27,7 +27,7 @@ def store_name(config: Config) -> str:
 
 
 def broker_configs(config: Config, broker_id: int) -> tuple[BrokerConfig, ...]:
-    """Every setting that has a name in Kafka, and whether somebody chose its value."""
+    """List every setting that has a name in Kafka, and whether it has its default."""
     usual = {
         row[0]: row[2]
         for row in _rows(Config(use_memory_s3=config.use_memory_s3, s3=config.s3), -1)

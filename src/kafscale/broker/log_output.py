@@ -1,7 +1,7 @@
-"""What the broker writes about itself: one line per event, JSON or for the eye.
+"""The log lines of a broker: one per event, as JSON or as text.
 
-A line that cannot be written is lost, and nothing else: whoever tells something does so in the
-middle of more important work, which a full disk or a reader that has gone must not end.
+A line that cannot be written is lost, and nothing else happens: a full disk, or a reader that has
+gone, must not end the work that logs.
 """
 
 import logging
@@ -20,20 +20,20 @@ _LEVELS = {
 
 
 class Lenient:
-    """An output of text or of bytes that never fails."""
+    """An output of text or bytes that never raises."""
 
     def __init__(self, output: IO[Any]) -> None:
         self._output = output
 
     def write(self, line: str | bytes) -> None:
-        """Write it, or lose it."""
+        """Write the line, or lose it."""
         try:
             self._output.write(line)
         except (OSError, ValueError):  # ValueError: it has been closed
             return
 
     def flush(self) -> None:
-        """Send what is buffered, or keep it for the next time."""
+        """Write what is buffered, or keep it for the next time."""
         try:
             self._output.flush()
         except (OSError, ValueError):

@@ -1,8 +1,7 @@
 """The page for operators: /health, /ready, /metrics.
 
-Here: three answers over HTTP. Import this module only when the page is wanted: aiohttp takes a
-quarter of a second to load.
-Next door: what is counted (engine/metrics/series.py). Never here: anything a client can change.
+Here: three answers over HTTP. Import this module late: loading aiohttp takes a quarter of a second.
+Next door: what is counted (engine/metrics/series.py). Never here: what a client can change.
 """
 
 import json
@@ -33,13 +32,13 @@ class OpsServer:
         page.router.add_get("/health", self._health)
         page.router.add_get("/ready", self._ready)
         page.router.add_get("/metrics", self._show_metrics)
-        # Signals are the broker's matter: it decides when this page goes, last of all.
+        # The broker handles signals: it stops this page last.
         self._runner = web.AppRunner(
             page, access_log=None, handle_signals=False, shutdown_timeout=_GRACE_S
         )
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; gives the port, which the system chooses when asked for 0. OSError if taken."""
+        """Listen; gives the port (0: the system chooses one). OSError if it is taken."""
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port).start()
@@ -53,7 +52,7 @@ class OpsServer:
         await self._runner.cleanup()
 
     async def _health(self, request: web.Request) -> web.Response:
-        # The process answers, so it lives. A sick store is no reason to be restarted.
+        # The process answers, so it lives. An unavailable store is no reason to restart it.
         return _answer(200, {"alive": True})
 
     async def _ready(self, request: web.Request) -> web.Response:

@@ -1,6 +1,6 @@
 """Whether clients should be sent to this broker: a list of named checks.
 
-Here: the list, and the checks every broker has. Whoever knows another reason adds it.
+Here: the list, and the checks that every broker has.
 Next door: the page that shows it (ops_http.py).
 Never here: whether the process lives; a sick store is no reason to be restarted.
 """
@@ -14,12 +14,12 @@ from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.model.errors import MetadataUnavailable
 
-# Gives the reason why not, in words for a person; None when all is well.
+# Gives the reason why the broker is not ready, as a sentence; None if it is.
 Check = Callable[[], Awaitable[str | None]]
 
-FRESH_S: Final = 5.0  # an answer this new needs no asking again
-PATIENCE_S: Final = 2.0  # for the answer to a question; probes of an orchestrator wait little
-UNREACHABLE_S: Final = 10.0  # shorter silences pass unnoticed: brokers can do without for a while
+FRESH_S: Final = 5.0  # after an answer this new, the store is not asked again
+PATIENCE_S: Final = 2.0  # for one answer; an orchestrator's probe does not wait long
+UNREACHABLE_S: Final = 10.0  # a shorter silence does not count: a broker can do without for a while
 _ANY_KEY: Final = "/kafscale/ready"  # never written
 
 
@@ -27,23 +27,22 @@ class Readiness:
     """The checks, in the order they were added."""
 
     def __init__(self) -> None:
-        """Ready: nothing is known to the contrary."""
         self._checks: dict[str, Check] = {}
 
     def add(self, name: str, check: Check) -> None:
-        """Ask this one, too."""
+        """Add a check; its name must be new."""
         if name in self._checks:
             raise ValueError(f"there is a check {name} already")
         self._checks[name] = check
 
     async def ask(self) -> dict[str, str | None]:
-        """What each check says now."""
+        """Run every check; gives the reason why not ready, or None, by name."""
         said = await asyncio.gather(*(check() for check in self._checks.values()))
         return dict(zip(self._checks, said, strict=True))
 
 
 def store_check(health: StoreGate) -> Check:
-    """Not ready while produce requests are refused for the store's sake."""
+    """Not ready while produce requests are refused because the store is unavailable."""
 
     async def check() -> str | None:
         return "the object store is unavailable" if health.is_unavailable() else None
@@ -52,7 +51,7 @@ def store_check(health: StoreGate) -> Check:
 
 
 def fleet_check(fleet: Membership) -> Check:
-    """Not ready while the broker has no part in the fleet, or is about to give it up."""
+    """Not ready while the broker is no member of the fleet, or is about to leave it."""
 
     async def check() -> str | None:
         return "; ".join(fleet.why_not_ready()) or None
@@ -70,7 +69,7 @@ def listeners_check(why_not_ready: Callable[[], list[str]]) -> Check:
 
 
 def metadata_check(store: InstrumentedMetadata) -> Check:
-    """Not ready when the metadata store has not answered for a while, though asked."""
+    """Not ready when the metadata store has not answered for a while, although it was asked."""
 
     async def check() -> str | None:
         if store.silent_s() < FRESH_S:

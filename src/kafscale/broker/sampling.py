@@ -1,9 +1,12 @@
-"""From what the parts of a broker say to series and log lines.
+"""From what the parts of a broker report to series and log lines; what the process uses.
 
 Next door: the series' names (engine/metrics/series.py), who is connected with whom (wiring.py).
 """
 
+import os
+import resource
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import structlog
 
@@ -17,20 +20,22 @@ from kafscale.objects.health import Health
 
 logger = structlog.get_logger()
 
+_STATM = Path("/proc/self/statm")
+
 Tell = Callable[..., object]
 
 
 def teller(flush_interval_ms: int) -> Tell:
-    """How flushes are told of.
+    """Choose how flushes are logged.
 
-    Without an interval to gather in, a flush is about one request: too much to tell of each.
+    Without a flush interval, a flush is about one request: too many to log at level info.
     """
     tell: Tell = logger.info if flush_interval_ms else logger.debug
     return tell
 
 
 def tell_received(topic: str, partition: int, size: int) -> None:
-    """Tell of one batch, before anything is known of it but its size."""
+    """Log one batch, before more than its size is known."""
     logger.debug("produce_received", topic=topic, partition=partition, batch_size=size)
 
 
@@ -41,12 +46,14 @@ def observer_of(
     buffered: Callable[[int], None],
     tell: Tell,
 ) -> Observer:
-    """Who is told what a log of `topic` does; None: one that many share."""
+    """Make the observer of a log of `topic`; None: a log that many topics share."""
     name = SHARED if topic is None else topic.name
     flushes = probe.flushes.labels(name)
     flush_bytes = probe.flush_bytes.labels(name)
     if topic is not None:
-        probe.offset_range_exhausted.labels(name)  # zero from the start, or a rise goes unseen
+        probe.offset_range_exhausted.labels(
+            name
+        )  # zero from the start: else the first rise is not seen
     partition = int(folder.rpartition("/")[2])
 
     def flushed(base: int, size: int, records: int, seconds: float) -> None:
@@ -70,7 +77,7 @@ def observer_of(
 
 
 def states_of(health: StoreGate) -> SampleSource:
-    """One for the state the store is in, zero for the others."""
+    """Give 1 for the state of the store, and 0 for the other states."""
 
     def rows() -> Iterator[tuple[Sequence[str], float]]:
         now = health.state()
@@ -78,3 +85,16 @@ def states_of(health: StoreGate) -> SampleSource:
             yield (state.value,), float(state is now)
 
     return rows
+
+
+def resident_bytes() -> float:
+    """Give the memory that this process uses now; where the system does not say, its peak."""
+    if _STATM.exists():
+        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def cpu_seconds() -> float:
+    """Give the CPU time of all threads of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kafscale.admin.pairing import require_pair
-from kafscale.broker import derived, kafka_names, process, sampling
+from kafscale.broker import derived, kafka_names, sampling
 from kafscale.broker.doors import Doors, build_doors
 from kafscale.broker.readiness import (
     Readiness,
@@ -261,8 +261,8 @@ def _sample(
         connections=connections.__len__,
         cache_bytes=lambda: reader.block_cache.used_bytes,
         tail_bytes=lambda: memory.used_bytes,
-        resident_bytes=process.resident_bytes,
-        cpu_seconds=process.cpu_seconds,
+        resident_bytes=sampling.resident_bytes,
+        cpu_seconds=sampling.cpu_seconds,
         started_s=lambda: started_s,
     )
 

@@ -1,6 +1,6 @@
 """`kafscale cluster`: a fleet on this machine, with a real etcd and a real S3 server.
 
-Here: what a person types and sees. Next door: everything that runs (local/).
+Here: arguments and output. Next door: everything that runs (local/).
 """
 
 import argparse
@@ -19,8 +19,8 @@ import msgspec
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.output import print_columns, print_json
 from kafscale.local.errors import LocalError
-from kafscale.local.folder import Cluster, Folder
-from kafscale.local.members import MAX_BROKERS, MAX_ETCD
+from kafscale.local.fleet_programs import MAX_BROKERS, MAX_ETCD
+from kafscale.local.folder import ClusterStatus, Folder
 from kafscale.local.supervisor import supervise
 from kafscale.system import SystemClock, SystemDice
 
@@ -31,25 +31,26 @@ _PAUSE_S: Final = 0.1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    up = verbs.add_parser("up", help="start a fleet and keep it alive until stopped")
+    up = verbs.add_parser("up", help="start a fleet and keep it running until it is stopped")
     up.add_argument(
         "--brokers",
         type=int,
         metavar="N",
-        help="how many; 0: only etcd and the S3 server (default: as last time, else 3)",
+        help="number of brokers; 0: only etcd and the S3 server (default: as last time, else 3)",
     )
     up.add_argument(
-        "--etcd", type=int, metavar="N", help="members of etcd (default: as last time, else 1)"
+        "--etcd",
+        type=int,
+        metavar="N",
+        help="number of etcd members (default: as last time, else 1)",
     )
     how = up.add_mutually_exclusive_group()
+    how.add_argument("--foreground", action="store_true", help="run until Ctrl-C (default)")
     how.add_argument(
-        "--foreground", action="store_true", help="stay until Ctrl-C; this is the default"
+        "--detach", action="store_true", help="return when the fleet answers; it runs on"
     )
-    how.add_argument(
-        "--detach", action="store_true", help="return as soon as the fleet answers; it goes on"
-    )
-    stop = verbs.add_parser("stop", help="stop the fleet that another shell started")
-    status = verbs.add_parser("status", help="show what runs")
+    stop = verbs.add_parser("stop", help="stop a fleet that was started elsewhere")
+    status = verbs.add_parser("status", help="show the processes and their addresses")
     status.add_argument("--json", action="store_true", help="print cluster.json")
     for verb in (up, stop, status):
         verb.add_argument(
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             type=Path,
             default=Path("kafscale-cluster"),
             metavar="DIR",
-            help="where everything is kept (default: ./kafscale-cluster)",
+            help="folder of the fleet (default: ./kafscale-cluster)",
         )
 
 
@@ -92,10 +93,10 @@ def _say(line: str) -> None:
     try:
         print(line, flush=True)
     except BrokenPipeError:
-        # Whoever read this has gone; the fleet is for others too.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as long as we live
+        # The reader of this output has gone; the fleet runs on.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for the rest of this process
     except OSError:
-        pass  # a full disk: the fleet goes on, and what is buffered is printed when there is room
+        pass  # a full disk: the fleet runs on, and prints again when there is room
 
 
 def _detach(folder: Folder, args: argparse.Namespace) -> int:
@@ -133,9 +134,9 @@ def _detach(folder: Folder, args: argparse.Namespace) -> int:
 def _stop(folder: Folder) -> int:
     holder = folder.supervisor()
     if holder is None:
-        folder.unpublish()  # a supervisor that was killed could not
+        folder.unpublish()  # a killed supervisor could not do this
         raise CommandError(f"no fleet runs in {folder.path}")
-    handle = os.pidfd_open(holder)  # also tells the end of a process that nobody has waited for
+    handle = os.pidfd_open(holder)  # readable also at the end of a process that is not our child
     try:
         signal.pidfd_send_signal(handle, signal.SIGTERM)
         if not select.select([handle], [], [], _STOP_WITHIN_S)[0]:
@@ -169,7 +170,7 @@ def _status(folder: Folder, as_json: bool) -> int:
     return 0
 
 
-def _print_hints(cluster: Cluster) -> None:
+def _print_hints(cluster: ClusterStatus) -> None:
     print(
         f"\nbootstrap  {cluster.bootstrap}\n"
         f"bucket     s3://{cluster.s3.bucket} at {cluster.s3.endpoint}\n"

@@ -18,7 +18,7 @@ from kafscale.admin.units import human_bytes
 from kafscale.cli.config_arguments import set_by
 from kafscale.cli.errors import UsageError
 from kafscale.cli.output import print_columns, print_json
-from kafscale.settings.config import load
+from kafscale.settings.loading import load
 from kafscale.settings.sections import PricesSection
 from kafscale.system import SystemClock
 

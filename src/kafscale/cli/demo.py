@@ -34,10 +34,14 @@ _QUESTION: Final = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.add_argument(
-        "--dir", type=Path, default=Path("demo"), help="where everything goes (default: ./demo)"
+        "--dir", type=Path, default=Path("demo"), help="folder of the demo (default: ./demo)"
     )
     parser.add_argument(
-        "--orders", type=int, default=200_000, metavar="N", help="how many (default: 200000)"
+        "--orders",
+        type=int,
+        default=200_000,
+        metavar="N",
+        help="number of orders (default: 200000)",
     )
 
 
@@ -98,7 +102,7 @@ def _stream(server: str, count: int) -> None:
 
 @contextmanager
 def _broker(folder: Path, port: int, metrics_port: int) -> Iterator[None]:
-    """A broker in a process of its own, stopped gently at the end."""
+    """Run a broker in a process of its own; SIGTERM stops it at the end."""
     with (folder / "broker.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "kafscale.cli.main", "serve"],

@@ -1,7 +1,6 @@
-"""A day in a shop: orders that look like orders, the same for the same seed.
+"""Made-up orders of a shop, the same for the same seed.
 
-Here: the data of `kafscale demo` and of the walk-through. No clock, no network: who calls says
-when the orders happened and where they go.
+Here: the data of `kafscale demo` and of the walk-through. Never here: a clock or a network.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""How a command says no: one line for the person at the terminal, and an exit code."""
+"""Errors of commands: one line for the person at the terminal, and an exit code."""
 
 from typing import ClassVar
 
@@ -10,6 +10,6 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """The command was called in a way that makes no sense."""
+    """The arguments of the command make no sense."""
 
     exit_code: ClassVar[int] = 2

@@ -36,19 +36,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a topic, or some of its partitions; may be repeated",
     )
     parser.add_argument(
-        "--all-topics", action="store_true", help="everything the group has committed"
+        "--all-topics",
+        action="store_true",
+        help="all partitions for which the group has committed an offset",
     )
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to-earliest", action="store_true", help="to the first record there is")
-    where.add_argument("--to-latest", action="store_true", help="behind the last record")
-    where.add_argument("--to-offset", type=int, metavar="N")
-    where.add_argument("--to-datetime", metavar="TIME", help="ISO 8601; without a zone it is UTC")
-    where.add_argument("--by-duration", metavar="AGE", help="so far back: 90m, 1d12h or PT90M")
-    where.add_argument("--shift-by", type=int, metavar="N", help="forwards, or back with -N")
-    parser.add_argument(
-        "--execute", action="store_true", help="do it; without this it is only shown"
+    where.add_argument("--to-earliest", action="store_true", help="to the first record")
+    where.add_argument("--to-latest", action="store_true", help="after the last record")
+    where.add_argument("--to-offset", type=int, metavar="N", help="to this offset")
+    where.add_argument(
+        "--to-datetime",
+        metavar="TIME",
+        help="to the first record of this time: ISO 8601, UTC without a zone",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only show it: the default")
+    where.add_argument(
+        "--by-duration", metavar="AGE", help="to the first record of this age: 90m, 1d12h or PT90M"
+    )
+    where.add_argument(
+        "--shift-by", type=int, metavar="N", help="N records forward, or back with -N"
+    )
+    parser.add_argument(
+        "--execute",
+        action="store_true",
+        help="change the offsets; without this they are only shown",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only show the new offsets (default)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -144,4 +158,4 @@ def parse_duration(text: str) -> timedelta:
     try:
         return timedelta(**parts)
     except OverflowError:
-        return timedelta.max  # longer ago than anything
+        return timedelta.max  # older than every record

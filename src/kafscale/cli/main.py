@@ -1,4 +1,4 @@
-"""The `kafscale` command: find the subcommand, call it, turn what goes wrong into one line.
+"""The `kafscale` command: find the subcommand, run it, print an error as one line.
 
 Here: the list of commands and the only place where exit codes are decided.
 Next door: one module per command, imported only when it is the one that was asked for.
@@ -19,18 +19,18 @@ COMMANDS: Final[dict[str, str]] = {
     "serve": "run a broker",
     "topics": "create, list, describe, alter and delete topics",
     "configs": "show and change the settings of topics",
-    "groups": "list, describe, reset and delete consumer groups",
+    "groups": "list, describe and delete consumer groups, reset their offsets",
     "produce": "write lines to a topic",
     "consume": "read a topic",
-    "segments": "look at the objects of a topic in the bucket",
-    "snapshots": "keep topics as they are now, for reading them later",
-    "pipeline": "bulk work on topics with Spark, without a broker",
+    "segments": "list, inspect and verify the objects of a topic in the bucket",
+    "snapshots": "take, list and release snapshots of topics, to read them later",
+    "pipeline": "run a bulk job on topics with Spark, without a broker",
     "sql": "query topics with SQL, without a broker",
-    "cluster": "a fleet on this machine: brokers, etcd and an S3 server",
-    "demo": "a broker, a week of orders, a table and a report, in one command",
-    "cost": "what each topic costs, by the requests brokers sent and the bytes stored",
-    "doctor": "check configuration, ports and storage",
-    "recover": "rebuild lost metadata from the bucket",
+    "cluster": "run a fleet on this machine: brokers, etcd and an S3 server",
+    "demo": "show the whole way of a record: broker, orders, table, SQL, report",
+    "cost": "show what each topic costs, by requests sent and bytes stored",
+    "doctor": "check the configuration, the ports and the stores of a broker",
+    "recover": "rebuild a lost metadata store from the bucket",
 }
 
 
@@ -47,7 +47,7 @@ class Command(Protocol):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, except that a mistake is one line and not a page."""
+    """argparse, except that a wrong argument gives one line and not a page."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
@@ -62,8 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130  # 128 + SIGINT, as a shell reports it
     except BrokenPipeError:
-        _let_go_of_stdout()
-        return 141  # 128 + SIGPIPE: whoever reads us has seen enough
+        _discard_stdout()
+        return 141  # 128 + SIGPIPE: the reader of our output has closed it
     except Exception as bad:
         if "--debug" in words:
             traceback.print_exc()
@@ -80,10 +80,12 @@ def _run(words: list[str]) -> int:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     module: Command | None = None
     for name, summary in COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=summary, description=summary.capitalize())
+        subparser = subparsers.add_parser(
+            name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}."
+        )
         _add_debug(subparser)
         if name == chosen:
-            # The others keep their libraries to themselves: `--help` stays fast.
+            # The other commands and their libraries are not loaded: `--help` stays fast.
             module = importlib.import_module(f"kafscale.cli.{name}")
             module.add_arguments(subparser)
     args = parser.parse_args(words)
@@ -123,8 +125,8 @@ def _one_line(bad: Exception) -> str:
     return " ".join(text.split())
 
 
-def _let_go_of_stdout() -> None:
-    """Point stdout at nothing, or Python complains about the pipe once more while exiting."""
+def _discard_stdout() -> None:
+    """Point stdout at nothing: else Python reports the broken pipe again while it exits."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
     os.close(nothing)

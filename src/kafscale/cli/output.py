@@ -1,4 +1,4 @@
-"""What commands print: columns for people and pipes, progress for people alone."""
+"""What commands print: columns for people and pipes, progress for people only."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,6 @@
 """`kafscale pipeline JOB`: bulk work on topics, on Spark, straight on the bucket.
 
-Here: the arguments all jobs share, the progress line, the report. Next door: the jobs
+Here: the arguments that all jobs share, the progress line, the report. Next door: the jobs
 (spark/jobs/), each imported only when it is asked for.
 """
 
@@ -14,14 +14,14 @@ from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.output import print_columns, print_json
 
 JOBS: Final[dict[str, str]] = {
-    "export": "bring Parquet, Delta or Iceberg tables up to date with topics",
-    "stats": "count what topics hold, what they cost, and who lags behind",
-    "compact": "join small objects; with --by-key keep the newest record of each key",
-    "retain": "expire by time and size, rewrite what is mostly dead, sweep what nobody needs",
-    "audit": "check every object against its format, its checksums and its neighbours",
-    "convert": "pack or divide a topic otherwise, as a new topic",
-    "mirror": "copy topics of another Kafka, offsets and groups included",
-    "replay": "write a lake table or a topic to a topic again",
+    "export": "write topics to Parquet, Delta or Iceberg tables, or bring those up to date",
+    "stats": "report what topics hold, what they cost, and the lag of groups",
+    "compact": "merge small objects; with --by-key keep the newest record of each key",
+    "retain": "expire by time and size, rewrite mostly expired objects, delete unused ones",
+    "audit": "check format and checksum of every object, and that no offset is missing",
+    "convert": "write a topic with another compression, size or partition count to a new topic",
+    "mirror": "copy topics of another Kafka cluster, with offsets and groups",
+    "replay": "write the records of a lake table or of a topic to a topic",
 }
 
 # Which extra brings a library; the others come with `spark`.
@@ -51,21 +51,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
     words = sys.argv[1:]
     for name, summary in JOBS.items():
-        job = jobs.add_parser(name, help=summary, description=summary.capitalize())
-        job.add_argument(
-            "--store", required=True, metavar="URL", help="file:///path or s3://bucket"
+        job = jobs.add_parser(
+            name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}."
         )
         job.add_argument(
-            "--topic", action="append", default=[], metavar="T", help="repeatable; else every topic"
+            "--store",
+            required=True,
+            metavar="URL",
+            help="the store: file:///path, s3://bucket, gs://bucket or az://container",
         )
         job.add_argument(
-            "--master", metavar="URL", help="Spark's master; else local[*], if it is worth it"
+            "--topic",
+            action="append",
+            default=[],
+            metavar="T",
+            help="a topic; may be repeated (default: every topic)",
         )
         job.add_argument(
-            "--conf", action="append", default=[], metavar="KEY=VALUE", help="for Spark, repeatable"
+            "--master",
+            metavar="URL",
+            help="Spark's master (default: local[*], or no Spark for little work)",
         )
-        job.add_argument("--dry-run", action="store_true", help="print the plan and its cost only")
-        job.add_argument("--json", action="store_true", help="the report as JSON")
+        job.add_argument(
+            "--conf",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="a setting of Spark; may be repeated",
+        )
+        job.add_argument(
+            "--dry-run", action="store_true", help="print the plan and its cost, change nothing"
+        )
+        job.add_argument("--json", action="store_true", help="print the report as JSON")
         if name in words:
             _module(name).add_arguments(job)
 
@@ -119,7 +136,7 @@ def _module(name: str) -> Job:
 
 
 def not_installed(missing: ImportError) -> Exception:
-    """What to say of a library that is not there; a mistake of our own stays what it is."""
+    """Give the error for a library that is not installed; any other ImportError stays."""
     name = (missing.name or "").partition(".")[0]
     if not name or name == "kafscale":
         return missing

@@ -1,4 +1,4 @@
-"""One line on stderr that tells how far a long piece of work is; silent where nobody looks."""
+"""A progress bar on stderr for a long job; nothing where stderr is no terminal."""
 
 import sys
 
@@ -19,7 +19,6 @@ class ProgressLine:
     """A bar with rate and remaining time, one at a time."""
 
     def __init__(self) -> None:
-        """Show nothing yet."""
         self._shown = sys.stderr.isatty()
         self._bar: Progress | None = None
         self._task: TaskID | None = None

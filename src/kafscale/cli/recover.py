@@ -35,23 +35,26 @@ from kafscale.system import SystemClock
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.add_argument(
-        "--from-bucket", action="store_true", required=True, help="where to rebuild it from"
+        "--from-bucket",
+        action="store_true",
+        required=True,
+        help="rebuild from the bucket, which is only read",
     )
     parser.add_argument(
         "--store",
         metavar="URL",
-        help="s3://bucket/namespace or a folder, instead of the configured one",
+        help="another store than the configured one: s3://bucket/namespace or a folder",
     )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="add to a metadata store that has topics: what it has stays, except that topics "
-        "become what the bucket says and numbers rise",
+        help="add to a metadata store that has topics: it keeps its rows, but topics become what "
+        "the bucket says, and ids that are given out next rise",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, change nothing"
+        "--dry-run", action="store_true", help="print what would be written, change nothing"
     )
-    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
     add_config_arguments(parser)
 
 
@@ -76,7 +79,7 @@ async def _recover(args: argparse.Namespace, config: Config) -> int:
                 await recovery.carry_out(metadata, wanted, source.storage.namespace, clock)
             except MetadataConflict as conflict:
                 raise CommandError(
-                    f"somebody else writes to the metadata store: {conflict}; stop all brokers "
+                    f"another process writes to the metadata store: {conflict}; stop all brokers "
                     "and run this again"
                 ) from conflict
     facts = _facts(found, wanted, clock.now_ms(), dry_run=args.dry_run)
@@ -122,7 +125,7 @@ def source_of(config: Config, url: str | None) -> Config:
 
 @asynccontextmanager
 async def _opened_metadata(config: Config, *, dry_run: bool) -> AsyncIterator[MetadataStore]:
-    """Open the store that is to be rebuilt; one that is not there yet is not made by looking."""
+    """Open the store that is to be rebuilt; a dry run does not create one."""
     with TemporaryDirectory(prefix="kafscale-recover-") as nowhere:
         is_new = not config.metadata_file.exists()
         if dry_run and is_new and not config.etcd.endpoints:

@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run until told to stop."""
-    config = config_of(args)  # before the imports: a bad setting is answered at once
+    """Run a broker until a signal stops it."""
+    config = config_of(args)  # before the imports: a wrong setting is reported at once
     with _without_rich():
         from kafscale.broker.main import run as run_broker
 
@@ -24,9 +24,9 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _without_rich() -> Iterator[None]:
-    """Keep structlog from loading rich, which it would use for tracebacks in colour.
+    """Keep structlog from loading rich, which it uses for tracebacks in colour.
 
-    That is half of all the time a broker needs to start.
+    Measured: loading it is half of the time that a broker needs to start.
     """
     if "rich" in sys.modules:
         yield

@@ -1,4 +1,4 @@
-"""`kafscale snapshots`: topics as they are now, readable as such until a day of one's choice.
+"""`kafscale snapshots`: topics as they are now, readable until a chosen day.
 
 Here: the arguments and what is printed. Next door: what a snapshot is and how it holds objects
 back from deletion (spark/source/pins.py). Needs neither a broker nor Spark.
@@ -21,21 +21,35 @@ _LONGEST_MS: Final = 36_500 * 86_400_000  # calendars end with the year 9999
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    take = actions.add_parser("take", help="keep topics as they are now")
-    listing = actions.add_parser("list", help="show the snapshots there are")
-    release = actions.add_parser("release", help="give one up; what it held may be deleted")
+    take = actions.add_parser("take", help="take a snapshot of topics as they are now")
+    listing = actions.add_parser("list", help="list all snapshots")
+    release = actions.add_parser(
+        "release", help="delete a snapshot; its objects may then be deleted"
+    )
     for action in (take, release):
         action.add_argument("name", metavar="NAME")
     take.add_argument(
-        "--topic", action="append", default=[], metavar="T", help="repeatable; else every topic"
+        "--topic",
+        action="append",
+        default=[],
+        metavar="T",
+        help="a topic; may be repeated (default: every topic)",
     )
-    take.add_argument("--keep", default="7d", metavar="TIME", help="90m, 7d, 1d12h (7d)")
+    take.add_argument(
+        "--keep",
+        default="7d",
+        metavar="TIME",
+        help="how long to keep it: 90m, 7d, 1d12h (default: 7d)",
+    )
     for action in (take, listing, release):
         action.add_argument(
-            "--store", required=True, metavar="URL", help="file:///path or s3://bucket"
+            "--store",
+            required=True,
+            metavar="URL",
+            help="the store: file:///path, s3://bucket, gs://bucket or az://container",
         )
     for action in (take, listing):
-        action.add_argument("--json", action="store_true", help="JSON instead of columns")
+        action.add_argument("--json", action="store_true", help="print JSON instead of columns")
 
 
 def run(args: argparse.Namespace) -> int:

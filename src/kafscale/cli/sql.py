@@ -22,24 +22,38 @@ from kafscale.cli.pipeline import not_installed, pairs
 from kafscale.spark.jobs.arguments import add_value_arguments
 
 FORMATS: Final = ("columns", "json", "csv")
-SHOWN: Final = 1000  # rows a person is shown unless asked for more
+SHOWN: Final = 1000  # rows that are printed as columns without --rows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    parser.add_argument("query", help="topics are tables: select * from topic.orders limit 3")
-    parser.add_argument("--store", required=True, metavar="URL", help="file:///path or s3://bucket")
+    parser.add_argument(
+        "query", help="a query; topics are tables: select * from topic.orders limit 3"
+    )
+    parser.add_argument(
+        "--store",
+        required=True,
+        metavar="URL",
+        help="the store: file:///path, s3://bucket, gs://bucket or az://container",
+    )
     parser.add_argument("--output", choices=FORMATS, default="columns")
     parser.add_argument(
-        "--rows", type=int, metavar="N", help=f"at most; columns {SHOWN}, else all of them"
+        "--rows",
+        type=int,
+        metavar="N",
+        help=f"print at most N rows (default: {SHOWN} as columns, else all)",
     )
     add_value_arguments(parser, "string")
     parser.add_argument(
-        "--as-of", default="", metavar="NAME", help="a snapshot: kafscale snapshots"
+        "--as-of", default="", metavar="NAME", help="read this snapshot (see kafscale snapshots)"
     )
     parser.add_argument("--master", default="local[*]", metavar="URL", help="Spark's master")
     parser.add_argument(
-        "--conf", action="append", default=[], metavar="KEY=VALUE", help="for Spark, repeatable"
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark; may be repeated",
     )
 
 
@@ -68,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _value_options(args: argparse.Namespace) -> dict[str, str]:
-    """The source's own words for what was asked; a schema may be the name of a file."""
+    """Translate the arguments to options of the source; a schema may be the name of a file."""
     schema = args.value_schema
     is_file = bool(schema) and len(schema) < 1000 and Path(schema).is_file()
     if is_file and args.value_format == "json":

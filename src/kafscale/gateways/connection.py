@@ -1,11 +1,12 @@
 """One client's TCP connection, cut into length-prefixed frames.
 
-Here: receiving without copying, deadlines, back-pressure in both directions. All three
-protocols put a 4-byte length in front, so this file knows none of them.
-Next door: who accepts connections (listener.py), what frames mean (kafka/session.py).
+Here: receiving without copying, deadlines, back-pressure in both directions. Every protocol of
+this broker puts a 4-byte length in front of a frame, so this file knows none of them.
+Next door: accepting connections (listener.py), all connections together (connections.py), what
+frames mean (kafka/session.py).
 
 Large frames are received straight into the memory that later becomes the stored batch. That
-memory grows with what really arrives: a length is a claim, not a reason to allocate.
+memory grows with the bytes that arrive: the length that a client announces proves nothing.
 """
 
 import asyncio
@@ -84,7 +85,7 @@ class ConnectionOwner(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A connection. Its session sees frames; the listener sees bytes held and time passing."""
+    """A connection. Its session sees frames; its owner sees bytes held and time passing."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self.principal: Principal = ANONYMOUS  # a session that authenticates clients sets it
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
-        self._left = b""  # up to three bytes of a length that has not come whole
+        self._left = b""  # up to three bytes of a length that has not arrived whole
         self._frame: bytearray | None = None
         self._frame_size = 0
         self._frame_filled = 0
@@ -109,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self.peer = ""
         self.held_bytes = 0  # of requests received and not yet answered
-        self.partial_bytes = 0  # memory of a frame that has not come whole
+        self.partial_bytes = 0  # memory of a frame that has not arrived whole
         self._largest_whole = 0
         self.is_write_blocked = False
         self.blocked_since_s = 0.0
@@ -118,7 +119,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- life --------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be counted, or be turned away."""
+        """Count the connection, or end it if there are too many."""
         transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         self._transport = transport
         address = transport.get_extra_info("peername")
@@ -131,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of everything."""
+        """Release what the connection holds."""
         self._owner.dismiss(self)
         self._transport = None
         self._frame = None
@@ -139,13 +140,13 @@ class Connection(asyncio.BufferedProtocol):
             self._session.closed()
 
     def eof_received(self) -> bool:
-        """A client that stops sending has left: what was written is sent, then it is over."""
+        """Close the connection of a client that stops sending, after what was written is sent."""
         return False
 
     def abort(self, reason: str, detail: str = "") -> None:
         """End the connection at once; `reason` is counted, `detail` only logged.
 
-        Requests that came after the bad one are forgotten: they are never begun.
+        Requests that came after the bad one never begin.
         """
         if self._transport is not None and not self._has_ended:
             self._has_ended = True
@@ -167,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- receiving ---------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go: into the large frame under way, or into the shared buffer."""
+        """Where the next bytes go: into the large frame that is arriving, or the shared buffer."""
         if self._frame is not None:
             return memoryview(self._frame)[self._frame_filled :]
         left = len(self._left)
@@ -177,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
         return shared[left:]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Some bytes have arrived."""
+        """Take bytes that have arrived in the buffer."""
         if self._session is None or self._has_ended:
             return
         if self._frame is None:
@@ -195,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
             self._grow()
 
     def _grow(self) -> None:
-        """All that was allocated has really come: believe some more, if there is room."""
+        """Allocate more, if there is room: all that was allocated so far has been filled."""
         assert self._frame is not None
         if self._owner.is_over_limit(self):
             self._owner.make_wait(self)
@@ -208,28 +209,28 @@ class Connection(asyncio.BufferedProtocol):
         self._hold_partial(len(grown))
 
     def _cut_frames(self, received: memoryview) -> None:
-        """Deliver the whole small frames that came; begin a large one if need be."""
-        at = 0
+        """Deliver the small frames that arrived whole; begin a large one if need be."""
+        position = 0
         filled = len(received)
-        while filled - at >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(received, at)
+        while filled - position >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(received, position)
             if not self._owner.accepts_size(self, size):
                 return
-            begin = at + _LENGTH.size
+            begin = position + _LENGTH.size
             if filled - begin < size:
                 self._begin_frame(received[begin:], size)
                 return
-            at = begin + size
-            # Copied: the shared buffer belongs to whoever receives next.
-            self._deliver(memoryview(bytearray(received[begin:at])))
+            position = begin + size
+            # Copied: the next connection that receives uses the same buffer.
+            self._deliver(memoryview(bytearray(received[begin:position])))
             if self._has_ended:
                 return
-        self._left = bytes(received[at:])
+        self._left = bytes(received[position:])
         if self._left:
             self._frame_since_s = self._owner.now_s()
 
     def _begin_frame(self, head: memoryview, size: int) -> None:
-        # Who has sent a frame of some size before is believed that much at once.
+        # A client that has sent a whole frame of some size before gets that much memory at once.
         proven = 0 if self._owner.is_over_limit(self) else self._largest_whole
         frame = bytearray(min(size, max(_FIRST_ALLOCATION, _GROWTH * len(head), proven)))
         frame[: len(head)] = head
@@ -240,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
         self._hold_partial(len(frame))
 
     def _hold_partial(self, size: int) -> None:
-        """Account for the memory of a frame that has not come whole."""
+        """Account for the memory of a frame that has not arrived whole."""
         self._owner.partial_bytes += size - self.partial_bytes
         self.partial_bytes = size
 
@@ -251,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
         self._session.receive(frame)
 
     def overdue(self, now_s: float, frame_s: float, idle_s: float) -> str | None:
-        """Why this connection should end, if it should: a frame that never ends, or silence."""
+        """Why this connection must end, if it must: a slow frame, a slow reader, or silence."""
         partial = self._frame is not None or bool(self._left)
         if partial and self._is_reading and now_s - self._frame_since_s > frame_s:
             return "slow_frame"
@@ -262,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         return None
 
     def _reads_nothing(self, now_s: float) -> bool:
-        """Whether the client took none of its answers since the last look."""
+        """Whether the client has read none of its answers since the last check."""
         if not self.is_write_blocked or self._transport is None:
             return False
         unsent = self._transport.get_write_buffer_size()
@@ -281,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
             self._owner.make_wait(self)
 
     def release(self, size: int) -> None:
-        """A request has been answered. Whoever is gone holds nothing any more."""
+        """Account for a request that was answered. A closed connection holds nothing."""
         if self._transport is None:
             return
         self.held_bytes -= size
@@ -289,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.let_go_on()
 
     def pause_reading(self) -> None:
-        """Leave the client's bytes in the network for now."""
+        """Leave the client's bytes in the network until `resume_reading`."""
         if self._is_reading and self._transport is not None:
             self._is_reading = False
             self._transport.pause_reading()

@@ -18,10 +18,10 @@ from kafscale.model.clock import Clock
 logger = structlog.get_logger()
 
 _LAST_ANSWERS_S = 1.0  # for clients to take their last answers
-_LAST_LOOKS = 20
+_LAST_CHECKS = 20
 _SHARED_BYTES = 64 * 1024
 _LITTLE_BYTES = 64 * 1024
-_LOOK_EVERY_S = 0.5  # deadlines are kept to within this
+_CHECK_EVERY_S = 0.5  # deadlines are kept to within this
 _HTTP_VERBS = {b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI "}
 
 
@@ -98,8 +98,8 @@ class Connections:
             self._watch.cancel()
         for connection in list(self._open):
             connection.finish()
-        for _ in range(_LAST_LOOKS):
-            await asyncio.sleep(_LAST_ANSWERS_S / _LAST_LOOKS if self._open else 0)
+        for _ in range(_LAST_CHECKS):
+            await asyncio.sleep(_LAST_ANSWERS_S / _LAST_CHECKS if self._open else 0)
         for connection in list(self._open):
             connection.abort("shutdown")
 
@@ -211,7 +211,7 @@ class Connections:
 
     async def _watch_clock(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_CHECK_EVERY_S)
             self.end_overdue()
 
     def end_overdue(self) -> None:

@@ -1,7 +1,7 @@
 """One process that is kept alive: started, watched, started again, stopped.
 
 Here: the life of a single process, and how long to wait before starting it again.
-Next door: which processes there are (members.py), the order among them (supervisor.py).
+Next door: which processes there are (fleet_programs.py), the order among them (supervisor.py).
 """
 
 import ctypes
@@ -19,24 +19,24 @@ from kafscale.model.clock import Clock
 
 _PR_SET_PDEATHSIG: Final = 1
 _LOOK_EVERY_S: Final = 4.0
-_SILENT_LOOKS: Final = 3  # in a row: it hangs
-_LONG_ENOUGH_S: Final = 10.0  # one that lived this long did not die at once
+_SILENT_LOOKS: Final = 3  # without an answer in a row: it hangs
+_LONG_ENOUGH_S: Final = 10.0  # a shorter life counts as a quick death
 _FIRST_DELAY_S: Final = 0.25
 _LONGEST_DELAY_S: Final = 30.0
 
 
-class State(StrEnum):
-    """What a process is at."""
+class ChildState(StrEnum):
+    """What a process is doing."""
 
     DOWN = "down"
     STARTING = "starting"
     UP = "up"
-    PAUSED = "paused"  # somebody has stopped it with a signal and may let it go on
+    PAUSED = "paused"  # stopped by SIGSTOP; SIGCONT lets it go on
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How to run it, how to see that it answers and goes on answering, how to stop it."""
+    """How to run a process, how to check that it answers, how to stop it."""
 
     name: str
     port: int
@@ -44,18 +44,18 @@ class Program:
     environment: Mapping[str, str]
     folder: Path
     log: Path
-    answers: Callable[[], bool]  # ready for work
-    lives: Callable[[], bool]  # says anything at all
+    answers: Callable[[], bool]  # whether it is ready for work
+    lives: Callable[[], bool]  # whether it answers anything at all
     stop_signal: signal.Signals
     stop_within_s: float
 
 
 class Child:
-    """A program, alive or about to be."""
+    """A program that runs, or will be started again."""
 
     def __init__(self, program: Program, clock: Clock) -> None:
         self.program = program
-        self.state = State.DOWN
+        self.state = ChildState.DOWN
         self.restarts = 0
         self.was_up = False
         self.quick_deaths = 0
@@ -75,9 +75,9 @@ class Child:
         return self._process.pid if self._process else None
 
     def tend(self) -> bool:
-        """Do what is due: notice a death, end one that hangs, start again, see whether it answers.
+        """Do what is due: notice its end, kill it if it hangs, start it again, ask it.
 
-        True on a change.
+        True if its state has changed.
         """
         if self._process is None:
             if self._clock.elapsed_s() < self._start_at_s:
@@ -87,25 +87,25 @@ class Child:
             except OSError as problem:
                 if not self.was_up:
                     raise
-                self._put_off(problem)  # a full disk, say: that may pass
+                self._put_off(problem)  # for example a full disk: that may pass
             return True
         if (status := self._process.poll()) is not None:
-            self._bury(status)
+            self._note_end(status)
             return True
-        if self.state is State.STARTING and self.program.answers():
-            self.state, self.was_up = State.UP, True
+        if self.state is ChildState.STARTING and self.program.answers():
+            self.state, self.was_up = ChildState.UP, True
             self._silent, self._look_at_s = 0, self._clock.elapsed_s() + _LOOK_EVERY_S
             return True
-        if self.state is State.STARTING:
+        if self.state is ChildState.STARTING:
             return False
-        if _is_paused(self._process.pid) != (self.state is State.PAUSED):
-            self.state = State.UP if self.state is State.PAUSED else State.PAUSED
+        if _is_paused(self._process.pid) != (self.state is ChildState.PAUSED):
+            self.state = ChildState.UP if self.state is ChildState.PAUSED else ChildState.PAUSED
             self._silent, self._look_at_s = 0, self._clock.elapsed_s() + _LOOK_EVERY_S
             return True
-        return self.state is State.UP and self._end_if_hung(self._process)
+        return self.state is ChildState.UP and self._end_if_hung(self._process)
 
     def _end_if_hung(self, process: subprocess.Popen[bytes]) -> bool:
-        """Look now and then; one that was up and does not say anything any more is killed."""
+        """Check now and then; a process that was up and answers nothing any more is killed."""
         if self._clock.elapsed_s() < self._look_at_s:
             return False
         self._silent = 0 if self.program.lives() else self._silent + 1
@@ -113,26 +113,26 @@ class Child:
         if self._silent < _SILENT_LOOKS:
             return False
         process.kill()
-        self._bury(process.wait())
+        self._note_end(process.wait())
         self.was_hung = True
         return True
 
     def ask_to_stop(self) -> None:
-        """Send the signal that this program stops on; one that is paused must hear it, too."""
+        """Send the signal that this program stops on; SIGCONT lets a paused process receive it."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(self.program.stop_signal)
             self._process.send_signal(signal.SIGCONT)
 
     def has_ended(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether the process has ended."""
         return self._process is None or self._process.poll() is not None
 
     def kill(self) -> None:
-        """SIGKILL; gone when this returns."""
+        """Send SIGKILL and wait for the end."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._process, self.state = None, State.DOWN
+            self._process, self.state = None, ChildState.DOWN
 
     def _start(self) -> None:
         program = self.program
@@ -146,20 +146,20 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Ctrl-C reaches the whole terminal group: who stops first is for us to say.
+                # Ctrl-C reaches the whole terminal group: the supervisor decides the order.
                 start_new_session=True,
                 preexec_fn=_dying_with(os.getpid()),
             )
         self.restarts += self.last_status is not None
         self._began_s = self._clock.elapsed_s()
-        self.state = State.STARTING
+        self.state = ChildState.STARTING
 
-    def _bury(self, status: int) -> None:
+    def _note_end(self, status: int) -> None:
         now_s = self._clock.elapsed_s()
-        lived_long = now_s - self._began_s >= _LONG_ENOUGH_S and self.state is State.UP
+        lived_long = now_s - self._began_s >= _LONG_ENOUGH_S and self.state is ChildState.UP
         self.quick_deaths = 0 if lived_long else self.quick_deaths + 1
         self._start_at_s = now_s + delay_s(self.quick_deaths)
-        self._process, self.state, self.last_status = None, State.DOWN, status
+        self._process, self.state, self.last_status = None, ChildState.DOWN, status
         self.was_hung, self.not_started_because = False, ""
 
     def _put_off(self, problem: OSError) -> None:
@@ -169,28 +169,28 @@ class Child:
 
 
 def delay_s(quick_deaths: int) -> float:
-    """How long to wait before another try, after so many deaths at once in a row."""
+    """Give the pause before the next start, after so many quick deaths in a row."""
     if quick_deaths == 0:
         return 0.0
     return min(_FIRST_DELAY_S * 2.0 ** min(quick_deaths - 1, 16), _LONGEST_DELAY_S)
 
 
 def _is_paused(pid: int) -> bool:
-    """Whether our child stands still by SIGSTOP. Where nobody can tell, it does not."""
+    """Whether SIGSTOP has paused the child; False where the system cannot tell."""
     if not hasattr(os, "waitid"):  # macOS, before Python 3.13
         return False
     return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _dying_with(parent: int) -> Callable[[], None] | None:
-    """Have the kernel kill the child when we go, however we go. Only Linux can."""
+    """Let the kernel kill the child when this process ends, however it ends. Only on Linux."""
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None)
 
     def before_exec() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-        if os.getppid() != parent:  # gone before the kernel was told
+        if os.getppid() != parent:  # the parent ended before the kernel was told
             os._exit(1)
 
     return before_exec

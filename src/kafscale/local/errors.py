@@ -1,4 +1,4 @@
-"""How the local fleet says no: the message is the one line a person needs."""
+"""Errors of the local fleet; the text is the one line that a person needs."""
 
 
 class LocalError(Exception):
@@ -10,4 +10,4 @@ class ProgramMissing(LocalError):
 
 
 class AlreadyRunning(LocalError):
-    """Somebody else supervises this folder."""
+    """Another process supervises this folder."""

@@ -1,4 +1,4 @@
-"""The folder of a fleet: what is remembered in it, who supervises it, where everything runs.
+"""The folder of a fleet: what it remembers, which process supervises it, where everything runs.
 
     fleet.json     what must stay the same from one start to the next: ports, size, credentials
     cluster.json   where everything is, while it runs and only then
@@ -23,13 +23,13 @@ import msgspec
 
 from kafscale.local.errors import AlreadyRunning, LocalError
 
-_LOCK_PATIENCE_S: Final = 1.0  # somebody may be looking whether it is held
+_LOCK_PATIENCE_S: Final = 1.0  # another command may be checking whether it is held
 _PAUSE_S: Final = 0.05
 _Kind = TypeVar("_Kind")
 
 
-class Fleet(msgspec.Struct, frozen=True):
-    """What must stay the same."""
+class LocalFleet(msgspec.Struct, frozen=True):
+    """What must stay the same from one start to the next: fleet.json."""
 
     port_base: int
     brokers: int
@@ -39,7 +39,7 @@ class Fleet(msgspec.Struct, frozen=True):
 
 
 class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
-    """One process as the supervisor sees it. No pid: it is down and will be started again."""
+    """One process as the supervisor sees it. No pid: it is down, and will be started again."""
 
     pid: int | None
     port: int
@@ -70,8 +70,8 @@ class S3State(ProcessState, frozen=True, kw_only=True):
     credentials: str
 
 
-class Cluster(msgspec.Struct, frozen=True):
-    """Where everything is: cluster.json."""
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """Where everything runs: cluster.json."""
 
     bootstrap: str
     brokers: list[BrokerState]
@@ -92,27 +92,27 @@ class Folder:
         self._lock = self.path / "lock"
 
     def log(self, name: str) -> Path:
-        """Where a process's output goes."""
+        """Give the file that a process's output goes to."""
         return self.logs / f"{name}.log"
 
-    def remembered(self) -> Fleet | None:
-        """What an earlier start chose."""
-        return _read(self._fleet, Fleet)
+    def remembered(self) -> LocalFleet | None:
+        """Read what an earlier start chose."""
+        return _read(self._fleet, LocalFleet)
 
-    def remember(self, fleet: Fleet) -> None:
+    def remember(self, fleet: LocalFleet) -> None:
         """Keep the choices for the next start."""
         write_privately(self._fleet, msgspec.json.format(msgspec.json.encode(fleet)))
 
-    def cluster(self) -> Cluster | None:
-        """Where everything is, if it runs and answered."""
-        return _read(self._cluster, Cluster)
+    def cluster(self) -> ClusterStatus | None:
+        """Read where everything runs; None if it does not run, or has not answered yet."""
+        return _read(self._cluster, ClusterStatus)
 
-    def publish(self, cluster: Cluster) -> None:
-        """Tell others, whole or not at all."""
+    def publish(self, cluster: ClusterStatus) -> None:
+        """Write cluster.json, whole or not at all."""
         write_privately(self._cluster, msgspec.json.format(msgspec.json.encode(cluster)))
 
     def unpublish(self) -> None:
-        """Nothing runs here any more."""
+        """Remove cluster.json: nothing runs here any more."""
         self._cluster.unlink(missing_ok=True)
 
     def write_env(self, variables: Mapping[str, str]) -> None:
@@ -121,7 +121,7 @@ class Folder:
         write_privately(self.env_file, "".join(lines).encode())
 
     def supervisor(self) -> int | None:
-        """The process that holds the lock; None if nobody does."""
+        """Give the id of the process that holds the lock; None if it is free."""
         try:
             handle = os.open(self._lock, os.O_RDWR)
         except FileNotFoundError:
@@ -137,13 +137,13 @@ class Folder:
             os.close(handle)
 
     def lock(self) -> "Lock":
-        """Become its supervisor; AlreadyRunning if there is one."""
+        """Become the supervisor of this folder; AlreadyRunning if there is one."""
         self.path.mkdir(parents=True, exist_ok=True)
         return Lock(self._lock, self)
 
 
 class Lock:
-    """Held as long as this process lives, however it ends."""
+    """The supervisor's lock. The system frees it when this process ends, however it ends."""
 
     def __init__(self, path: Path, folder: Folder) -> None:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -164,7 +164,7 @@ class Lock:
         self._handle = handle
 
     def close(self) -> None:
-        """Let another supervise."""
+        """Free the lock."""
         os.ftruncate(self._handle, 0)
         os.close(self._handle)
 

@@ -1,4 +1,4 @@
-"""Where etcd and SeaweedFS are: in their wheels, beside this Python, or on the PATH."""
+"""Finding etcd and SeaweedFS: in their wheels, beside this Python, or on the PATH."""
 
 import importlib.util
 import shutil
@@ -21,7 +21,7 @@ def weed() -> Path:
 
 
 def check_etcd_client() -> None:
-    """See whether brokers of this Python can talk to etcd at all."""
+    """Raise ProgramMissing if brokers of this Python cannot talk to etcd."""
     for module, wheel in (("grpc", "grpcio"), ("google.protobuf", "protobuf")):
         if not _is_importable(module):
             raise ProgramMissing(f"brokers need {wheel} to talk to etcd: pip install {wheel}")

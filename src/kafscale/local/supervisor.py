@@ -1,7 +1,8 @@
 """The supervisor of a fleet: starts everything in order, keeps it alive, stops it in order.
 
 Here: etcd and the S3 server before the brokers, the brokers gone before those two; what
-cluster.json says at every moment. Next door: one process (child.py), the commands (members.py).
+cluster.json says at every moment.
+Next door: one process (child.py), the commands (fleet_programs.py).
 """
 
 import contextlib
@@ -13,18 +14,18 @@ from typing import Final, TypedDict
 import msgspec
 
 from kafscale.local import ports
-from kafscale.local.child import Child, State
+from kafscale.local.child import Child, ChildState
 from kafscale.local.errors import LocalError
+from kafscale.local.fleet_programs import BUCKET, REGION, FleetPrograms, offsets
 from kafscale.local.folder import (
     BrokerState,
-    Cluster,
+    ClusterStatus,
     EtcdState,
-    Fleet,
     Folder,
+    LocalFleet,
     ProcessState,
     S3State,
 )
-from kafscale.local.members import BUCKET, REGION, Members, offsets
 from kafscale.local.wakeup import Wakeup, listening
 from kafscale.model.clock import Clock, Dice
 
@@ -40,18 +41,18 @@ Say = Callable[[str], None]
 def supervise(
     folder: Folder, brokers: int | None, etcd: int | None, clock: Clock, dice: Dice, say: Say
 ) -> None:
-    """Run a fleet until told to stop. LocalError if it cannot be started.
+    """Run a fleet until a signal stops it. LocalError if it cannot be started.
 
-    The sizes are those of the last time, else three brokers and one etcd. No brokers at all: what
-    they stand on, for tools; the next start has as many as before.
+    Without a size, the fleet has as many brokers and etcd members as last time, else three and
+    one. With 0 brokers only etcd and the S3 server run; the next start has as many as before.
     """
     with contextlib.ExitStack() as undo:
         undo.callback(folder.lock().close)
-        folder.unpublish()  # what a killed supervisor left
+        folder.unpublish()  # a killed supervisor may have left its file
         wakeup = undo.enter_context(listening())
         before = folder.remembered()
         fleet = _fleet(folder, brokers, etcd, clock, dice, undo)
-        members = Members(folder, fleet)
+        members = FleetPrograms(folder, fleet)
         usual = fleet.brokers or (before.brokers if before else _BROKERS)
         folder.remember(msgspec.structs.replace(fleet, brokers=usual))
         folder.write_env({"KAFSCALE_BOOTSTRAP": members.bootstrap, **members.storage_variables()})
@@ -69,14 +70,14 @@ def _fleet(
     clock: Clock,
     dice: Dice,
     undo: contextlib.ExitStack,
-) -> Fleet:
-    """Choose ports and credentials, or take those of the last time."""
+) -> LocalFleet:
+    """Choose ports and credentials, or use those of the last time."""
     old = folder.remembered()
     if old is None:
         brokers, etcd = _BROKERS if brokers is None else brokers, etcd or 1
         block = ports.choose(offsets(brokers, etcd), dice)
         undo.callback(block.close)
-        return Fleet(block.base, brokers, etcd, dice.token(10).hex(), dice.token(20).hex())
+        return LocalFleet(block.base, brokers, etcd, dice.token(10).hex(), dice.token(20).hex())
     if etcd not in (None, old.etcd):
         raise LocalError(
             f"the etcd in {folder.path} has {old.etcd} member(s), which cannot be changed: "
@@ -85,13 +86,13 @@ def _fleet(
     brokers = old.brokers if brokers is None else brokers
     block = ports.take(old.port_base, offsets(brokers, old.etcd), clock)
     undo.callback(block.close)
-    return Fleet(old.port_base, brokers, old.etcd, old.access_key, old.secret_key)
+    return LocalFleet(old.port_base, brokers, old.etcd, old.access_key, old.secret_key)
 
 
 class Supervisor:
     """Processes in two floors: what keeps the data, and the brokers on it."""
 
-    def __init__(self, members: Members, wakeup: Wakeup, clock: Clock, say: Say) -> None:
+    def __init__(self, members: FleetPrograms, wakeup: Wakeup, clock: Clock, say: Say) -> None:
         self._members = members
         self._wakeup = wakeup
         self._clock = clock
@@ -113,15 +114,15 @@ class Supervisor:
         everyone = [*self._etcd, self._s3, *self._brokers]
         while not self._wakeup.asked_to_leave:
             self._tend([child for child in everyone if self._may_start(child)])
-            calm = all(child.state in (State.UP, State.PAUSED) for child in everyone)
+            calm = all(child.state in (ChildState.UP, ChildState.PAUSED) for child in everyone)
             self._wakeup.wait(_IDLE_S if calm else _PAUSE_S)
 
     def _may_start(self, child: Child) -> bool:
         """Whether it runs, or what it stands on does: a broker without that would end at once."""
         if child.pid is not None or child not in self._brokers:
             return True
-        members_up = sum(member.state is State.UP for member in self._etcd)
-        return self._s3.state is State.UP and 2 * members_up > len(self._etcd)
+        members_up = sum(member.state is ChildState.UP for member in self._etcd)
+        return self._s3.state is ChildState.UP and 2 * members_up > len(self._etcd)
 
     def stop(self) -> None:
         """Stop the brokers, then what they stand on; nothing of it is left afterwards."""
@@ -160,11 +161,11 @@ class Supervisor:
                 continue
             changed = True
             name = f"{child.program.name:<10}"
-            if child.state is State.UP:
+            if child.state is ChildState.UP:
                 self._say(f"{name} 127.0.0.1:{child.program.port}, process {child.pid}")
-            elif child.state is State.DOWN:
+            elif child.state is ChildState.DOWN:
                 self._say(f"{name} {_end(child)}; it is started again")
-            elif child.state is State.PAUSED:
+            elif child.state is ChildState.PAUSED:
                 self._say(f"{name} is paused, process {child.pid}; it is left alone")
         if self._published and (changed or self._is_outdated):
             self._publish_again()
@@ -198,7 +199,7 @@ class Supervisor:
         members = self._members
         self._published = True
         members.folder.publish(
-            Cluster(
+            ClusterStatus(
                 bootstrap=members.bootstrap,
                 brokers=[
                     BrokerState(id=number, metrics_port=child.program.port + 1, **_facts(child))

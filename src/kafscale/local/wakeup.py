@@ -1,4 +1,4 @@
-"""Waiting for whatever comes first: a signal to leave, the end of a child, or time."""
+"""Waiting for the first of three: a signal to stop, the end of a child, a time."""
 
 import contextlib
 import select
@@ -12,36 +12,37 @@ _LEAVE: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Wakeup:
-    """Counts requests to leave; the second one means at once."""
+    """Counts signals to stop; the second one means at once."""
 
-    def __init__(self, ear: socket.socket) -> None:
+    def __init__(self, receiver: socket.socket) -> None:
         self.asked_to_leave = 0
-        self._ear = ear
+        self._receiver = receiver
 
     def wait(self, seconds: float) -> None:
-        """Sleep, unless a signal comes."""
-        ready, _, _ = select.select([self._ear], [], [], seconds)
+        """Sleep until the time is over or a signal comes."""
+        ready, _, _ = select.select([self._receiver], [], [], seconds)
         if ready:
-            self._ear.recv(4096)
+            self._receiver.recv(4096)
 
-    def heard(self, number: int, frame: FrameType | None) -> None:
-        """Take a signal: the others only end a wait."""
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal; one that is not to stop only ends a wait."""
         self.asked_to_leave += number in _LEAVE
 
 
 @contextlib.contextmanager
 def listening() -> Iterator[Wakeup]:
-    """Hear signals until left. Only for the main thread."""
-    ear, mouth = socket.socketpair()
-    with ear, mouth:
-        ear.setblocking(False)
-        mouth.setblocking(False)
-        wakeup = Wakeup(ear)
-        # Somebody who started us with nohup wants SIGHUP to be ignored.
-        deaf = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-        numbers = [one for one in (*_LEAVE, signal.SIGCHLD) if one != signal.SIGHUP or not deaf]
-        before = {number: signal.signal(number, wakeup.heard) for number in numbers}
-        former = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
+    """Handle signals inside the block. Only for the main thread."""
+    receiver, sender = socket.socketpair()
+    with receiver, sender:
+        receiver.setblocking(False)
+        sender.setblocking(False)
+        wakeup = Wakeup(receiver)
+        # A process started by nohup ignores SIGHUP.
+        ignores_hangup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        signals = (*_LEAVE, signal.SIGCHLD)
+        numbers = [number for number in signals if number != signal.SIGHUP or not ignores_hangup]
+        before = {number: signal.signal(number, wakeup.handle) for number in numbers}
+        former = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         try:
             yield wakeup
         finally:

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from kafscale.model.errors import StoreRefused
 from kafscale.objects.store import ObjectStore
 from kafscale.settings import stores
-from kafscale.settings.config import load_bucket
+from kafscale.settings.loading import load_bucket
 from kafscale.settings.sections import METADATA_FILE, OBJECTS_FOLDER
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from kafscale.settings.values import (
     LogFormat,
     LogLevel,
     MappedTopics,
-    Placement,
+    PlacementKind,
     Placements,
     PositiveSize,
     Seconds,
@@ -50,7 +50,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class BrokerSection(Section, frozen=True):
-    """Who this process is and where it listens."""
+    """The identity of this broker, and where it listens."""
 
     id: BrokerId | None = None  # None: allocated once and remembered in the metadata store
     host: str = "127.0.0.1"
@@ -64,7 +64,7 @@ class BrokerSection(Section, frozen=True):
 
 
 class NetworkSection(Section, frozen=True):
-    """What one client, and all of them together, may take."""
+    """Limits of one client, and of all together."""
 
     max_connections: AtLeastOne = 10000
     max_connections_per_ip: Count = 0  # 0: no cap
@@ -102,7 +102,7 @@ class S3Section(Section, frozen=True):
 
     @property
     def url(self) -> str:
-        """The bucket as people write it."""
+        """The bucket with its scheme."""
         bucket = self.bucket or ""
         return bucket if "://" in bucket else f"s3://{bucket}"
 
@@ -113,7 +113,7 @@ class S3Section(Section, frozen=True):
 
 
 class EtcdTlsSection(Section, frozen=True):
-    """How to trust etcd."""
+    """TLS to etcd."""
 
     enabled: bool = False
     cert_file: str | None = None
@@ -152,7 +152,7 @@ class StorageSection(Section, frozen=True):
     namespace: str = "default"
     segment_bytes: PositiveSize = PositiveSize(100 * _MI)
     index_interval_bytes: PositiveSize = PositiveSize(4096)
-    placement: Placement = "dedicated"  # of topics that do not say
+    placement: PlacementKind = "dedicated"  # of topics without one of their own
     placement_by_namespace: Placements = Placements({})  # before the one above
     shared_logs: Count = 0  # 0: one per broker
     flush_bytes: PositiveSize = PositiveSize(4 * _MI)
@@ -194,13 +194,13 @@ class ConsumerSection(Section, frozen=True):
 
 
 class CompressionSection(Section, frozen=True):
-    """What topics without a compression.type of their own do."""
+    """Compression of topics without a compression.type of their own."""
 
     type: CompressionType = "producer"
 
 
 class TopicsSection(Section, frozen=True):
-    """What topics without settings of their own get."""
+    """Settings of topics that have none of their own."""
 
     auto_create: bool = True
     default_partitions: AtLeastOne = 1
@@ -222,7 +222,7 @@ class MappingSection(Section, frozen=True, rename=None):
 
 
 class LoggingSection(Section, frozen=True):
-    """What the broker says about itself."""
+    """Log lines."""
 
     level: LogLevel = "info"
     format: LogFormat | None = None  # None: text on a terminal, json elsewhere

@@ -15,7 +15,7 @@ from kafscale.settings.values import ConfigError
 
 
 class Given(NamedTuple):
-    """One value as somebody wrote it: where it belongs, what they called it, what they said."""
+    """One value as it was given: the setting, the name that was used for it, the text."""
 
     key: str  # "broker.port"
     name: str  # "broker.port", "KAFSCALE_BROKER_PORT" or "--port"
@@ -101,7 +101,7 @@ FLAGS: Final[dict[str, str]] = {
 _OTHER_PROGRAMS: Final = re.compile(
     r"KAFSCALE_(BOOTSTRAP|CONFIG|(UI|CONSOLE|OPERATOR|PROXY|SPARK|TEST|BENCH)_.*)"
 )
-# Kubernetes describes every service to every pod; a service called "kafscale-..." looks like ours.
+# Kubernetes describes every service to every pod; a service called "kafscale-..." looks the same.
 _SERVICE_LINK: Final = re.compile(
     r"KAFSCALE_.*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?)"
 )
@@ -112,7 +112,7 @@ def from_environment(env: Mapping[str, str]) -> Iterator[Given]:
     """Yield the settings among the variables; an empty variable counts as not set."""
     first_name: dict[str, str] = {}
     for name, raw in sorted(env.items()):
-        if not name.startswith("KAFSCALE_") or not raw.strip() or _is_not_ours(name, raw):
+        if not name.startswith("KAFSCALE_") or not raw.strip() or _is_of_another_program(name, raw):
             continue
         key = VARIABLES.get(name)
         if key is None:
@@ -123,7 +123,7 @@ def from_environment(env: Mapping[str, str]) -> Iterator[Given]:
         yield Given(key, name, raw)
 
 
-def _is_not_ours(name: str, raw: str) -> bool:
+def _is_of_another_program(name: str, raw: str) -> bool:
     if _OTHER_PROGRAMS.fullmatch(name) or _SERVICE_LINK.fullmatch(name):
         return True
     return name.endswith("_PORT") and _SERVICE_LINK_PORT.fullmatch(raw) is not None
@@ -151,7 +151,7 @@ def from_file(path: Path) -> Iterator[Given]:
 _TREES: Final = {
     "mapping.topics",
     "storage.placementByNamespace",
-}  # settings whose keys are people's own words
+}  # settings whose keys the user chooses
 
 
 def _leaves(tree: dict[object, object], prefix: str) -> Iterator[Given]:

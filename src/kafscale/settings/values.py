@@ -51,7 +51,7 @@ class MappedTopics(dict[str, Override]):
 
 
 class Placements(dict[str, str]):
-    """Namespaces, and where their topics lie that do not say."""
+    """Namespaces, and the placement of their topics without one of their own."""
 
 
 class BrokerId(int):
@@ -84,7 +84,7 @@ def read_value(kind: Any, raw: object) -> Any:
 
 
 def _prepared(info: msgspec.inspect.Type, raw: object) -> object:
-    """What msgspec would not take from text: lists with commas, more words for yes and no."""
+    """Prepare what msgspec does not read from text: lists with commas, words for yes and no."""
     if isinstance(raw, str):
         text = raw.strip()
         if isinstance(info, msgspec.inspect.CollectionType):
@@ -96,7 +96,7 @@ def _prepared(info: msgspec.inspect.Type, raw: object) -> object:
         info, msgspec.inspect.IntType | msgspec.inspect.FloatType | msgspec.inspect.CustomType
     )
     if isinstance(raw, bool) and is_number:
-        raise ValueError("a yes or no is no number")  # Python counts True as 1; people do not
+        raise ValueError("a yes or no is no number")  # Python takes True for 1
     return raw
 
 
@@ -119,7 +119,7 @@ def _special(kind: type, raw: object) -> object:
     if issubclass(kind, AdvertisedListeners):
         return kind(read_advertised(raw))
     if issubclass(kind, Placements):
-        return kind(msgspec.convert(raw, dict[str, Placement]))
+        return kind(msgspec.convert(raw, dict[str, PlacementKind]))
     if issubclass(kind, FormatVersion):
         if magic_of(str(raw).strip()) is None:
             raise ValueError("not a release")
@@ -223,7 +223,7 @@ def _integer(low: int | None, high: int | None) -> str:
 LogLevel = Literal["debug", "info", "warn", "error"]
 LogFormat = Literal["json", "text"]
 Encryption = Literal["AES256", "aws:kms"]
-Placement = Literal["dedicated", "shared"]
+PlacementKind = Literal["dedicated", "shared"]
 Acks1 = Literal["durable", "buffered"]
 Validation = Literal["records", "batches"]
 SqliteSynchronous = Literal["OFF", "NORMAL", "FULL", "EXTRA"]

@@ -51,7 +51,7 @@ class Rule:
         self.released.set()
 
 
-class Plan:
+class FaultPlan:
     """Rules in order; the first that applies is taken."""
 
     def __init__(self, dice: SeededDice | None = None) -> None:
@@ -91,7 +91,7 @@ class Plan:
 class FaultyObjectStore:
     """Wraps an honest store. Every operation is noted in `calls` as (verb, key)."""
 
-    def __init__(self, inner: ObjectStore, plan: Plan) -> None:
+    def __init__(self, inner: ObjectStore, plan: FaultPlan) -> None:
         self.inner = inner
         self.plan = plan
         self.calls: list[tuple[str, str]] = []

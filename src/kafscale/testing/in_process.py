@@ -1,7 +1,7 @@
 """A whole broker in this process, on a free port, over whatever store and clock a test brings.
 
-Here: start, stop, start again on the same objects. Next door: how a broker is put together
-(broker/wiring.py), stores that fail on purpose (faulty_store.py).
+Here: start, stop, start again on the same objects. Next door: a broker's life (broker/lifecycle.py)
+and its parts (broker/wiring.py), stores that fail on purpose (faulty_store.py).
 Never here: a client.
 """
 
@@ -13,8 +13,8 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
+from kafscale.broker.lifecycle import Lifecycle
 from kafscale.broker.wiring import Broker, build
-from kafscale.engine.cluster.membership import Node
 from kafscale.engine.engine import Engine
 from kafscale.gateways.connections import Connections
 from kafscale.metadata.embedded import EmbeddedMetadataStore
@@ -66,14 +66,14 @@ class InProcessBroker:
         self._authorizer = authorizer
         self._undo = contextlib.AsyncExitStack()
         self._folder = TemporaryDirectory(prefix="kafscale-test-", ignore_cleanup_errors=True)
-        self._broker: Broker | None = None
+        self._life: Lifecycle | None = None
         self.port = 0
 
     @property
     def parts(self) -> Broker:
         """Everything the broker is made of."""
-        assert self._broker is not None, "not started"
-        return self._broker
+        assert self._life is not None, "not started"
+        return self._life.broker
 
     @property
     def engine(self) -> Engine:
@@ -107,24 +107,20 @@ class InProcessBroker:
                 is_shared=self._is_shared,
                 authorizer=self._authorizer,
             )
-            undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
-            undo.push_async_callback(broker.doors.aclose)
-            await broker.engine.start()
-            endpoints = await broker.doors.open()
+            life = Lifecycle(broker, self.config.broker.rack, _FLUSH_DEADLINE_S)
+            undo.push_async_callback(life.aclose)
+            endpoints = await life.start()
             self.port = next(iter(endpoints.values())).port
-            await broker.engine.cluster.join(
-                Node(broker.engine.identity.broker_id, endpoints, self.config.broker.rack)
-            )
-            self._broker = broker
+            self._life = life
             self._undo = undo.pop_all()
         return self
 
     async def stop(self) -> None:
-        """Leave as a broker leaves: hand over, close the door, flush what waits."""
-        if self._broker is not None:
-            await self._broker.engine.cluster.leave()
+        """Leave and end as a broker does on SIGTERM."""
+        if self._life is not None:
+            await self._life.leave()
         await self._undo.aclose()
-        self._broker = None
+        self._life = None
 
     async def restart(self) -> Self:
         """Leave and come back to the same objects and metadata."""

@@ -8,7 +8,7 @@ import pytest
 from kafscale.cli import main as cli
 from kafscale.local import programs
 from kafscale.local.errors import ProgramMissing
-from kafscale.local.folder import Fleet, Folder
+from kafscale.local.folder import Folder, LocalFleet
 
 
 @pytest.mark.parametrize("verb", ["stop", "status"])
@@ -58,7 +58,7 @@ def test_sizes_that_make_no_sense_are_refused(
 def test_the_size_of_etcd_cannot_be_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Folder(tmp_path).remember(Fleet(20000, 3, 1, "a", "b"))
+    Folder(tmp_path).remember(LocalFleet(20000, 3, 1, "a", "b"))
     assert cli.main(["cluster", "up", "--data", str(tmp_path), "--etcd", "3"]) == 1
     assert "has 1 member(s), which cannot be changed" in capsys.readouterr().err
     assert Folder(tmp_path).supervisor() is None

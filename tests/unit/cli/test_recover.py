@@ -15,7 +15,8 @@ from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore, peek
 from kafscale.metadata.store import MetadataStore, Put
 from kafscale.objects.files import FileObjectStore
-from kafscale.settings.config import Config, load
+from kafscale.settings.config import Config
+from kafscale.settings.loading import load
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 
 Run = Callable[..., tuple[int, str, str]]

@@ -15,7 +15,7 @@ from kafscale.records.batch import walk
 from kafscale.records.record import open_batch
 from kafscale.settings.config import Config
 from kafscale.testing.clock import ManualClock, SeededDice
-from kafscale.testing.faulty_store import FaultyObjectStore, Plan
+from kafscale.testing.faulty_store import FaultPlan, FaultyObjectStore
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from tests.unit.gateways.kafka.caller import NOW_MS, make_batch
 
@@ -68,7 +68,7 @@ class EngineHarness:
 
     def __init__(self, config: Config = FOR_TESTS) -> None:
         self.clock = ManualClock(NOW_MS)
-        self.plan = Plan()
+        self.plan = FaultPlan()
         self.objects = MemoryObjectStore(self.clock.now_ms)
         self.store = FaultyObjectStore(self.objects, self.plan)
         self._folder = tempfile.TemporaryDirectory(prefix="kafscale-engine-")

@@ -20,9 +20,9 @@ from kafscale.model.errors import MetadataUnavailable
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.settings.config import Config
 from kafscale.settings.sections import BrokerSection, EtcdSection
-from kafscale.system import SystemClock
-from kafscale.testing.faulty_store import FaultyObjectStore, Plan
+from kafscale.testing.faulty_store import FaultPlan, FaultyObjectStore
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
+from tests.support.virtual_time import clock_of_the_loop
 from tests.unit.gateways.kafka.caller import make_batch
 
 LEASE_S = 2.0
@@ -76,7 +76,7 @@ class Member:
 
     broker: InProcessBroker
     wire: Wire
-    plan: Plan
+    plan: FaultPlan
     fleet_id: int
 
     @property
@@ -114,8 +114,9 @@ class FleetHarness:
     def __init__(self) -> None:
         self.objects = MemoryObjectStore()
         self._folder = tempfile.TemporaryDirectory(prefix="kafscale-fleet-")
+        self.clock = clock_of_the_loop()
         self.metadata = EmbeddedMetadataStore(
-            Path(self._folder.name) / "metadata.db", "OFF", SystemClock()
+            Path(self._folder.name) / "metadata.db", "OFF", self.clock
         )
         self.members: list[Member] = []
         self.lease_s = LEASE_S
@@ -132,7 +133,7 @@ class FleetHarness:
         self._folder.cleanup()
 
     async def start(self, broker_id: int, config: Config = FOR_TESTS) -> Member:
-        wire, plan = Wire(self.metadata), Plan()
+        wire, plan = Wire(self.metadata), FaultPlan()
         settings = msgspec.structs.replace(
             config,
             broker=BrokerSection(id=broker_id, port=0),
@@ -142,6 +143,7 @@ class FleetHarness:
             config=settings,
             store=FaultyObjectStore(self.objects, plan),
             metadata=wire,
+            clock=self.clock,
             is_shared=True,
         )
         member = Member(await broker.start(), wire, plan, broker_id)

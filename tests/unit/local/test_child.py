@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.local.child import Child, Program, State, delay_s
+from kafscale.local.child import Child, ChildState, Program, delay_s
 from kafscale.testing.clock import ManualClock
 
 
@@ -63,13 +63,13 @@ def test_it_runs_in_its_folder_with_its_variables_and_its_log(rig: Rig, tmp_path
 def test_it_is_up_when_it_answers(rig: Rig) -> None:
     rig.answering = False
     child = rig.child("exec sleep 60")
-    assert (child.state, child.pid) == (State.DOWN, None)
+    assert (child.state, child.pid) == (ChildState.DOWN, None)
     assert child.tend()
-    assert (child.state, child.was_up) == (State.STARTING, False)
+    assert (child.state, child.was_up) == (ChildState.STARTING, False)
     assert not child.tend()
     rig.answering = True
     assert child.tend()
-    assert (child.state, child.was_up) == (State.UP, True)
+    assert (child.state, child.was_up) == (ChildState.UP, True)
     assert not child.tend()
 
 
@@ -82,7 +82,7 @@ def test_one_that_lived_a_while_is_started_again_at_once(rig: Rig) -> None:
     os.kill(first, signal.SIGKILL)
     until_ended(child)
     assert child.tend()
-    assert (child.state, child.pid, child.last_status) == (State.DOWN, None, -signal.SIGKILL)
+    assert (child.state, child.pid, child.last_status) == (ChildState.DOWN, None, -signal.SIGKILL)
     assert child.tend()
     assert child.pid not in (None, first)
     assert child.restarts == 1
@@ -119,7 +119,7 @@ def test_it_is_asked_and_then_killed(rig: Rig) -> None:
     assert not stubborn.has_ended()
     stubborn.kill()
     assert stubborn.has_ended()
-    assert (stubborn.state, stubborn.pid) == (State.DOWN, None)
+    assert (stubborn.state, stubborn.pid) == (ChildState.DOWN, None)
 
 
 def look(rig: Rig, child: Child, *answers: bool) -> list[bool]:
@@ -141,12 +141,12 @@ def test_one_that_hangs_for_three_looks_is_killed_and_started_again(rig: Rig) ->
     assert look(rig, child, False, False, True, False, False) == [False] * 5
     assert child.pid == hung
     assert look(rig, child, False) == [True]
-    assert (child.state, child.pid, child.was_hung) == (State.DOWN, None, True)
+    assert (child.state, child.pid, child.was_hung) == (ChildState.DOWN, None, True)
     with pytest.raises(ProcessLookupError):
         os.kill(hung, 0)
     assert child.tend()  # it had lived long enough: at once
     assert child.tend()
-    assert (child.state, child.restarts) == (State.UP, 1)
+    assert (child.state, child.restarts) == (ChildState.UP, 1)
     assert child.pid not in (None, hung)
 
 
@@ -159,7 +159,7 @@ def test_one_that_somebody_has_paused_is_left_alone_until_it_goes_on(rig: Rig) -
     os.kill(paused, signal.SIGSTOP)
     while not child.tend():
         time.sleep(0.005)
-    assert child.state is State.PAUSED
+    assert child.state is ChildState.PAUSED
     rig.looks = [False] * 10
     for _ in range(10):
         rig.clock.advance_ms(60_000)
@@ -169,7 +169,7 @@ def test_one_that_somebody_has_paused_is_left_alone_until_it_goes_on(rig: Rig) -
     os.kill(paused, signal.SIGCONT)
     while not child.tend():
         time.sleep(0.005)
-    assert (child.state, child.pid, child.restarts) == (State.UP, paused, 0)
+    assert (child.state, child.pid, child.restarts) == (ChildState.UP, paused, 0)
     assert look(rig, child, False, False, False) == [False, False, True]
 
 
@@ -190,7 +190,7 @@ def test_one_that_has_not_answered_yet_is_not_taken_for_hung(rig: Rig) -> None:
     for _ in range(10):
         rig.clock.advance_ms(5000)
         assert not child.tend()
-    assert child.state is State.STARTING
+    assert child.state is ChildState.STARTING
 
 
 def test_nobody_looks_more_often_than_every_few_seconds(rig: Rig) -> None:
@@ -214,10 +214,10 @@ def test_one_that_cannot_be_started_again_is_tried_later(rig: Rig, tmp_path: Pat
     assert child.tend()
     rig.clock.advance_ms(1000)
     assert child.tend()
-    assert (child.state, child.pid) == (State.DOWN, None)
+    assert (child.state, child.pid) == (ChildState.DOWN, None)
     assert "Is a directory" in child.not_started_because
     assert not child.tend()
     log.rmdir()
     rig.clock.advance_ms(delay_s(3) * 1000)
     assert child.tend()
-    assert child.state is State.STARTING
+    assert child.state is ChildState.STARTING

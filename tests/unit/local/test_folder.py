@@ -9,20 +9,20 @@ import pytest
 from kafscale.local.errors import AlreadyRunning, LocalError
 from kafscale.local.folder import (
     BrokerState,
-    Cluster,
+    ClusterStatus,
     EtcdState,
-    Fleet,
     Folder,
+    LocalFleet,
     ProcessState,
     S3State,
 )
 
-FLEET = Fleet(20000, 3, 1, "access", "secret")
+FLEET = LocalFleet(20000, 3, 1, "access", "secret")
 
 
-def cluster() -> Cluster:
+def cluster() -> ClusterStatus:
     process = {"pid": 7, "port": 20001, "state": "up", "restarts": 0}
-    return Cluster(
+    return ClusterStatus(
         bootstrap="127.0.0.1:20030",
         brokers=[BrokerState(id=1, metrics_port=20031, **process)],
         etcd=EtcdState(["127.0.0.1:20010"], [ProcessState(**process)]),

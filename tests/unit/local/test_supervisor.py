@@ -10,7 +10,7 @@ import pytest
 
 from kafscale.local.child import Program
 from kafscale.local.errors import LocalError
-from kafscale.local.folder import Cluster, Folder
+from kafscale.local.folder import ClusterStatus, Folder
 from kafscale.local.supervisor import Supervisor
 from kafscale.local.wakeup import listening
 from kafscale.system import SystemClock
@@ -86,7 +86,7 @@ def run(fleet: SmallFleet, hear: Callable[[str], None]) -> None:
 
 def test_brokers_come_last_and_go_first(fleet: SmallFleet) -> None:
     fleet.socket.touch()
-    published: list[Cluster | None] = []
+    published: list[ClusterStatus | None] = []
 
     def hear(line: str) -> None:
         if line.startswith("bootstrap"):
@@ -114,7 +114,7 @@ def test_brokers_come_last_and_go_first(fleet: SmallFleet) -> None:
 
 def test_a_fleet_may_have_no_brokers(fleet: SmallFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "brokers", lambda: iter(()))
-    published: list[Cluster | None] = []
+    published: list[ClusterStatus | None] = []
 
     def hear(line: str) -> None:
         if line.startswith("bootstrap"):
@@ -129,7 +129,7 @@ def test_a_fleet_may_have_no_brokers(fleet: SmallFleet, monkeypatch: pytest.Monk
 
 
 def test_the_file_follows_a_process_that_is_started_again(fleet: SmallFleet) -> None:
-    seen: list[Cluster] = []
+    seen: list[ClusterStatus] = []
 
     def hear(line: str) -> None:
         if line.startswith("bootstrap"):
@@ -149,7 +149,7 @@ def test_the_file_follows_a_process_that_is_started_again(fleet: SmallFleet) -> 
     states: list[tuple[str, bool]] = []
     publish = fleet.folder.publish
 
-    def watched(cluster: Cluster) -> None:
+    def watched(cluster: ClusterStatus) -> None:
         publish(cluster)
         states.append((cluster.brokers[1].state, cluster.brokers[1].pid is None))
 
@@ -164,7 +164,7 @@ def test_a_full_disk_stops_nobody_and_the_file_is_written_when_there_is_room(
     publish = fleet.folder.publish
     states: list[str] = []
 
-    def full(cluster: Cluster) -> None:
+    def full(cluster: ClusterStatus) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def hear(line: str) -> None:
@@ -177,7 +177,7 @@ def test_a_full_disk_stops_nobody_and_the_file_is_written_when_there_is_room(
         elif line.startswith("cluster.json cannot be written"):
             fleet.folder.publish = watched  # type: ignore[method-assign]
 
-    def watched(cluster: Cluster) -> None:
+    def watched(cluster: ClusterStatus) -> None:
         publish(cluster)
         states.append(cluster.brokers[1].state)
         if states[-1] == "up":

@@ -21,7 +21,7 @@ from kafscale.records.compression import Codec
 from kafscale.records.record import Record
 from kafscale.tasks import Tasks
 from kafscale.testing.clock import ManualClock, SeededDice
-from kafscale.testing.faulty_store import FaultyObjectStore, Plan
+from kafscale.testing.faulty_store import FaultPlan, FaultyObjectStore
 
 FOLDER = "default/orders/0"
 NOW_MS = 1_700_000_000_000
@@ -66,7 +66,7 @@ class LogHarness:
     ) -> None:
         """Let `make_store` build the honest store from a clock."""
         self.clock = ManualClock(NOW_MS)
-        self.plan = Plan(SeededDice(seed))
+        self.plan = FaultPlan(SeededDice(seed))
         self.inner = make_store(self.clock.now_ms)
         self.store = FaultyObjectStore(self.inner, self.plan)
         self.dice = SeededDice(seed)

@@ -8,7 +8,7 @@ from kafscale.model.buffers import Buffer
 from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
 from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.objects.memory import MemoryObjectStore
-from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
+from kafscale.testing.faulty_store import Fault, FaultPlan, FaultyObjectStore, Rule
 
 
 class Overwriting(MemoryObjectStore):
@@ -39,7 +39,7 @@ async def test_a_store_that_ignores_the_condition_is_refused(kind: type[MemoryOb
 
 
 async def test_an_answer_lost_on_the_way_is_not_held_against_the_store() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     lost = plan.add(Rule(Fault.FAIL_AFTER, verb="put_new", times=1))
     store = FaultyObjectStore(MemoryObjectStore(), plan)
     await check_create_if_absent(store, "ns/probe", "t")
@@ -59,14 +59,14 @@ async def test_an_attempt_that_meets_its_own_object_is_not_held_against_the_stor
 
 
 async def test_a_store_out_of_reach_is_not_called_bad() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     plan.add(Rule(Fault.FAIL_BEFORE, verb="*"))
     with pytest.raises(StoreUnavailable):
         await check_create_if_absent(FaultyObjectStore(MemoryObjectStore(), plan), "ns", "t")
 
 
 async def test_a_store_that_takes_nothing_says_why() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     plan.add(Rule(Fault.FAIL_BEFORE, verb="put_new"))
     plan.add(Rule(Fault.FAIL_BEFORE, verb="delete"))
     with pytest.raises(StoreUnavailable, match="put_new ns/probe-t-twice"):

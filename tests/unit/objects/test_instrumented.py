@@ -13,15 +13,17 @@ from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import OnRequest
 from kafscale.testing.clock import ManualClock
-from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
+from kafscale.testing.faulty_store import Fault, FaultPlan, FaultyObjectStore, Rule
 
 Report = tuple[str, str, float, int, bool]
 
 
-def instrumented(plan: Plan | None = None) -> tuple[InstrumentedStore, list[Report], ManualClock]:
+def instrumented(
+    plan: FaultPlan | None = None,
+) -> tuple[InstrumentedStore, list[Report], ManualClock]:
     reports: list[Report] = []
     clock = ManualClock()
-    inner = FaultyObjectStore(MemoryObjectStore(), plan or Plan())
+    inner = FaultyObjectStore(MemoryObjectStore(), plan or FaultPlan())
     store = InstrumentedStore(
         inner, lambda *report: reports.append(report), lambda *_request: None, clock
     )
@@ -115,7 +117,7 @@ async def test_taken_and_missing_keys_are_answers_not_failures() -> None:
 
 
 async def test_failures_of_every_verb_are_reported() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     plan.add(Rule(Fault.FAIL_BEFORE))
     store, reports, _ = instrumented(plan)
     for attempt in (
@@ -133,7 +135,7 @@ async def test_failures_of_every_verb_are_reported() -> None:
 
 
 async def test_the_time_of_an_operation_is_what_the_clock_says() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     stall = plan.add(Rule(Fault.STALL_BEFORE, verb="put_new"))
     store, reports, clock = instrumented(plan)
     putting = asyncio.ensure_future(store.put_new("a/b", [b"1"]))
@@ -145,7 +147,7 @@ async def test_the_time_of_an_operation_is_what_the_clock_says() -> None:
 
 
 async def test_a_cancelled_operation_says_nothing_about_the_store() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     stall = plan.add(Rule(Fault.STALL_BEFORE))
     store, reports, _ = instrumented(plan)
     reading = asyncio.ensure_future(store.read("a/b"))

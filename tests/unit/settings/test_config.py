@@ -8,7 +8,8 @@ import pytest
 
 from kafscale.model.endpoints import Endpoint
 from kafscale.model.topics import TopicDefaults, TopicSettings
-from kafscale.settings.config import KEYS, Config, load
+from kafscale.settings.config import Config
+from kafscale.settings.loading import KEYS, load
 from kafscale.settings.sections import BrokerSection, Section
 from kafscale.settings.sources import CONFIG_VARIABLE, FLAGS, VARIABLES
 from kafscale.settings.values import BrokerId, ConfigError, Seconds, Size

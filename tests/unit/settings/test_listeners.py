@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from kafscale.model.endpoints import Endpoint
-from kafscale.settings.config import Config, load
+from kafscale.settings.config import Config
 from kafscale.settings.listeners import ListenerSetting
+from kafscale.settings.loading import load
 from kafscale.settings.values import ConfigError
 
 SHORT = "INTERNAL://127.0.0.1:9092, external://127.0.0.2:9094"

@@ -8,7 +8,7 @@ import pytest
 from kafscale.model.errors import StoreRefused
 from kafscale.objects.files import FileObjectStore
 from kafscale.objects.s3 import S3ObjectStore
-from kafscale.settings.config import KEYS
+from kafscale.settings.loading import KEYS
 from kafscale.settings.locations import Location, locate, open_location, s3_settings
 from kafscale.settings.sources import VARIABLES
 from kafscale.settings.values import ConfigError

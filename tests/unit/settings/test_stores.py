@@ -9,7 +9,7 @@ import pytest
 from kafscale.log.formats import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.model.errors import MetadataUnavailable
-from kafscale.settings.config import load
+from kafscale.settings.loading import load
 from kafscale.settings.stores import open_metadata, open_store
 from kafscale.testing.clock import ManualClock
 from tests.support.recording_s3 import RecordingS3

@@ -7,11 +7,11 @@ import pytest
 from kafscale.model.errors import ObjectMissing, StoreRefused, StoreUnavailable
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.testing.clock import SeededDice
-from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
+from kafscale.testing.faulty_store import Fault, FaultPlan, FaultyObjectStore, Rule
 
 
 def faulty(*rules: Rule, seed: int = 0) -> FaultyObjectStore:
-    plan = Plan(SeededDice(seed))
+    plan = FaultPlan(SeededDice(seed))
     for rule in rules:
         plan.add(rule)
     return FaultyObjectStore(MemoryObjectStore(), plan)
@@ -98,4 +98,4 @@ async def test_clearing_the_plan_frees_what_stalls() -> None:
 
 def test_a_verb_nobody_has_is_a_mistake_in_the_test() -> None:
     with pytest.raises(ValueError, match="put"):
-        Plan().add(Rule(Fault.DELAY, verb="put"))
+        FaultPlan().add(Rule(Fault.DELAY, verb="put"))

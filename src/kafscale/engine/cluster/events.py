@@ -181,7 +181,7 @@ class OpenSession:
 class EndSession:
     """Cancel what the session still does and revoke its lease. SessionEnded follows."""
 
-    reason: str
+    reason: str | None  # None: the broker stops, and nothing is wrong
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,8 +245,9 @@ class Fleet:
             event = Unavailable(effect, str(problem))
         self.feed(event)
 
-    async def _end_session(self, reason: str) -> None:
-        logger.warning("fleet_lost", reason=reason)
+    async def _end_session(self, reason: str | None) -> None:
+        if reason is not None:
+            logger.warning("fleet_lost", reason=reason)
         await self._session.aclose()
         lease, self._session_lease = self._session_lease, None
         if lease is not None:

@@ -155,7 +155,7 @@ class FleetMachine:
         if self.phase is Phase.ENDING:
             self._end = Phase.CLOSED
         elif self.phase in (Phase.OPENING, Phase.REGISTERING, Phase.REGISTERED):
-            self._end_session("the broker stops", Phase.CLOSED)
+            self._end_session(None, Phase.CLOSED)
         else:
             self.phase = Phase.CLOSED
 
@@ -190,7 +190,7 @@ class FleetMachine:
     def _session_lost(self, event: SessionLost, _now_s: float) -> None:
         self._end_session(event.reason, Phase.PAUSED)
 
-    def _end_session(self, reason: str, then: Phase) -> None:
+    def _end_session(self, reason: str | None, then: Phase) -> None:
         """Drop everything, now; the next phase begins when nothing of the session runs."""
         if self.phase is not Phase.OPENING:
             self.state.lose()

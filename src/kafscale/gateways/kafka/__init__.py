@@ -1,1 +1,4 @@
-"""The Kafka door."""
+"""The Kafka door: the order of requests (session.py), their steps (router.py), one file per API.
+
+Never here: what a request does to topics, logs and groups; that is the engine's.
+"""

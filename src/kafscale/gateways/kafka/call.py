@@ -86,9 +86,9 @@ class Call:
 
 
 async def in_time(call: Call, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-    """Wait for something that changes topics, but not for ever: the store may be down.
+    """Wait for work that changes topics, up to a limit: the store may be down.
 
-    The time is that of the whole request: what comes when it is over is not begun any more.
+    The limit is that of the whole request. Work that comes after it does not begin.
     """
     now_s = asyncio.get_running_loop().time()
     if call.until_s is None:
@@ -109,7 +109,6 @@ class Deferred:
     __slots__ = ("_answer", "_given", "_then")
 
     def __init__(self) -> None:
-        """Begin without answer and without listener."""
         self._given = False
         self._answer: Message | None = None
         self._then: Callable[[Message | None], None] | None = None
@@ -132,7 +131,7 @@ class Deferred:
             take(self._answer)
 
 
-# The answer; None where the protocol wants none; or either of them later.
+# A response, None where the protocol wants none, or either of them later.
 Answer = Message | None | Deferred | Awaitable[Message | None]
 
 
@@ -150,5 +149,5 @@ class Handler(Protocol):
         ...
 
     def answer(self, call: Call) -> Answer:
-        """Begin to answer, in the order requests came; what takes time is given back as a wait."""
+        """Begin to answer, in the order requests came; slow work is returned as an awaitable."""
         ...

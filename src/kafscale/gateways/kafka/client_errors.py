@@ -1,8 +1,8 @@
 """Telling operators about requests that a client should not have sent.
 
-Here: which refusals are the client's doing, and how they are counted and logged. What well-behaved
-clients meet now and then (an offset that has expired, a topic that is gone) is only counted, so
-that nobody can fill the log with it.
+Here: which errors clients cause, and how they are counted and logged. Errors that well-behaved
+clients meet now and then (an offset that has expired, a topic that is gone) are only counted, so
+that clients cannot fill the log with them.
 Next door: connections that were ended (gateways/listener.py).
 """
 
@@ -63,7 +63,7 @@ _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def note(call: Call, problem: KafscaleError) -> None:
-    """Count and log a refusal if it is the client's doing."""
+    """Count and log an error if the client caused it."""
     if isinstance(problem, _ORDINARY):
         note_ordinary(call, reason_of(type(problem)), words_of(problem))
     elif isinstance(problem, _BAD):
@@ -71,13 +71,13 @@ def note(call: Call, problem: KafscaleError) -> None:
 
 
 def note_bad(call: Call, reason: str, detail: str) -> None:
-    """Count and log something no proper client sends."""
+    """Count and log something that no correct client sends."""
     call.engine.probe.bad_requests.labels(reason).inc()
     logger.info("bad_request", peer=call.peer, reason=reason, detail=detail)
 
 
 def note_ordinary(call: Call, reason: str, detail: str) -> None:
-    """Count something that happens; the log has it at debug."""
+    """Count something that correct clients meet, too; the log shows it at level debug."""
     call.engine.probe.bad_requests.labels(reason).inc()
     logger.debug("bad_request", peer=call.peer, reason=reason, detail=detail)
 

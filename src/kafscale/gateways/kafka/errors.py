@@ -1,4 +1,4 @@
-"""Our errors in Kafka's codes: one table, and a test that counts it.
+"""The errors of the engine as Kafka's codes: one table, and a test that it is complete.
 
 Clients retry or give up by the code, so each line is a decision about their behaviour.
 """
@@ -76,17 +76,17 @@ CODE_OF: Final[dict[type[errors.KafscaleError], ErrorCode]] = {
     errors.MetadataUnavailable: ErrorCode.REQUEST_TIMED_OUT,
 }
 
-_MOST_WORDS: Final = 1000  # of text; what clients call things is quoted, and can be very long
+_MOST_WORDS: Final = 1000  # characters; names that clients choose are quoted and can be very long
 
 
 def words_of(problem: errors.KafscaleError) -> str:
-    """What a person gets to read, short enough for every version of every answer."""
+    """The text of an error, short enough for every version of every answer."""
     text = str(problem)
     return text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]}..."
 
 
 def code_of(problem: errors.KafscaleError) -> ErrorCode:
-    """The code clients get; an error added inside a room counts as its parent."""
+    """The code that clients get; an error without a line of its own counts as its parent."""
     for kind in type(problem).__mro__:
         code = CODE_OF.get(kind)
         if code is not None:
@@ -98,7 +98,7 @@ def coordinator_code_of(
     problem: errors.KafscaleError,
     unavailable: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE,
 ) -> ErrorCode:
-    """The same where groups are concerned: without metadata a client should come back later."""
+    """The code in answers about groups: without metadata a client should try again later."""
     if isinstance(problem, errors.MetadataUnavailable | errors.MetadataConflict):
         return unavailable
     return code_of(problem)

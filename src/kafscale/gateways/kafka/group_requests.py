@@ -1,4 +1,4 @@
-"""What the APIs of group members have in common: loading the group, then asking it.
+"""What the APIs of group members have in common: loading the group, then applying an event.
 
 Next door: what groups do (engine/coordinator/groups.py), one file per API (apis/).
 """
@@ -14,14 +14,14 @@ from kafscale.model.errors import KafscaleError
 
 
 def require_loaded(call: Call) -> Coroutine[Any, Any, None] | None:
-    """A group that was not asked for yet is read first, with the requests behind waiting."""
+    """Load the group before the request begins, if this broker has not loaded it yet."""
     groups = call.engine.groups
     group_id: str = call.message.group_id
     return None if groups.is_loaded(group_id) else groups.load(group_id)
 
 
 def require_claimed(call: Call) -> Coroutine[Any, Any, None] | None:
-    """The same before writing about a group: it must also be this broker's."""
+    """Load the group and claim it for this broker, which a write about it needs."""
     engine = call.engine
     group_id: str = call.message.group_id
     if engine.groups.is_loaded(group_id) and engine.offsets.may_commit(group_id):
@@ -35,7 +35,7 @@ async def _load_and_claim(call: Call) -> None:
 
 
 def apply(call: Call, event: Event) -> GroupOutcome:
-    """What becomes of an event that nobody waits for."""
+    """Apply an event that the group answers at once."""
     try:
         return call.engine.groups.ask(call.message.group_id, event).result()
     except KafscaleError as problem:
@@ -43,7 +43,7 @@ def apply(call: Call, event: Event) -> GroupOutcome:
 
 
 def code_of_outcome(call: Call, outcome: GroupOutcome) -> int:
-    """The code of an outcome; refusals that are the client's doing are counted."""
+    """The code of an outcome; errors that the client caused are counted."""
     if not isinstance(outcome, Rejected):
         return 0
     client_errors.note(call, outcome.problem)

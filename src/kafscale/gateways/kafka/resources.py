@@ -18,12 +18,12 @@ TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
 
-_ALTERED_WITHIN_S: Final = 20.0  # the requests have no time of their own
+_ALTERED_WITHIN_S: Final = 20.0  # the requests have no timeout field
 _MOST_RESOURCES: Final = 10_000
 
 
 class Resource(Protocol):
-    """What a request names; the messages call it differently."""
+    """A resource as a request names it; every message has a type of its own for it."""
 
     @property
     def resource_type(self) -> int:
@@ -35,7 +35,7 @@ class Resource(Protocol):
 
 
 class ResourceResult(Protocol):
-    """What it gets back."""
+    """The answer to a resource."""
 
     error_code: int
     error_message: str | None
@@ -45,15 +45,17 @@ _Result = TypeVar("_Result", bound=ResourceResult)
 
 
 class Named:
-    """The resources of a request, counted."""
+    """The resources of a request, counted by name."""
 
     def __init__(self, resources: Sequence[Resource]) -> None:
-        """Look for repetitions once."""
+        """Count every resource once for all checks."""
         self._total = len(resources)
-        self._counts = Counter((one.resource_type, one.resource_name) for one in resources)
+        self._counts = Counter(
+            (resource.resource_type, resource.resource_name) for resource in resources
+        )
 
     def check(self, resource: Resource) -> None:
-        """Raise if the request is out of all proportion or names this resource twice."""
+        """Raise if the request has too many resources or names this one twice."""
         if self._total > _MOST_RESOURCES:
             raise InvalidRequest("too many resources in one request")
         if self._counts[resource.resource_type, resource.resource_name] > 1:
@@ -61,7 +63,7 @@ class Named:
 
 
 def check_broker(call: Call, name: str) -> None:
-    """Raise unless this is the number of the broker that is asked."""
+    """Raise unless this is the id of this broker."""
     if name != str(call.engine.identity.broker_id):
         raise InvalidRequest(f"this is broker {call.engine.identity.broker_id}, not {name!r}")
 
@@ -105,7 +107,7 @@ async def alter_each(
 
 
 async def alter(call: Call, name: str, change: ConfigChange) -> None:
-    """Change a topic's settings, or only look whether that could be done."""
+    """Change a topic's settings, or only check whether that could be done."""
     only_check: bool = call.message.validate_only
     work = call.engine.topics.change_configs(name, change, only_check=only_check)
     await in_time(call, work, _ALTERED_WITHIN_S)

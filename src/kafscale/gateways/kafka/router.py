@@ -1,4 +1,9 @@
-"""Which APIs this broker offers, written once: ApiVersions and the documents are read off here."""
+"""Which APIs this broker offers, and the steps of a request: read, authorize, prepare, answer.
+
+Here: the handlers, by API key. ApiVersions and the documents are made from this list.
+Next door: the handlers (apis/), what each API is authorized for (authorization.py), the order of
+requests (session.py).
+"""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
@@ -102,9 +107,9 @@ def read_body(request: RequestHeader, data: memoryview, call: Call) -> None:
 
 
 def refuse(request: RequestHeader, call: Call) -> Message | None:
-    """Turn away what is not offered: by closing, or by ApiVersions' own error.
+    """Refuse what is not offered: by closing the connection, or by ApiVersions' own error.
 
-    A client that asks for a newer ApiVersions learns which versions there are, in version 0.
+    A client that asks for a newer ApiVersions is told in version 0 which versions there are.
     """
     api = _BY_KEY.get(request.api_key)
     if api is None:
@@ -123,7 +128,7 @@ def writes(request: RequestHeader) -> bool:
 
 
 def prepare(request: RequestHeader, call: Call) -> Coroutine[Any, Any, None] | None:
-    """What must be done before the request may begin, if anything."""
+    """What must be done before the request can begin, if anything."""
     preparation = _PREPARE.get(request.api_key)
     return preparation(call) if preparation is not None else None
 

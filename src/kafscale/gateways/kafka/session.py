@@ -1,9 +1,11 @@
 """One Kafka connection: many requests under way, answers strictly in order.
 
-Here: the queue of frames not begun, the queue of answers not sent. Requests begin in the order
-they came, so that a producer's batches keep their order; what waits (a commit, a long poll)
-does not hold up those behind it, only their answers. Where a log must be opened first, those
-behind wait for it, and have their own logs opened meanwhile.
+Here: the queue of frames that have not begun, and the queue of answers that are not sent.
+Requests begin in the order they came, so that a producer's batches keep their order. A request
+that waits (for a commit, in a long poll) does not hold up the requests behind it, only their
+answers. If a request needs a log or a group that is not open yet, it is blocked, and the requests
+behind it with it; they have their own logs opened at the same time.
+Next door: which handler answers (router.py), the bytes of a connection (gateways/connection.py).
 """
 
 import asyncio
@@ -29,7 +31,7 @@ _MOST_UNDER_WAY: Final = 1000
 _MOST_READS_UNDER_WAY: Final = 4  # their answers are large; clients send one at a time
 _MOST_BLOCKED: Final = 64
 _MOST_READY_BYTES: Final = 4 << 20  # of answers that an earlier one holds up
-_QUEUED_BYTES: Final = 512  # what a request takes beside its bytes: a million tiny ones are much
+_QUEUED_BYTES: Final = 512  # what a request takes beside its bytes
 
 
 class SessionState(Enum):
@@ -39,9 +41,9 @@ class SessionState(Enum):
     CLOSED = "closed"  # the client has gone
 
 
-# Which requests begin in which state; others are dropped. After the client has gone, what was
-# received whole and changes something still begins. A producer that wants no answers may leave as
-# soon as its last bytes are sent. Authentication will add a state with the few requests it needs.
+# Which requests begin in which state; others are dropped. After the client has gone, requests that
+# were received whole and change something still begin: a producer that wants no answers may leave
+# as soon as its last bytes are sent. Authentication will add a state with few requests.
 MAY_BEGIN: Final[dict[SessionState, frozenset[int]]] = {
     SessionState.OPEN: frozenset(router.NAMES),
     SessionState.CLOSED: frozenset(router.NAMES) - router.READING,
@@ -63,7 +65,7 @@ class _Slot:
 
 
 class _Blocked:
-    """A request that cannot begin yet, or that came behind such a one."""
+    """A request that cannot begin yet, or that came behind a request that cannot."""
 
     __slots__ = ("call", "is_ready", "slot")
 
@@ -105,7 +107,7 @@ class KafkaSession:
         self._begin_requests()
 
     def closed(self) -> None:
-        """Reads end. What was received whole and changes something goes on, unanswered."""
+        """End reads. Requests that change something go on without an answer."""
         self._enter(SessionState.CLOSED)
         for slot in self._slots:
             if slot.is_read and slot.task is not None:
@@ -115,13 +117,13 @@ class KafkaSession:
         self._begin_requests()
 
     def _give_up(self, reason: str, detail: str = "") -> None:
-        """End a connection whose client cannot be followed any further."""
+        """End the connection and drop the requests that have not begun."""
         self._frames.clear()
         self._connection.abort(reason, detail)
 
     def _begin_requests(self) -> None:
         if self._is_beginning:
-            return  # an answer given at once came back here: the loop below goes on anyway
+            return  # called by an answer that was given at once: the loop below goes on anyway
         self._is_beginning = True
         try:
             self._answer_unblocked()
@@ -179,10 +181,10 @@ class KafkaSession:
         if preparation is None and not self._blocked:
             self._answer(slot, call)
             return
-        one = _Blocked(slot, call, is_ready=preparation is None)
-        self._blocked.append(one)
+        blocked = _Blocked(slot, call, is_ready=preparation is None)
+        self._blocked.append(blocked)
         if preparation is not None:
-            self._tasks.spawn(self._prepare(preparation, one), "prepare")
+            self._tasks.spawn(self._prepare(preparation, blocked), "prepare")
 
     def _may_begin(self, request: RequestHeader) -> bool:
         """Whether the state allows it. An API that is not offered is for the router to refuse."""
@@ -193,26 +195,26 @@ class KafkaSession:
         self._slots.append(slot)
         self._reads_under_way += slot.is_read
 
-    async def _prepare(self, preparation: Coroutine[Any, Any, None], one: _Blocked) -> None:
-        """Hold up the requests behind this one until it can begin; they prepare themselves, too."""
+    async def _prepare(self, preparation: Coroutine[Any, Any, None], blocked: _Blocked) -> None:
+        """Wait until the request can begin. Those behind it wait too, and prepare meanwhile."""
         try:
             await preparation
         except KafscaleError as problem:
-            # The handler meets the same trouble again and answers it in its own words.
+            # The handler meets the same problem again and answers with its own error.
             logger.debug("preparation_failed", reason=str(problem))
         except Exception:
-            while self._blocked.pop() is not one:
-                pass  # those behind it are as if they had not been begun
-            self._fail(one.slot)
+            while self._blocked.pop() is not blocked:
+                pass  # the requests behind it have not begun
+            self._fail(blocked.slot)
             return
-        one.is_ready = True
+        blocked.is_ready = True
         self._begin_requests()
 
     def _answer_unblocked(self) -> None:
         while self._blocked and self._blocked[0].is_ready:
-            one = self._blocked.popleft()
-            if self._may_begin(one.slot.request):
-                self._answer(one.slot, one.call)
+            blocked = self._blocked.popleft()
+            if self._may_begin(blocked.slot.request):
+                self._answer(blocked.slot, blocked.call)
 
     def _answer(self, slot: _Slot, call: Call) -> None:
         try:
@@ -220,7 +222,7 @@ class KafkaSession:
             if answer is None or isinstance(answer, Message):
                 self._fill(slot, answer, slot.request.version)
             elif isinstance(answer, Deferred):
-                answer.then(lambda found: self._fill_later(slot, found))
+                answer.then(lambda message: self._fill_later(slot, message))
             else:
                 slot.task = self._tasks.spawn(self._answer_later(slot, answer), "answer")
         except CloseConnection as problem:
@@ -228,9 +230,9 @@ class KafkaSession:
         except Exception:
             self._fail(slot)
 
-    def _fill_later(self, slot: _Slot, found: Message | None) -> None:
+    def _fill_later(self, slot: _Slot, message: Message | None) -> None:
         try:
-            self._fill(slot, found, slot.request.version)
+            self._fill(slot, message, slot.request.version)
         except Exception:
             self._fail(slot)
 
@@ -243,7 +245,7 @@ class KafkaSession:
             self._fail(slot)
 
     def _fail(self, slot: _Slot) -> None:
-        """A mistake of ours: never a made-up answer."""
+        """End the connection after a fault of the broker: there is no true answer to give."""
         logger.exception("request_failed", api_key=slot.request.api_key)
         self._give_up("internal_error")
 

@@ -1,12 +1,12 @@
 """Checkpoints in the bucket: finding the newest that is whole, writing the next, deleting old ones.
 
-Here: objects. A checkpoint counts from the moment its head is created, and its parts are there
-before; a head whose parts are missing or broken is passed over for the one before it. Next door:
-the bytes (checkpoint.py), when one is taken (engine/upkeep/checkpoints.py), what is made of it
-(engine/upkeep/recovery.py, spark).
+Here: objects. A checkpoint counts from the moment its head is created, which is after its parts. A
+head whose parts are missing or broken does not count: readers use the one before it.
+Next door: the bytes (formats/checkpoint.py), when one is taken (engine/upkeep/checkpoints.py), what
+is made of it (engine/upkeep/recovery.py, spark).
 
-Whoever writes looks for the newest number before reading what he writes down, and takes the next
-one. So of two checkpoints the one with the higher number was read later, whoever wrote them.
+A broker looks for the newest number before it reads what it will write, and takes the next number.
+So of two checkpoints the one with the higher number was read later.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class PartBlocks:
 
 
 class Checkpoint(NamedTuple):
-    """One that is whole."""
+    """A checkpoint whose head and parts were all read."""
 
     head: CheckpointHead
     rows: list[CheckpointRow]
@@ -87,7 +87,7 @@ async def read_head(store: ObjectStore, namespace: str, number: int) -> Checkpoi
 
 
 async def read(store: ObjectStore, namespace: str, number: int) -> Checkpoint:
-    """Read one with all its parts; CorruptObject or ObjectMissing if it is not whole."""
+    """Read a checkpoint with all its parts; CorruptObject or ObjectMissing if it is not whole."""
     head = await read_head(store, namespace, number)
     rows: list[CheckpointRow] = []
     for named in head.parts:
@@ -98,9 +98,9 @@ async def read(store: ObjectStore, namespace: str, number: int) -> Checkpoint:
 
 
 async def first_rows(store: ObjectStore, namespace: str) -> list[CheckpointRow]:
-    """The rows that the newest checkpoint begins with: all, or its first part; [] without one.
+    """The rows that the newest checkpoint begins with: all, or its first part; [] if none exists.
 
-    Where it cannot be read the one before it counts.
+    If it cannot be read, the one before it counts.
     """
     for number, _ in reversed(await heads(store, namespace)):
         try:
@@ -139,13 +139,13 @@ async def _put(store: ObjectStore, key: str, body: bytes) -> bool:
     try:
         await store.put_new(key, [body])
     except ObjectExists:
-        # An attempt of our own that the store made twice, or another's.
+        # Our own attempt that the store executed twice, or another process's object.
         return bytes(await store.read(key)) == body
     return True
 
 
 async def delete_old(store: ObjectStore, namespace: str) -> int:
-    """Delete all but the last few, and parts that no head came for; gives how many objects."""
+    """Delete all but the last few, and parts without a head; gives how many objects."""
     listed = await store.find(keys.checkpoint_folder(namespace))
     names = [(keys.parse_checkpoint(row.key), row.key) for row in listed]
     numbers = [name[0] for name, _ in names if name is not None and name[1]]

@@ -1,9 +1,9 @@
 """Topic descriptors in the bucket: what every topic is, readable without a broker.
 
-Here: finding them, reading the newest, writing the next, the first of a new topic. A descriptor
-is never overwritten: every change is a new version, created if absent, so that two who change
-or create a topic at once cannot both win.
-Next door: the names (keys.py), what a descriptor says (model/topics.py).
+Here: finding them, reading the newest, writing the next, creating the first of a new topic. A
+descriptor is never overwritten: every change is a new version, created if absent. So of two
+processes that change or create a topic at once, one wins.
+Next door: the names (formats/keys.py), what a descriptor says (model/topics.py).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _READS_AT_ONCE = 32
 
 
 class TopicSpec(NamedTuple):
-    """A topic that somebody wants to exist."""
+    """What a new topic is to be."""
 
     name: str
     topic_id: str  # 32 hex digits, fresh
@@ -29,14 +29,14 @@ class TopicSpec(NamedTuple):
     own_folder: bool = False
     origin: str = ""
     logs: int | None = None  # None: one per partition
-    shared: Sequence[LaneRange] = ()  # where the partitions lie in logs of others
+    shared: Sequence[LaneRange] = ()  # where the partitions lie in shared logs
 
 
 class Descriptors:
     """The descriptors of one namespace."""
 
     def __init__(self, store: ObjectStore, namespace: str) -> None:
-        """Look below `namespace`."""
+        """The descriptors below `namespace`."""
         self._store = store
         self._namespace = namespace
 
@@ -77,12 +77,12 @@ class Descriptors:
     async def create(
         self, wish: TopicSpec, end: Callable[[TopicDescriptor], Awaitable[None]]
     ) -> tuple[int, TopicDescriptor]:
-        """Make a topic, or give back the one that has the name already.
+        """Create a topic, or give back the one that has the name already.
 
-        `end` closes the logs of a topic that had the name before: what somebody still wrote there
-        would be lost to those who know only the name (rule 25). A name used before, and a topic
-        that is filled before it can be seen, get a folder of their own: nothing anybody else
-        wrote, or writes late, can ever lie there.
+        `end` closes the logs of a topic that had the name before: what a broker still wrote there
+        would be lost to clients that know only the name (rule 25). A name that was used before, and
+        a topic that is filled before clients see it, get a new folder: no other process has
+        written there, or can write there late.
         """
         while True:
             version, newest = await self.newest(wish.name)
@@ -114,6 +114,6 @@ class Descriptors:
         body = descriptor.encode()
         if await commits.put_same(self._store, key, [body], "descriptor"):
             return True
-        # Taken: by our own attempt whose answer was lost, or by another. Whoever it was, a
-        # version that says what we wanted to say is as good as ours.
+        # Taken: by our own attempt whose answer was lost, or by another process. A version that
+        # says what we wanted to say is as good as ours.
         return bytes(await self._store.read(key)) == body

@@ -1,10 +1,9 @@
-"""The shared logs of a namespace, and who gets which of their lanes.
+"""The shared logs of a namespace, and which topic gets which of their lanes.
 
-Here: dealing out slots. What has been dealt out is written down in the bucket before anybody
-uses it, one small object per time, created if absent; so a lane has one topic for ever, whoever
-asks at once and whatever is lost. What was dealt out and never used stays unused: numbers are
-plenty.
-Next door: what slots mean (places.py).
+Here: giving out slots. Each time, a small object that says so is created in the bucket, if absent,
+before a topic uses the slots. So a lane never belongs to two topics, even if two brokers ask at
+once or an answer is lost. Slots that were given out and never used stay unused: there are plenty.
+Next door: what slots mean (formats/places.py).
 """
 
 import msgspec
@@ -24,16 +23,15 @@ class Allotment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SharedLogs:
-    """Deals out lanes of one namespace's shared logs."""
+    """Gives out lanes of one namespace's shared logs."""
 
     def __init__(self, store: ObjectStore, namespace: str) -> None:
-        """Know nothing yet."""
         self._store = store
         self.folder = keys.shared_folder(namespace)
-        self._seen = 0  # the newest version we know of: older ones need not be listed again
+        self._seen = 0  # the newest version known here: older ones need not be listed again
 
     async def newest(self) -> tuple[int, Allotment]:
-        """What has been dealt out so far, and the version that says so."""
+        """What has been given out so far, and the version that says so."""
         found = await self._store.find(
             self.folder,
             after=keys.allotment(self.folder, max(self._seen - 1, 0)),
@@ -59,6 +57,6 @@ class SharedLogs:
             wanted = Allotment(logs=wide, next=first + count)
             body = msgspec.json.encode(wanted)
             key = keys.allotment(self.folder, version + 1)
-            # Should an answer be lost we deal again, from the next slot on.
+            # If an answer is lost, the loop gives out other slots, from the next one on.
             if await commits.put_same(self._store, key, [body], "allotment"):
                 return LaneRange(self.folder, first, count, wide)

@@ -1,9 +1,9 @@
-"""A checkpoint: what the metadata store says that nothing else in the bucket does, as bytes.
+"""A checkpoint: what only the metadata store knows, as bytes for the bucket.
 
-Here: the format of its head and its parts. A row is a key of the metadata store and its JSON as
-it is there, so that nothing is lost on the way, not even what a newer version wrote.
-Next door: finding, writing and deleting checkpoints (checkpoints.py), their names (keys.py), when
-they are taken (engine/upkeep/checkpoints.py).
+Here: the format of its head and its parts. A row is a key of the metadata store and its JSON as it
+is there, so that no field is lost, not even one that a newer version wrote.
+Next door: finding, writing and deleting checkpoints (catalog/checkpoints.py), their names
+(keys.py), when they are taken (engine/upkeep/checkpoints.py).
 Never here: what the rows mean.
 """
 
@@ -29,7 +29,7 @@ HEADER: Final = struct.Struct(
 assert HEADER.size == 20
 MAGIC: Final = 0x4B46434B  # "KFCK"
 VERSION: Final = 1
-LARGEST_BYTES: Final = 1 << 30  # of a body; what claims to be larger is not believed
+LARGEST_BYTES: Final = 1 << 30  # of a body; a header that claims more is refused
 
 CheckpointRow = tuple[str, msgspec.Raw]
 _T = TypeVar("_T")

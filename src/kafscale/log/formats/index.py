@@ -1,7 +1,7 @@
 """The sparse index beside a segment: address to byte position.
 
-Here: its bytes and its look-up. An index is a hint: it may be missing or stem from another
-attempt, so the reader checks the batch it finds and rebuilds the index where it is wrong.
+Here: its bytes and its look-up. An index is a hint: it may be missing or come from another
+attempt. So the reader checks the batch it finds, and rebuilds the index if it is wrong.
 """
 
 import struct

@@ -29,7 +29,7 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})(-[0-9a-f]{8}-\d+)?")
 
 _LONGEST: Final = 200
 
-# Generations that no manifest of a log that goes on ever has: see protocol/end_of_log.py.
+# Generations of the two last manifests (rule 25): see protocol/end_of_log.py.
 ENDED: Final = (1 << 63) - 1
 ENDING: Final = ENDED - 1
 
@@ -49,14 +49,14 @@ class Pin(NamedTuple):
     end: int
     expires_ms: int
 
-    def holds(self, found: SegmentName, dropped_by: int | None) -> bool:
+    def holds(self, name: SegmentName, dropped_by: int | None) -> bool:
         """Whether the pinned log may need a segment, given the generation that dropped it.
 
-        Judged by names alone, so a little more may be held than is needed, never less.
+        Judged by names alone: it may hold a little more than is needed, never less.
         """
-        was_there = found.generation is None or found.generation <= self.generation
+        was_there = name.generation is None or name.generation <= self.generation
         was_named = dropped_by is None or dropped_by > self.generation
-        return found.base < self.end and was_there and was_named
+        return name.base < self.end and was_there and was_named
 
 
 def topic_folder(namespace: str, topic: str, later_id: str = "") -> str:
@@ -123,9 +123,9 @@ def descriptor(folder: str, version: int) -> str:
     return f"{folder}/descriptor-{version:020d}"
 
 
-def pin(folder: str, held: Pin, token: int) -> str:
+def pin(folder: str, parsed: Pin, token: int) -> str:
     """Name a pin."""
-    numbers = f"{held.generation:020d}-{held.end:020d}-{held.expires_ms:020d}"
+    numbers = f"{parsed.generation:020d}-{parsed.end:020d}-{parsed.expires_ms:020d}"
     return f"{folder}/pin-{numbers}-{token:08x}"
 
 
@@ -194,14 +194,19 @@ def parse_segment(key: str) -> SegmentName | None:
     return SegmentName(int(found[1]), generation, found[4] == "index")
 
 
+def flush_base(key: str) -> int | None:
+    """The first position of a flush, a member of the chain; None for anything else."""
+    name = parse_segment(key)
+    return name.base if name and name.generation is None and not name.is_index else None
+
+
 def is_flush(key: str) -> bool:
-    """Whether a key names a member of a chain: a name that whoever writes there may choose."""
-    found = parse_segment(key)
-    return found is not None and found.generation is None and not found.is_index
+    """Whether a key names a member of the chain: any writer of the log may choose that name."""
+    return flush_base(key) is not None
 
 
 def is_rewritten(key: str) -> bool:
-    """Whether a key names rewritten history: a name that nobody else will ever choose."""
+    """Whether a key names rewritten history: no other writer will ever choose that name."""
     found = parse_segment(key)
     return found is not None and found.generation is not None
 

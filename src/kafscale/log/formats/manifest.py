@@ -1,7 +1,7 @@
-"""The manifest: what the past consists of, one immutable object per generation.
+"""The manifest: the objects that are the past of a log, one immutable object per generation.
 
-Here: its contents, its JSON, and the changes that housekeepers make to it, as pure functions
-that can be applied again to a newer generation. Next door: committing one (commits.py).
+Here: its contents, its JSON, and the changes that upkeep makes to it, as pure functions that can be
+applied again to a newer generation. Next door: committing one (protocol/commits.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -196,7 +196,7 @@ def raise_starts(old: Manifest, starts: dict[int, int]) -> Manifest:
 
 
 def forget_lanes(old: Manifest, lanes: Iterable[int]) -> Manifest:
-    """Take lanes off that have ended, unless something of them is listed still."""
+    """Remove lanes that have ended, unless a segment still lists them."""
     gone = set(lanes) - {span.lane for entry in old.segments for span in entry.spans()}
     kept = {
         lane: mark for lane, mark in old.lanes.items() if lane not in gone or mark.start < mark.next
@@ -205,7 +205,7 @@ def forget_lanes(old: Manifest, lanes: Iterable[int]) -> Manifest:
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """Neighbouring segments, and what holds their positions from now on."""
+    """Neighbouring segments, and the segments that hold their positions from now on."""
 
     inputs: tuple[SegmentEntry, ...]
     outputs: tuple[SegmentEntry, ...]
@@ -238,12 +238,12 @@ def replace(old: Manifest, wanted: Sequence[Replacement]) -> Manifest:
 
 
 def drop(old: Manifest, rows: Iterable[Dropped]) -> Manifest:
-    """Condemn objects that this generation does not name."""
+    """Put objects on the dropped list; this generation must not name them."""
     return msgspec.structs.replace(old, dropped=[*old.dropped, *rows])
 
 
 def forget_dropped(old: Manifest, deleted: Iterable[str]) -> Manifest:
-    """Take objects off the dropped list that the store no longer has."""
+    """Remove objects from the dropped list that the store no longer has."""
     gone = set(deleted)
     return msgspec.structs.replace(
         old, dropped=[row for row in old.dropped if row.name not in gone]

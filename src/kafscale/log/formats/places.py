@@ -1,9 +1,9 @@
 """Where partitions lie: from a topic's descriptor to logs and lanes, and back.
 
 Here: pure functions, the one place that knows the three layouts. An ordinary partition is lane 0
-of a log of its own; V virtual ones are lanes of P logs of their topic; partitions of small topics
-share the logs of their namespace. Only the first two kinds may ever be treated by folder.
-Next door: names (keys.py), who deals out the lanes of shared logs (catalog/lane_allotment.py).
+of a log of its own; V virtual partitions are lanes of P logs of their topic; partitions of small
+topics share the logs of their namespace. Only the first two kinds may ever be deleted by folder.
+Next door: names (keys.py), giving out the lanes of shared logs (catalog/lane_allotment.py).
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from kafscale.virtual.arithmetic import place_of
 
 
 class LanePlace(NamedTuple):
-    """A partition's place."""
+    """Where a partition lies."""
 
     folder: str  # of the log
     lane: int
@@ -28,10 +28,10 @@ def place(topic: TopicDescriptor, partition: int) -> LanePlace:
     if topic.layout != "shared":
         log, lane = place_of(partition, topic.logs)
         return LanePlace(keys.log_folder(topic.folder, log), lane)
-    for held in topic.shared:
-        if partition < held.count:
-            return _slot(held, partition)
-        partition -= held.count
+    for lanes in topic.shared:
+        if partition < lanes.count:
+            return _slot(lanes, partition)
+        partition -= lanes.count
     raise IndexError(f"{topic.name} has no lane for a partition")
 
 
@@ -46,16 +46,16 @@ def each_place(topic: TopicDescriptor) -> Iterator[tuple[int, LanePlace]]:
 
 def lanes_of(ranges: Iterable[LaneRange]) -> Iterator[LanePlace]:
     """All lanes of these ranges, in the order of their partitions."""
-    for held in ranges:
-        for at in range(held.count):
-            yield _slot(held, at)
+    for lanes in ranges:
+        for number in range(lanes.count):
+            yield _slot(lanes, number)
 
 
 def log_folders(topic: TopicDescriptor) -> list[str]:
-    """Every log that has a lane of the topic, each once. Others may have lanes there, too."""
+    """Every log that has a lane of the topic, each once. Other topics may have lanes there, too."""
     if topic.layout != "shared":
         return own_folders(topic)
-    return sorted({found.folder for _, found in each_place(topic)}, key=number_of)
+    return sorted({place.folder for _, place in each_place(topic)}, key=number_of)
 
 
 def own_folders(topic: TopicDescriptor) -> list[str]:
@@ -69,9 +69,10 @@ def lanes_in(topic: TopicDescriptor, folder: str) -> dict[int, int]:
         if folder.rpartition("/")[0] != topic.folder:
             return {}
         log = number_of(folder)
-        return {row // topic.logs: row for row in range(log, topic.partitions, topic.logs)}
+        partitions = range(log, topic.partitions, topic.logs)
+        return {partition // topic.logs: partition for partition in partitions}
     return {
-        found.lane: partition for partition, found in each_place(topic) if found.folder == folder
+        place.lane: partition for partition, place in each_place(topic) if place.folder == folder
     }
 
 
@@ -80,6 +81,6 @@ def number_of(folder: str) -> int:
     return int(folder.rpartition("/")[2])
 
 
-def _slot(held: LaneRange, at: int) -> LanePlace:
-    log, lane = place_of(held.first + at, held.logs)
-    return LanePlace(keys.log_folder(held.folder, log), lane)
+def _slot(lanes: LaneRange, number: int) -> LanePlace:
+    log, lane = place_of(lanes.first + number, lanes.logs)
+    return LanePlace(keys.log_folder(lanes.folder, log), lane)

@@ -1,10 +1,11 @@
 """What a lane remembers of its idempotent producers.
 
 Here: the five-batch window, the verdict on a new batch, snapshots. Pure; time is an argument.
-Next door: lanes (lane.py) ask before each append; manifests carry snapshots (manifest.py).
+Next door: the log that asks before each append (writer/log.py), manifests, which carry snapshots
+(manifest.py).
 
-The table includes batches that wait for their commit: the next batch of the same producer
-must fit behind them. After a re-opening it is built anew from what really is in the bucket.
+The table includes batches that wait for their commit: the next batch of the same producer must
+follow them. After a re-opening it is built anew from what is in the bucket.
 """
 
 from collections import deque
@@ -79,7 +80,6 @@ class ProducerTable:
     """Producer id to its recent batches, for one lane."""
 
     def __init__(self) -> None:
-        """Begin with no memory."""
         self._producers: dict[int, _Producer] = {}
 
     def __len__(self) -> int:
@@ -92,17 +92,17 @@ class ProducerTable:
         return SEALER in self._producers
 
     def judge(self, header: BatchHeader, accepts_unknown_sequences: bool = False) -> int | None:
-        """Judge a batch of an idempotent producer.
+        """Judge a batch of an idempotent producer: a duplicate, the next one, or an error.
 
         Gives the first offset of the same batch if it was appended before, None if the batch
-        is new and fits; raises BadSequence otherwise. `accepts_unknown_sequences`: a producer that
-        is not known here may begin at any sequence.
+        is new and follows the last one; raises BadSequence otherwise.
+        `accepts_unknown_sequences`: a producer that is not known here may begin at any sequence.
         """
         known = self._producers.get(header.producer_id)
         first = header.base_sequence
         if self.is_sealed:
-            # What is not here may be where the topic has moved to: a producer that is told that
-            # its earlier batches are missing would begin anew, or give up.
+            # Batches that are missing here may be where the topic has moved to. If the producer
+            # were told that they are missing, it would begin anew, or give up.
             if known is None or known.epoch != header.producer_epoch:
                 return None
             return known.first_offset_of(header)
@@ -126,7 +126,7 @@ class ProducerTable:
             return earlier
         if first == _after(known.last_sequence):
             return None
-        # Where strangers go on, what lies before their first batch was never here.
+        # If unknown producers may go on here, their earlier batches may never have been here.
         if not accepts_unknown_sequences and _is_behind(header.last_sequence, known.last_sequence):
             raise DuplicateSequence(f"sequence {first} was appended long ago")
         raise OutOfOrderSequence(
@@ -157,12 +157,12 @@ class ProducerTable:
             marks.popleft()
 
     def expect(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> None:
-        """Make the producer go on with `sequence`, unless the table knows better.
+        """Make the producer go on with `sequence`, unless the table knows the producer already.
 
-        After a re-opening: batches that waited were refused and will be sent again, but later
-        ones are already on their way and must not be taken before them.
+        Used after a re-opening: batches that waited were refused and will be sent again. Later
+        ones are already on their way and must not be appended before them.
         """
-        # A seal that was not written seals nothing: whoever wanted it asks again.
+        # A seal that was not written seals nothing: the caller that wanted it asks again.
         if producer_id != SEALER and producer_id not in self._producers:
             last = (sequence - 1) % _SEQUENCES
             self._producers[producer_id] = _Producer(epoch, last, now_ms)
@@ -188,7 +188,7 @@ class ProducerTable:
         return rows
 
     def learn(self, rows: list[ProducerSnapshot]) -> None:
-        """Take up what another table knew better: batches that are not there any more."""
+        """Add what another table knew of newer batches, which are in no segment any more."""
         newer = []
         for row in rows:
             known = self._producers.get(row.producer_id)
@@ -198,7 +198,7 @@ class ProducerTable:
         self.restore(newer)
 
     def restore(self, rows: list[ProducerSnapshot]) -> None:
-        """Take up where a snapshot ended."""
+        """Set producers to what a snapshot says."""
         for row in rows:
             known = _Producer(row.epoch, row.marks[-1][1], row.last_ms)
             known.marks.extend(row.marks)

@@ -74,7 +74,7 @@ assert len(THE_END) < SMALLEST
 
 
 class ContentId(NamedTuple):
-    """Tells whether an object is the one we wrote: equal ids, equal bytes."""
+    """Tells our own object from another writer's: equal ids, equal bytes."""
 
     token: int
     size: int
@@ -129,7 +129,7 @@ class Segment(NamedTuple):
     created_ms: int
     content_id: ContentId
     spans: tuple[Span, ...]
-    predecessor: ContentId | None  # None where the format has no room for it
+    predecessor: ContentId | None  # None where the format has no field for it
     body_start: int
     body_end: int
 
@@ -230,7 +230,7 @@ def parse(data: memoryview) -> Segment:
 
 
 class Outline(NamedTuple):
-    """A segment by its two ends alone, nothing between them checked."""
+    """A segment read by its header and footer alone; its batches are not checked."""
 
     base: int
     end: int
@@ -240,7 +240,7 @@ class Outline(NamedTuple):
     spans: tuple[Span, ...]
 
 
-# What stands for times that only the batches themselves could tell: no search may skip them.
+# Times that only the batches themselves could tell. A search by time must not skip such a span.
 ANY_TIME: Final = (-1 << 63, (1 << 63) - 1)
 
 

@@ -1,4 +1,4 @@
-"""Bytes that may be in memory at once, given out in the order they are asked for.
+"""Bytes that may be in memory at once, given out in the order of the requests.
 
 Next door: what takes them (copying.py).
 """
@@ -8,10 +8,10 @@ from collections import deque
 
 
 class ByteBudget:
-    """A number of bytes that many share. Whoever takes some gives them back."""
+    """A number of bytes that many tasks share. A task that takes some gives them back."""
 
     def __init__(self, most_bytes: int) -> None:
-        """Have all of it to give."""
+        """Give out at most `most_bytes` at a time."""
         self._most_bytes = self._free_bytes = most_bytes
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
 
@@ -21,7 +21,7 @@ class ByteBudget:
         return self._most_bytes - self._free_bytes
 
     async def take(self, size: int) -> int:
-        """Wait for so many bytes, or for all there can be; gives how many are to be given back."""
+        """Wait for `size` bytes, or for all there can be; gives how many must be given back."""
         size = min(size, self._most_bytes)
         if not self._queue and size <= self._free_bytes:
             self._free_bytes -= size
@@ -40,12 +40,12 @@ class ByteBudget:
         return size
 
     def give_back(self, size: int) -> None:
-        """Let those who wait have them."""
+        """Return bytes; tasks that wait get them."""
         self._free_bytes += size
         while self._queue and self._queue[0][0] <= self._free_bytes:
             wanted, turn = self._queue[0]
             if turn.cancelled():
-                return  # it is about to take itself off the queue, and to look again
+                return  # its task is about to leave the queue and to call this again
             self._queue.popleft()
             self._free_bytes -= wanted
             turn.set_result(None)

@@ -40,24 +40,23 @@ class LaneSource(NamedTuple):
 
     start: int
     end: int
-    stretches: Sequence[LaneBytes]
-    producers: list[
-        ProducerSnapshot
-    ]  # as of the manifest: key compaction may have taken their batches
+    parts: Sequence[LaneBytes]
+    # As of the manifest: key compaction may have removed the batches they are known by.
+    producers: list[ProducerSnapshot]
 
 
-def sources(seen: survey.LogSnapshot, wanted: Collection[int]) -> dict[int, LaneSource]:
-    """These lanes of a log, as far as there is anything of them."""
-    stretches: dict[int, list[LaneBytes]] = {}
-    producers = {lane: mark.producers for lane, mark in seen.manifest.lanes.items()}
-    for piece in seen.pieces:
+def sources(snapshot: survey.LogSnapshot, lanes: Collection[int]) -> dict[int, LaneSource]:
+    """These lanes of a log, as far as they have any records."""
+    parts: dict[int, list[LaneBytes]] = {}
+    producers = {lane: mark.producers for lane, mark in snapshot.manifest.lanes.items()}
+    for piece in snapshot.pieces:
         for span in piece.spans:
-            if span.lane in wanted:
-                stretches.setdefault(span.lane, []).append(LaneBytes(piece.key, span))
+            if span.lane in lanes:
+                parts.setdefault(span.lane, []).append(LaneBytes(piece.key, span))
     return {
-        lane: LaneSource(start, end, stretches.get(lane, ()), producers.get(lane, []))
-        for lane, (start, end) in seen.lanes().items()
-        if lane in wanted
+        lane: LaneSource(start, end, parts.get(lane, ()), producers.get(lane, []))
+        for lane, (start, end) in snapshot.lanes().items()
+        if lane in lanes
     }
 
 
@@ -70,15 +69,15 @@ class ObjectReader(Protocol):
 
 
 class StoreWithEnds:
-    """A store, and the newest objects of logs, read as a whole: many lanes have something there."""
+    """A store, and in memory the newest objects of logs, in which many lanes have batches."""
 
     def __init__(self, store: ObjectStore, ends: Mapping[str, memoryview]) -> None:
-        """Have these at hand."""
+        """Read `ends` from memory, other objects from `store`."""
         self._store = store
         self._ends = ends
 
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
-        """From memory, or from the store."""
+        """Some bytes of an object, from memory or from the store."""
         body = self._ends.get(key)
         if body is None:
             return await self._store.read(key, start, length)
@@ -88,10 +87,10 @@ class StoreWithEnds:
 async def read_ends(
     store: ObjectStore, logs: Iterable[tuple[survey.LogSnapshot, Collection[int]]]
 ) -> StoreWithEnds:
-    """One read for all of the lanes that are wanted, instead of one for each of them."""
+    """Read an object once for all wanted lanes in it, instead of once for each of them."""
     room, keys = _ENDS_BYTES, []
-    for seen, wanted in logs:
-        for piece in seen.tail[-_ENDS:]:
+    for snapshot, wanted in logs:
+        for piece in snapshot.tail[-_ENDS:]:
             lanes = sum(span.lane in wanted for span in piece.spans)
             if lanes >= _MANY_LANES and piece.size <= room:
                 room -= piece.size
@@ -101,7 +100,7 @@ async def read_ends(
 
 
 class CopiedLane(NamedTuple):
-    """What was brought of a lane, the last of it perhaps waiting for its commit yet."""
+    """How much was copied into a lane, and the commit that the last of it may wait for."""
 
     size: int
     waiting: asyncio.Future[CommitOutcome] | None
@@ -113,54 +112,83 @@ async def copy_lane(
     log: Log,
     number: int,
     most_bytes: int,
-    allowance: ByteBudget,
+    budget: ByteBudget,
 ) -> CopiedLane:
-    """Bring a lane up to where its source is, or so many bytes nearer.
+    """Copy a lane up to where its source ends, or about `most_bytes` of it.
 
-    What is in memory and not committed is taken from the allowance. It is given back by commits,
-    which wait for nothing, so that nobody who holds some of it ever keeps others from going on.
+    Bytes that are in memory and not committed count against the budget. Commits give them back,
+    and a commit waits for no copy. So a copy that holds bytes never blocks the others.
     """
-    copied = waiting = 0
-    done: asyncio.Future[CommitOutcome] | None = None
-    lane = log.lane(number)
-    at = lane.end
-    for stretch in source.stretches:
-        if copied >= most_bytes:
+    copy = _LaneCopy(source, log, number)
+    for part in source.parts:
+        if copy.size >= most_bytes:
             break
-        if stretch.span.last < max(lane.end, source.start):
-            continue
-        async for held, batches in _reads(store, stretch, allowance):
-            last: asyncio.Future[CommitOutcome] | None = None
-            try:
-                for header, data in batches:
-                    if lane.end != at:
-                        # Opened again meanwhile: what waited is gone, and must not be taken for
-                        # a gap.
-                        raise NotTheOwner(
-                            f"lane {number} of {log.folder} is at {lane.end}, not at {at}"
-                        )
-                    if header.last_offset < max(lane.end, source.start):
-                        continue
-                    if header.producer_id == SEALER:
-                        header, data = seals.unsealed(header)
-                    last = log.adopt(number, header, data)
-                    at = lane.end
-                    waiting += len(data)
-                    copied += len(data)
-            finally:
-                _give_back(allowance, held, last)
-            done = last or done
-            if done is not None and waiting >= _STEP:
-                await wait_for_commit(done)
-                done, waiting = None, 0
-    if copied < most_bytes and lane.end == at < source.end:
-        # What expired since, the seal perhaps: its offsets are taken all the same.
-        last_offset = source.end - 1
-        made = memoryview(empty_batch(last_offset, last_offset, log.clock.now_ms(), log.epoch))
-        done = log.adopt(number, batch.read_header(made), made)
-    # Before the last commit: no roll-up may take that for past without knowing the producers.
+        if not copy.has_all(part.span.last):
+            async for held, batches in _reads(store, part, budget):
+                try:
+                    copy.append(batches)
+                finally:
+                    _give_back(budget, held, copy.last)
+                if copy.waiting_bytes >= _STEP:
+                    await copy.wait()
+    if copy.size < most_bytes:
+        copy.fill_to_the_end()
+    # Before the last commit: no roll-up may make it past without knowing the producers.
     log.learn_producers(number, source.producers)
-    return CopiedLane(copied, done)
+    return CopiedLane(copy.size, copy.waits_for)
+
+
+class _LaneCopy:
+    """The copy of one lane: what has been appended, and what waits for its commit."""
+
+    def __init__(self, source: LaneSource, log: Log, number: int) -> None:
+        self._source = source
+        self._log = log
+        self._number = number
+        self._lane = log.lane(number)
+        self._end = self._lane.end  # as this copy has left it
+        self.size = 0
+        self.waiting_bytes = 0
+        self.waits_for: asyncio.Future[CommitOutcome] | None = None
+        self.last: asyncio.Future[CommitOutcome] | None = None  # of the last `append`
+
+    def has_all(self, last_offset: int) -> bool:
+        """Whether everything up to an offset is in the lane, or has expired in its source."""
+        return last_offset < max(self._lane.end, self._source.start)
+
+    def append(self, batches: Iterable[tuple[BatchHeader, memoryview]]) -> None:
+        """Append the batches that the lane does not have yet."""
+        self.last = None
+        for header, data in batches:
+            if self._lane.end != self._end:
+                # The log was opened again: what waited is gone, and must not be taken for a gap.
+                raise NotTheOwner(
+                    f"lane {self._number} of {self._log.folder} is at {self._lane.end}, "
+                    f"not at {self._end}"
+                )
+            if not self.has_all(header.last_offset):
+                if header.producer_id == SEALER:
+                    header, data = seals.unsealed(header)
+                self._adopt(header, data)
+                self.waiting_bytes += len(data)
+                self.size += len(data)
+
+    def _adopt(self, header: BatchHeader, data: memoryview) -> None:
+        self.last = self.waits_for = self._log.adopt(self._number, header, data)
+        self._end = self._lane.end
+
+    async def wait(self) -> None:
+        """Wait until all that was appended is committed."""
+        if self.waits_for is not None:
+            await wait_for_commit(self.waits_for)
+            self.waits_for, self.waiting_bytes = None, 0
+
+    def fill_to_the_end(self) -> None:
+        """Take the offsets at the source's end that have expired since, the seal's perhaps."""
+        if self._lane.end == self._end < self._source.end:
+            last = self._source.end - 1
+            data = memoryview(empty_batch(last, last, self._log.clock.now_ms(), self._log.epoch))
+            self._adopt(batch.read_header(data), data)
 
 
 def is_in_manifest(log: Log, number: int) -> bool:
@@ -168,51 +196,53 @@ def is_in_manifest(log: Log, number: int) -> bool:
     lane, mark = log.lane(number), log.committed.manifest.lanes.get(number)
     if mark is None:
         return not lane.high
-    told = {row.producer_id: row.marks[-1] for row in mark.producers}
-    return told == {row.producer_id: row.marks[-1] for row in lane.producers.snapshot(lane.high)}
+    written = {known.producer_id: known.marks[-1] for known in mark.producers}
+    return written == {
+        known.producer_id: known.marks[-1] for known in lane.producers.snapshot(lane.high)
+    }
 
 
 def _give_back(
-    allowance: ByteBudget, held: int, waits_for: asyncio.Future[CommitOutcome] | None
+    budget: ByteBudget, held: int, waits_for: asyncio.Future[CommitOutcome] | None
 ) -> None:
     if waits_for is None:
-        allowance.give_back(held)
+        budget.give_back(held)
     else:
-        waits_for.add_done_callback(lambda _: allowance.give_back(held))
+        waits_for.add_done_callback(lambda _: budget.give_back(held))
 
 
 async def _reads(
-    store: ObjectReader, stretch: LaneBytes, allowance: ByteBudget
+    store: ObjectReader, part: LaneBytes, budget: ByteBudget
 ) -> AsyncIterator[tuple[int, list[tuple[BatchHeader, memoryview]]]]:
-    """A stretch's batches, a few at a time, with the bytes to be given back for them."""
-    at, end = stretch.span.start, stretch.span.start + stretch.span.length
+    """A lane's batches in one object, a few at a time, with the bytes to give back for them."""
+    position, end = part.span.start, part.span.start + part.span.length
     step = _STEP
-    while at < end:
-        held = await allowance.take(min(step, end - at))
+    while position < end:
+        held = await budget.take(min(step, end - position))
         try:
-            data = await store.read(stretch.key, at, min(step, end - at))
-            batches, step = _whole(stretch.key, data)
+            data = await store.read(part.key, position, min(step, end - position))
+            batches, step = _whole(part.key, data)
             used = sum(header.size for header, _ in batches)
-            if not used and (len(data) >= end - at or len(data) < batch.HEADER_SIZE):
-                raise CorruptObject(f"{stretch.key}: ends within a batch")
+            if not used and (len(data) >= end - position or len(data) < batch.HEADER_SIZE):
+                raise CorruptObject(f"{part.key}: ends within a batch")
         except BaseException:
-            allowance.give_back(held)
+            budget.give_back(held)
             raise
-        yield held, batches  # which is the reader's to give back from here on
-        at += used
+        yield held, batches  # the caller gives `held` back
+        position += used
 
 
 def _whole(key: str, data: memoryview) -> tuple[list[tuple[BatchHeader, memoryview]], int]:
-    """Copies of the whole batches that some bytes begin with, and how much to read for the next."""
-    found: list[tuple[BatchHeader, memoryview]] = []
+    """Copies of the whole batches that `data` begins with, and how much to read for the next."""
+    batches: list[tuple[BatchHeader, memoryview]] = []
     used = 0
     while len(data) - used >= batch.HEADER_SIZE:
         header = batch.read_header(data, used)
         if used + header.size > len(data):
-            return found, max(_STEP, header.size)
-        one = memoryview(bytearray(data[used : used + header.size]))
-        if not batch.check_crc(one):
+            return batches, max(_STEP, header.size)
+        copied = memoryview(bytearray(data[used : used + header.size]))
+        if not batch.check_crc(copied):
             raise CorruptObject(f"{key}: the batch at {header.base_offset} is broken")
-        found.append((header, one))
+        batches.append((header, copied))
         used += header.size
-    return found, _STEP
+    return batches, _STEP

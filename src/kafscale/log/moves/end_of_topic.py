@@ -20,13 +20,13 @@ from kafscale.model.errors import NotTheOwner
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 
-_PATIENCE_S: Final = 2.0  # for owners of shared logs, who seal without losing a race
+_PATIENCE_S: Final = 2.0  # how long owners of shared logs have to seal the lanes themselves
 _PAUSE_S: Final = 0.05
 _INTERVAL_BYTES: Final = 4096
 
 
 class Tools(NamedTuple):
-    """What ending needs."""
+    """What the functions here need to read and write logs."""
 
     store: ObjectStore
     clock: Clock
@@ -34,7 +34,7 @@ class Tools(NamedTuple):
 
 
 async def end_topic(tools: Tools, gone: TopicDescriptor) -> None:
-    """Make sure that nobody can commit anything more to a deleted topic."""
+    """Make sure that no writer can commit anything more to a deleted topic."""
     await survey.await_limited(_endings(tools, gone))
 
 
@@ -57,7 +57,7 @@ def _endings(tools: Tools, gone: TopicDescriptor) -> Iterator[Awaitable[None]]:
 
 
 async def end_lanes(tools: Tools, folder: str, lanes: Sequence[int]) -> None:
-    """Wait until the owner has sealed these lanes of a log; else do it beside the owner."""
+    """Wait until the owner has sealed these lanes of a log; if it does not, seal them here."""
     store, clock, dice = tools
     log = JobAppender(
         store, folder, clock, dice, author=end_of_log.AUTHOR, index_interval_bytes=_INTERVAL_BYTES
@@ -74,5 +74,5 @@ async def end_lanes(tools: Tools, folder: str, lanes: Sequence[int]) -> None:
                 )
                 continue
             except (commits.LostRace, NotTheOwner):
-                pass  # somebody has written, or sealed: look again
+                pass  # another writer has written or sealed: read the log again
         await log.follow()

@@ -1,7 +1,7 @@
-"""Writing to a definite answer, and committing a manifest by it.
+"""Writing until the answer is definite, and committing manifests.
 
-Here: repeating identical bytes, finding out whose object lies there; reading the newest
-generation, writing the next, and finding out whether ours counts.
+Here: repeating a PUT with identical bytes, telling our own object from another writer's; reading
+the newest generation, writing the next, and finding out whether ours counts.
 Next door: what to change (manifest.py), the changes (upkeep/).
 """
 
@@ -36,7 +36,7 @@ RETRY = RetryPolicy(first_s=0.1, longest_s=10.0)
 
 
 class LostRace(KafscaleError):
-    """Another generation made ours impossible: look again, plan anew."""
+    """Another writer's generation made ours impossible: read again, plan anew."""
 
 
 def empty_manifest() -> Manifest:
@@ -59,7 +59,7 @@ async def persist(work: Callable[[], Awaitable[T]], what: str) -> T:
 async def newest_generation(store: ObjectStore, folder: str, after: int = 0) -> int:
     """The newest generation beyond `after`; `after` itself if there is none.
 
-    A LIST, never a look at `after + 1`: that one may have been deleted already.
+    It is a LIST, never a GET of `after + 1`: that one may have been deleted already (rule 4).
     """
     found = await store.find(
         folder, after=keys.manifest(folder, after), before=keys.manifests_before(folder)
@@ -106,9 +106,9 @@ async def put_same(store: ObjectStore, key: str, body: Sequence[Buffer], what: s
 
 
 async def is_stored(store: ObjectStore, key: str, content_id: ContentId) -> bool:
-    """Rule 2: a name that is taken is taken by us only if the content is ours to the last byte."""
+    """Rule 2: an object under our name is ours only if its content is, to the last byte."""
 
-    async def look() -> ContentId | None:
+    async def read_id() -> ContentId | None:
         try:
             head = await store.read(key, 0, segment.HEADER.size)
             # One byte more than ours: a longer object must not pass for our own.
@@ -122,7 +122,7 @@ async def is_stored(store: ObjectStore, key: str, content_id: ContentId) -> bool
         size = content_id.size - segment.FOOTER.size + len(foot)
         return segment.read_content_id(head, foot, size)
 
-    return await persist(look, "read back") == content_id
+    return await persist(read_id, "read back") == content_id
 
 
 async def commit(
@@ -137,10 +137,10 @@ async def commit(
     dice: Dice,
     outputs: Sequence[str] = (),
 ) -> Manifest:
-    """Make `change` the newest truth and give back the manifest that says so.
+    """Commit `change` and give back the manifest that contains it.
 
-    `change` is applied to `base`, or to whatever has become newest since; it raises LostRace
-    when it no longer fits. `is_in` tells whether a later generation contains the change.
+    `change` is applied to `base`, or to the manifest that has become newest since; it raises
+    LostRace when it no longer fits. `is_in` tells whether a later generation contains the change.
     """
     commit_id = dice.token(16).hex()
     while True:
@@ -160,8 +160,8 @@ async def commit(
                     return base
                 await check_outputs(store, folder, base, outputs)
                 continue
-        # Created, now or by an attempt whose answer was lost. A name that had been deleted
-        # comes back without anyone noticing, so only the newest generation counts.
+        # Created, now or by an attempt whose answer was lost. A name that had been deleted can be
+        # created again, and the answer does not tell, so only the newest generation counts.
         newest = await persist(lambda: read_newest(store, folder), "manifest")
         if newest.commit_id == commit_id or is_in(newest):
             return newest
@@ -178,7 +178,7 @@ async def _read_or_none(store: ObjectStore, key: str) -> Manifest | None:
 async def check_outputs(
     store: ObjectStore, folder: str, newest: Manifest, outputs: Sequence[str]
 ) -> None:
-    """Before naming our outputs in a later generation: nobody has condemned or deleted them."""
+    """Rule 7: name outputs in a later generation only if no process has dropped or deleted them."""
     condemned = {row.name for row in newest.dropped}
     for name in outputs:
         if name in condemned:

@@ -25,7 +25,7 @@ AUTHOR: Final = "end"
 
 
 async def end_log(store: ObjectStore, folder: str) -> None:
-    """Close a log for ever, whoever writes it."""
+    """Close a log for all its writers; it cannot be opened again."""
 
     async def newest() -> int:
         return await commits.newest_generation(store, folder)
@@ -46,10 +46,10 @@ async def _put_last(store: ObjectStore, folder: str, generation: int) -> None:
 
 
 async def _take_the_tail(store: ObjectStore, folder: str) -> bool:
-    """Create the name that comes next in the chain; False if somebody else was first.
+    """Create the name that comes next in the chain; False if another writer was first.
 
-    Looks twice, as whoever opens a log (rule 1): a manifest that has come meanwhile may end beyond
-    what was found, and what lay between may be deleted already.
+    Lists twice, as in opening a log (rule 1): a manifest that has come meanwhile may end beyond
+    what was found, and the objects between may be deleted already.
     """
     generation = await _newest_before_the_end(store, folder)
     try:
@@ -87,7 +87,7 @@ async def _end_of(store: ObjectStore, last: StoredObject) -> int | None:
     foot = await store.read(last.key, last.size - segment.FOOTER.size)
     _, position, magic = segment.FOOTER.unpack_from(foot)
     if magic != segment.END_MAGIC:
-        # Nobody who opens the log gets beyond it.
+        # Opening the log fails at this object, so no writer gets beyond it.
         logger.error("tail_unreadable", key=last.key)
         return None
     return int(position) + 1
@@ -96,11 +96,11 @@ async def _end_of(store: ObjectStore, last: StoredObject) -> int | None:
 async def remains(
     store: ObjectStore, folder: str, grace_s: float, *, is_new: bool
 ) -> list[StoredObject]:
-    """What may be deleted now of a log that nobody needs any more; it is ended first.
+    """What may be deleted now of a log that is not needed any more; it is ended first.
 
-    `is_new`: it may have an owner even if nothing is there. Until the end is a grace period old
-    nobody may find a name of the chain free (rule 9): an owner whose proof is fresh would create
-    it. From then on the last manifests are enough, for as long as anybody may hear late.
+    `is_new`: it may have an owner even if no object is there. Until the end is a grace period old,
+    every name of the chain must stay taken (rule 9): an owner whose proof is fresh would create a
+    free one. From then on the last manifests are enough, for as long as a broker may hear late.
     """
     listed = await store.find(folder)
     ended = keys.manifest(folder, keys.ENDED)

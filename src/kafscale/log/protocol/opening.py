@@ -1,9 +1,9 @@
-"""Opening a log: newest manifest and the tail, and a second look where the first has become old.
+"""Opening a log: the newest manifest and the tail, and a second LIST if the first is old.
 
-Here: rule 1 of the log protocol, the same for brokers, jobs and tools. The cost depends on
-the tail, which roll-up keeps short, never on the length of history: one LIST, a second where one
-page does not reach from the manifests to the end, the manifest, and what the tail consists of.
-Whoever does not know the grace period, or took long, pays one LIST more.
+Here: rule 1 of the log protocol, the same for brokers, jobs and tools. The cost depends on the
+tail, which roll-up keeps short, never on the length of history: one LIST, a second one if a page
+does not reach from the manifests to the end, the manifest, and the objects of the tail. A caller
+that does not know the grace period, or took long, pays one LIST more.
 """
 
 import asyncio
@@ -37,16 +37,16 @@ class Opened(NamedTuple):
 
 
 class _Moved(Exception):
-    """Something changed while we looked: start over."""
+    """The log changed while it was read: start over."""
 
 
 async def open_log(
     store: ObjectStore, folder: str, clock: Clock, index_from_bytes: int, fresh_s: float = 0.0
 ) -> Opened:
-    """Read the log's truth. Raises LogStopped when its objects contradict each other.
+    """Read what is committed. Raises LogStopped when the log's objects contradict each other.
 
-    `fresh_s`: for so long after a look nothing of what it found is deleted; half of the grace
-    period, where it is known.
+    `fresh_s`: for that long after the LIST nothing of what it found is deleted; half of the grace
+    period, if it is known.
     """
     while True:
         try:
@@ -87,12 +87,9 @@ async def _attempt(
 def _flushes(listed: list[StoredObject], end: int) -> dict[int, StoredObject]:
     """By base, what may belong to the chain from `end` on."""
     return {
-        name.base: row
-        for row in listed
-        if (name := keys.parse_segment(row.key))
-        and name.generation is None
-        and not name.is_index
-        and name.base >= end
+        base: stored
+        for stored in listed
+        if (base := keys.flush_base(stored.key)) is not None and base >= end
     }
 
 
@@ -101,8 +98,9 @@ async def _read_all(store: ObjectStore, flushes: dict[int, StoredObject]) -> dic
 
     async def some() -> None:
         for base, row in waiting:
-            # To a bucket a range is one hop less than an object of unknown size. One byte more than
-            # was listed tells whether it is that object: a name that was deleted can come back.
+            # In a bucket, reading a range is one request less than reading an object of unknown
+            # size. One byte more than was listed tells whether it is that object: a name that was
+            # deleted can come back.
             data = await store.read(row.key, 0, row.size + 1)
             found[base] = data if len(data) == row.size else await store.read(row.key)
 
@@ -117,13 +115,12 @@ def walk(
     tail = []
     at = past.end
     before = ContentId._make(past.end_id)
-    # A lane that has had nothing begins anywhere: what moves in keeps its offsets.
+    # A lane without records may begin at any offset: a topic that moves in keeps its offsets.
     next_offsets = {number: mark.next for number, mark in past.lanes.items() if mark.next}
     while (data := found.get(at)) is not None:
         key = keys.segment(folder, at)
-        if (
-            bytes(data[: segment.SMALLEST]) == segment.THE_END
-        ):  # rule 25; its manifest came while we looked
+        if bytes(data[: segment.SMALLEST]) == segment.THE_END:
+            # Rule 25: the last manifest came while the log was read.
             raise LogEnded(f"{folder}: the topic has been deleted")
         try:
             content = segment.parse(data)
@@ -131,7 +128,7 @@ def walk(
             raise LogStopped(f"{key}: {problem}") from problem
         if content.base != at:
             raise LogStopped(f"{key} says it begins at {content.base}")
-        # Rule 5. Ordinary segments have no room for it.
+        # Rule 5. Ordinary segments have no field for it.
         if content.predecessor is not None and content.predecessor != before:
             raise LogStopped(f"{key} was not written after the segment that precedes it")
         _follow(key, content, next_offsets)
@@ -145,7 +142,7 @@ def walk(
 def _follow(key: str, content: Segment, next_offsets: dict[int, int]) -> None:
     """Every lane goes on where it was; together they fill the segment's positions."""
     for span in content.spans:
-        # Of a lane that was only looked at the manifest may say 0; its first offset is any.
+        # The manifest may list an empty lane with 0; its first offset may be any.
         expected = next_offsets.get(span.lane) or span.first
         if span.first != expected:
             raise LogStopped(f"{key}: lane {span.lane} goes on at {span.first}, not at {expected}")

@@ -1,8 +1,9 @@
-"""Looking at a log without owning it: what counts, and what merely lies there.
+"""Reading a log without owning it: which objects are committed, and which are left over.
 
-Here: a log as a list of pieces, read from its manifest and the ends of its tail objects, for
-tools and for Spark. Next door: opening for writing, which reads the tail whole (opening.py).
-Never here: writing. The past costs one manifest, the tail one or two small reads per flush.
+Here: a log as a list of segments, read from its manifest and the ends of its tail objects, for
+tools and for Spark; the highest numbers that a log has seen. The past costs one manifest, the tail
+one or two small reads per flush.
+Next door: opening for writing, which reads the tail whole (opening.py). Never here: writing.
 """
 
 import asyncio
@@ -20,14 +21,14 @@ from kafscale.records import batch
 READS_AT_ONCE: Final = 32
 _WHOLE_UP_TO: Final = 64 << 10  # below this one read of everything is cheaper than two of ends
 _FOOT: Final = 4 << 10  # room for 84 lanes
-# Clients may call themselves by any id below 2^62. One that is far from all that were ever given
-# out was made up, and must not use up the room above it.
+# A client may use any producer id below 2^62. An id far above all that were ever given out was
+# made up by the client, and must not use up the ids above it.
 STRANGE_ID: Final = 1 << 61
 _T = TypeVar("_T")
 
 
 class LiveSegment(NamedTuple):
-    """One segment that counts."""
+    """One segment that is committed."""
 
     key: str
     kind: Literal["history", "flush"]
@@ -51,7 +52,7 @@ class LogSnapshot(NamedTuple):
 
     @property
     def pieces(self) -> list[LiveSegment]:
-        """All that counts, in order."""
+        """All committed segments, in order."""
         past = [_past_piece(self.folder, entry, None) for entry in self.manifest.segments]
         return past + self.tail
 
@@ -83,7 +84,7 @@ class LogSurvey(NamedTuple):
 
 
 async def take_snapshot(store: ObjectStore, folder: str) -> LogSnapshot:
-    """See the log as it was when all of this was true at once (rule 1)."""
+    """Read the log as it was at one moment (rule 1)."""
     while True:
         past = await commits.read_newest(store, folder)
         listed = await store.find(
@@ -97,7 +98,7 @@ async def take_snapshot(store: ObjectStore, folder: str) -> LogSnapshot:
 
 
 async def survey_log(store: ObjectStore, folder: str, number: int) -> LogSurvey:
-    """List everything there is and sort out what counts."""
+    """List all objects of a log and tell committed ones from leftovers."""
     listing = {row.key: row for row in await store.find(folder)}
     generation = max((keys.parse_generation(key) or 0 for key in listing), default=0)
     past = await commits.read_generation(store, folder, generation)
@@ -130,14 +131,11 @@ def _past_piece(folder: str, entry: SegmentEntry, row: StoredObject | None) -> L
 async def _tail(
     store: ObjectStore, start: int, listing: Iterable[StoredObject]
 ) -> tuple[list[LiveSegment], list[str]]:
-    """Follow the chain of flushes by what they say of themselves at both ends."""
+    """Follow the chain of flushes by their headers and footers."""
     flushes = {
-        name.base: row
-        for row in listing
-        if (name := keys.parse_segment(row.key))
-        and name.generation is None
-        and not name.is_index
-        and name.base >= start
+        base: stored
+        for stored in listing
+        if (base := keys.flush_base(stored.key)) is not None and base >= start
     }
     ends = await await_limited(_flush_piece(store, row) for row in flushes.values())
     found = dict(zip(flushes, ends, strict=True))
@@ -156,7 +154,7 @@ async def _tail(
 
 
 async def _flush_piece(store: ObjectStore, row: StoredObject) -> LiveSegment | str:
-    """Read what a flush says about itself; in words if it makes no sense."""
+    """Read the two ends of a flush; gives a text if they make no sense."""
     try:
         found = await _outline(store, row)
     except ObjectMissing:
@@ -198,7 +196,7 @@ async def _outline(store: ObjectStore, row: StoredObject) -> Outline:
 
 
 def _with_times(data: memoryview, found: Outline) -> Outline:
-    """A small object without lanes is here as a whole: its batches tell their times."""
+    """A small object without lanes has been read whole: take the times from its batches."""
     span = found.spans[0]
     if (span.min_timestamp_ms, span.max_timestamp_ms) != segment.ANY_TIME:
         return found
@@ -220,7 +218,7 @@ async def await_limited(work: Iterable[Awaitable[_T]]) -> list[_T]:
 
 
 def in_words(key: str, bad: CorruptObject) -> str:
-    """Name the object a complaint is about."""
+    """The problem as a text that names the object."""
     text = str(bad)
     return text if text.startswith(key) else f"{key}: {text}"
 
@@ -231,7 +229,7 @@ def in_words(key: str, bad: CorruptObject) -> str:
 class HighestNumbers(NamedTuple):
     """The highest producer id and leader epoch that a log has seen; -1: it has seen none.
 
-    Whoever gives out new numbers must begin above them.
+    New numbers must begin above them.
     """
 
     producer_id: int

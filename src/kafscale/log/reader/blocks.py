@@ -1,8 +1,9 @@
-"""Bytes of old objects: what is loaded for whom, kept for a while, and loaded ahead.
+"""Bytes of old objects: ranged reads through a cache, and reading ahead.
 
 Blocks are counted from the beginning of a lane's part of an object and end with it, so that
-reading one lane loads that lane and nothing else. Where many lanes of one stretch of an object
-are asked for, each for a small piece, the stretch is loaded instead: one request for all.
+reading one lane loads that lane and nothing else. If readers ask for small pieces of many lanes
+that lie in one stretch of an object, the stretch is loaded instead: one request for all. A stretch
+is as long as a block and counted from the beginning of the object.
 
 Here: ranged GETs through a cache. Next door: the batches in them (reader.py), the cache (cache.py).
 """
@@ -18,13 +19,13 @@ from kafscale.model.errors import CorruptObject, KafscaleError
 from kafscale.objects.store import ObjectStore
 from kafscale.tasks import Tasks
 
-_PIECES: Final = 4  # the so-manieth request for a piece of a stretch is one for the stretch
-_SMALL: Final = 8  # and a piece is small if so many would make a block
+_PIECES: Final = 4  # every 4th small read of the same stretch fetches the whole stretch
+_SMALL: Final = 8  # a read is small if at least 8 of its size fit into a block
 _REMEMBERED: Final = 10_000
 
 
 class _Coming(NamedTuple):
-    """Bytes that are being loaded, and which of the load they are."""
+    """Bytes that are being loaded, and where they lie in what is loaded."""
 
     task: asyncio.Task[memoryview]
     start: int
@@ -46,12 +47,12 @@ class Blocks:
         read_ahead: int,
         tasks: Tasks,
     ) -> None:
-        """Keep at most `cache_bytes`."""
+        """Keep at most `cache_bytes` in memory."""
         self._store = store
         self._tasks = tasks
         self._block_bytes = block_bytes
         self._read_ahead = read_ahead
-        # By object, and where a lane's block begins; or ~number of a stretch.
+        # The key is the object and the start of a lane's block, or ~number of a stretch.
         self.cache: LoadingCache[memoryview] = LoadingCache(cache_bytes, len, tasks)
         self._pieces: BoundedCounters[tuple[str, int]] = BoundedCounters(_REMEMBERED)
 
@@ -78,7 +79,7 @@ class Blocks:
     async def read_whole(
         self, folder: str, wanted: list[tuple[Span, SegmentEntry]]
     ) -> list[memoryview]:
-        """Parts of one block at most, side by side: a thousand may wait for the same load."""
+        """Whole parts of one block at most, read side by side. Many may wait for the same load."""
         found: list[memoryview | _Coming] = []
         for span, entry in wanted:
             key, end = f"{folder}/{entry.name}", span.start + span.length
@@ -126,12 +127,12 @@ class Blocks:
         return _Coming(task, start - origin, end - origin)
 
     def _is_worth_a_stretch(self, key: str, stretch: int, start: int, end: int) -> bool:
-        """Whether so many small pieces of a stretch were asked for that one request is cheaper."""
+        """Whether one request for the stretch is cheaper than many small reads of it."""
         size = self._block_bytes
         if (end - start) * _SMALL > size or (end - 1) // size != stretch:
             return False
         if size > self.cache.budget_bytes:
-            return False  # it would not stay for the others
+            return False  # the cache would not keep it for the other readers
         if (key, ~stretch) in self.cache:
             return True  # on its way
         asked = (self._pieces.get((key, stretch)) or 0) + 1
@@ -167,7 +168,7 @@ class Blocks:
         try:
             await self._block(key, span, number)
         except KafscaleError:
-            return  # whoever really needs the block will meet the same error and report it
+            return  # a reader that needs the block will meet the same error and report it
 
 
 def _checked(entry: SegmentEntry, piece: memoryview, size: int) -> memoryview:

@@ -1,6 +1,7 @@
-"""Blocks of old objects in memory: bounded, loaded once however many ask, least used leave.
+"""A bounded cache: a value is loaded once, however many readers ask; the least used leave.
 
-Here: the cache alone. Next door: what to read (reader.py); the tail has its own memory (lane.py).
+Here: the cache alone. Next door: what to read (blocks.py); the tail has its own memory
+(writer/tail_memory.py).
 """
 
 import asyncio
@@ -15,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class BoundedCounters(Generic[K]):
-    """A number for each of the last so many keys."""
+    """A number for each of the keys that were put last."""
 
     def __init__(self, most: int) -> None:
         """Remember at most `most`."""
@@ -60,7 +61,7 @@ class LoadingCache(Generic[T]):
         return value
 
     async def get(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
-        """The value, loaded by the first who asks; the others wait for the same load."""
+        """The value, loaded for the first reader that asks; the others wait for the same load."""
         value = self.peek(key)
         if value is not None:
             self.hits += 1

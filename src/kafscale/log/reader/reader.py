@@ -54,7 +54,7 @@ class Reader:
         tasks: Tasks,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        """Share one cache between all logs."""
+        """One cache for all logs."""
         self._store = store
         self._block_bytes = block_bytes
         self._blocks = Blocks(
@@ -90,7 +90,7 @@ class Reader:
             )
             ended = stop >= span.start + span.length
             if not len(piece) and ended:
-                continue  # key compaction took the span's last records: the next one has them
+                continue  # key compaction removed the span's last records: read the next span
             later = spans[at + 1 :] if len(piece) else []
             found = [piece]
             if ended:
@@ -103,7 +103,7 @@ class Reader:
     async def _whole_small(
         self, folder: str, later: list[tuple[Span, SegmentEntry]], room: int
     ) -> list[memoryview]:
-        """Further parts of the lane that fit as a whole, read side by side."""
+        """Further parts of the lane that fit into `room` whole, read side by side."""
         wanted = []
         for span, entry in later:
             room -= span.length
@@ -145,7 +145,7 @@ class Reader:
             stop = following
             following_offset = header.last_offset + 1
         if begin is None:
-            # All that is whole in the window lies before `offset`: the next batch sticks out.
+            # All whole batches of the window lie before `offset`; the next one is cut off.
             return await self._one_by_one(
                 folder, entry, span, offset, at + stop, max_bytes, at_least_one=at_least_one
             )
@@ -208,7 +208,7 @@ class Reader:
     async def _is_right(
         self, folder: str, entry: SegmentEntry, span: Span, first: int, position: int
     ) -> bool:
-        """The index may stem from another attempt: believe it only if the batch agrees."""
+        """The index may come from another attempt: use it only if the batch has that offset."""
         if not span.start <= position <= span.start + span.length - batch.HEADER_SIZE:
             return False
         head = await self._blocks.read(folder, entry, span, position, position + batch.HEADER_SIZE)
@@ -235,7 +235,7 @@ class Reader:
         try:
             await self._store.put_new(keys.index_of(key), [index.encode(found)])
         except StoreError as problem:
-            # Often a wrong one lies there. Ours in memory is used instead.
+            # Often a wrong index lies under that name. The one in memory is used instead.
             logger.info("index_not_written", key=key, error=repr(problem))
         return found
 
@@ -272,7 +272,7 @@ class Reader:
 
 
 async def on_newest(log: Log, look: Callable[[], Awaitable[T]]) -> T:
-    """Look; where an object was rewritten and deleted since, look again by a newer manifest."""
+    """Run `look`; if an object was replaced and deleted, run it again by a newer manifest."""
     seen = log.committed.manifest.generation
     again = False
     while True:

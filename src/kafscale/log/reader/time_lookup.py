@@ -31,9 +31,9 @@ async def _find_time(
         async for data, header in reader.batches(log, lane, entry, span):
             if header.max_timestamp_ms < timestamp_ms or header.last_offset < lane.start:
                 continue
-            for one in record.open_batch(data, _LARGEST_OPENED):
-                if one.timestamp_ms >= timestamp_ms and one.offset >= lane.start:
-                    return one.offset, one.timestamp_ms
+            for opened in record.open_batch(data, _LARGEST_OPENED):
+                if opened.timestamp_ms >= timestamp_ms and opened.offset >= lane.start:
+                    return opened.offset, opened.timestamp_ms
     return None
 
 
@@ -45,16 +45,16 @@ async def find_max_time(reader: Reader, log: Log, lane: Lane) -> tuple[int, int]
 async def _find_max_time(reader: Reader, log: Log, lane: Lane) -> tuple[int, int] | None:
     best: tuple[int, int] | None = None  # (timestamp, -offset)
     spans = list(lane.spans_at(lane.start))
-    for span, entry in sorted(spans, key=lambda row: -row[0].max_timestamp_ms):
-        # The latest record of a span may lie below the log start, so a span that promises
-        # most need not keep it; one that promises less than we have need not be opened.
+    for span, entry in sorted(spans, key=lambda part: -part[0].max_timestamp_ms):
+        # The latest record of a span may lie below the log start. So the span with the greatest
+        # time is not always the answer, but a span with a lower time than the best is never.
         if best is not None and span.max_timestamp_ms < best[0]:
             break
         async for data, header in reader.batches(log, lane, entry, span):
             if best is not None and header.max_timestamp_ms < best[0]:
                 continue
-            for one in record.open_batch(data, _LARGEST_OPENED):
-                if one.offset >= lane.start:
-                    mine = (one.timestamp_ms, -one.offset)
-                    best = mine if best is None else max(best, mine)
+            for opened in record.open_batch(data, _LARGEST_OPENED):
+                if opened.offset >= lane.start:
+                    candidate = (opened.timestamp_ms, -opened.offset)
+                    best = candidate if best is None else max(best, candidate)
     return None if best is None else (-best[1], best[0])

@@ -51,7 +51,7 @@ async def reclaim(
 
         def change(old: Manifest) -> Manifest:
             if not all(manifest.replaces(old, replacement) for replacement in replacements):
-                raise commits.LostRace("somebody else rewrote these objects")
+                raise commits.LostRace("another process rewrote these objects")
             return manifest.replace(old, replacements)
 
         def is_in(newer: Manifest) -> bool:

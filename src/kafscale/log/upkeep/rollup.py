@@ -56,7 +56,7 @@ async def roll_up(log: Log, *, merge: bool = True, always: bool = False) -> None
 
         def change(old: Manifest) -> Manifest:
             if old.end != planned_on:
-                raise LostRace("somebody else rolled this log up")
+                raise LostRace("another writer rolled this log up")
             return manifest.append_history(old, entries, end, end_id, marks)
 
         def is_in(newer: Manifest) -> bool:

@@ -1,7 +1,8 @@
 """The past of an open log, changed by one task at a time.
 
 Here: the lock over the past, committing a change of it, and following changes of other writers.
-Each change ends in a manifest. Whoever changes the past holds `async with log.history`.
+Each change ends in a manifest. A task that changes the past does so inside `async with
+log.history`.
 Next door: the changes themselves (upkeep/), committing a manifest (protocol/commits.py).
 """
 

@@ -113,7 +113,7 @@ class JobAppender:
         """Commit one segment, lanes in their order; LostRace if the log is not what we know."""
         numbers = [lane.lane for lane in lanes]
         if not lanes or numbers != sorted(set(numbers)):
-            raise ValueError("a segment has at least one lane, each once, in their order")
+            raise ValueError("a segment has at least one lane, each once, in lane order")
         for lane in lanes:
             live = self._committed.lanes.get(lane.lane)
             if live is not None and live.producers.is_sealed:
@@ -133,7 +133,7 @@ class JobAppender:
         key = keys.segment(self._folder, built.base)
         created = await commits.put_same(self._store, key, built.body, "segment")
         if not created and not await commits.is_stored(self._store, key, built.content_id):
-            raise LostRace(f"{key} is somebody else's")
+            raise LostRace(f"{key} was written by another writer")
         newest = await commits.persist(self._newest_generation, "manifests")
         if newest != committed.manifest.generation:
             raise LostRace(f"{self._folder}: manifest {newest} has appeared")
@@ -190,5 +190,5 @@ class JobAppender:
             dice=self._dice,
         )
         if newest.end != committed.end:
-            raise LostRace(f"{self._folder}: somebody went on after us")
+            raise LostRace(f"{self._folder}: another writer went on after us")
         committed.take_manifest(newest)

@@ -63,7 +63,7 @@ class LateWrites:
                 return
             if not await self._load_found():
                 raise NotTheOwner(
-                    f"{self._folder}: somebody else has written what we do not know yet"
+                    f"{self._folder}: another writer has written what this broker does not know yet"
                 )
             self._looked_s = self._clock.elapsed_s()
 

@@ -384,7 +384,7 @@ class Log:
             await self._commit(flush)
         except Exception as problem:
             flush.finish(OutcomeUnknown(f"the flush failed: {problem!r}"))
-            self._stop(LogStopped(f"a flush failed in a way nobody foresaw: {problem!r}"))
+            self._stop(LogStopped(f"a flush failed for an unexpected reason: {problem!r}"))
             raise
 
     async def _commit(self, flush: Flush) -> None:
@@ -395,7 +395,7 @@ class Log:
         key = keys.segment(self.folder, built.base)
         created = await commits.put_same(self.store, key, built.body, "segment")
         if not created and not await commits.is_stored(self.store, key, built.content_id):
-            await self._reopen(f"{key} was written by somebody else")
+            await self._reopen(f"{key} was written by another writer")
             return
         if not await self._tail_is_proven(started):
             await self._reopen("a newer manifest exists")

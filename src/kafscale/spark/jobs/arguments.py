@@ -41,11 +41,17 @@ def add_value_arguments(parser: argparse.ArgumentParser, usual: str = "binary") 
     parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
     parser.add_argument(
         "--value-framing", choices=VALUE_FRAMINGS, default="none",
-        help="confluent: pass over the number of a schema before each value",
+        help="confluent: skip the schema id before each value",
     )  # fmt: skip
     parser.add_argument(
-        "--schema-registry", default="", metavar="URL", help="avro, protobuf: values name schemas"
+        "--schema-registry",
+        default="",
+        metavar="URL",
+        help="avro, protobuf: registry of the schemas that values name",
     )
     parser.add_argument(
-        "--value-subject", default="", metavar="NAME", help="of the registry; default: TOPIC-value"
+        "--value-subject",
+        default="",
+        metavar="NAME",
+        help="subject in the registry (default: TOPIC-value)",
     )

@@ -1,6 +1,6 @@
 """A broker as a simulated process: it starts, crashes, pauses and comes back.
 
-Here: the order in which broker/main.py does things, on simulated stores and a simulated network.
+Here: a broker's life (broker/lifecycle.py) on simulated stores and a simulated network.
 Next door: the world it lives in (loop.py, network.py, store.py, metadata.py), the same in real
 time (testing/in_process.py).
 """
@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
+from kafscale.broker.lifecycle import Lifecycle
 from kafscale.broker.wiring import Broker, build
-from kafscale.engine.cluster.membership import Node
-from kafscale.model.errors import KafscaleError, MetadataUnavailable
+from kafscale.model.errors import KafscaleError
 from kafscale.settings.config import Config
 from kafscale.settings.sections import BrokerSection
 from kafscale.testing.clock import SeededDice
@@ -26,7 +26,6 @@ from kafscale.testing.simulated.network import SimulatedNetwork
 from kafscale.testing.simulated.store import SimulatedBucket, SimulatedObjectStore
 
 PORT: Final = 9092
-_FLUSH_DEADLINE_S: Final = 20.0
 _RESTART_S: Final = 1.0
 _LOOK_S: Final = 0.5
 
@@ -96,7 +95,7 @@ class SimulatedBroker:
             try:
                 await self._serve_once(clock, dice, store, metadata, leaving)
             except KafscaleError as problem:
-                # Who started it starts it again.
+                # Its supervisor starts it again.
                 self.world.loop.note(f"{self.host} could not start: {type(problem).__name__}")
                 await asyncio.sleep(_RESTART_S)
 
@@ -111,18 +110,14 @@ class SimulatedBroker:
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(metadata.aclose)
             broker = await build(self._config, store, metadata, clock, dice)
-            undo.push_async_callback(broker.doors.aclose)
-            undo.push_async_callback(broker.engine.aclose, _FLUSH_DEADLINE_S)
-            await broker.engine.start()
-            endpoints = await broker.doors.open()
-            await broker.engine.cluster.join(Node(self.number, endpoints))
+            life = Lifecycle(broker, self._config.broker.rack)
+            undo.push_async_callback(life.aclose)
+            await life.start()
             self.parts = broker
             self.world.loop.note(f"{self.host} is up")
-            await _until(leaving, broker)
+            await life.wait(leaving)
             self.parts = None
-            await broker.engine.cluster.leave()
-            broker.doors.close()
-            broker.doors.stop_reading()
+            await life.leave()
 
     def turn_clock(self, by_ms: int) -> None:
         """Let its wall clock jump, now and for its successors."""
@@ -153,15 +148,3 @@ class SimulatedBroker:
             await asyncio.wait([life], timeout=_LOOK_S)  # it may crash while it leaves
         if process.is_alive:
             process.crash()
-
-
-async def _until(leaving: asyncio.Event, broker: Broker) -> None:
-    """Wait to be told to leave, or for a reason why this broker must not go on."""
-    asked = asyncio.ensure_future(leaving.wait())
-    failed = asyncio.ensure_future(broker.engine.cluster.failure())
-    await asyncio.wait((asked, failed), return_when=asyncio.FIRST_COMPLETED)
-    reason = failed.result() if failed.done() else ""
-    asked.cancel()
-    failed.cancel()
-    if reason:
-        raise MetadataUnavailable(reason)

@@ -31,6 +31,11 @@ class SimulationStuck(Exception):
     """Nothing will ever happen again, or too much has happened."""
 
 
+def current_process_of(context: Context) -> "SimulatedProcess | None":
+    """The process that a context belongs to."""
+    return context.get(_OUR_PROCESS)
+
+
 class _Network(Protocol):
     def listen(
         self, process: "SimulatedProcess", factory: Callable[[], Any], host: str, port: int
@@ -53,7 +58,11 @@ class SimulatedProcess:
         self.takes_time = takes_time
         self.on_crash: list[Callable[[], None]] = []
         self._context = copy_context()
-        self._context.run(_OUR_PROCESS.set, self)
+        self._context.run(self.enter)
+
+    def enter(self) -> None:
+        """Let what runs in the current context from now on belong to this process."""
+        _OUR_PROCESS.set(self)
 
     def context(self) -> Context:
         """A context in which what is called belongs to this process."""

@@ -320,7 +320,7 @@ def test_leaving_ends_when_the_store_is_away_or_it_takes_too_long() -> None:
 
 def test_a_closed_broker_gives_up_its_lease() -> None:
     play = settled()
-    assert play(Close()) == [DropAll(), EndSession("the broker stops")]
+    assert play(Close()) == [DropAll(), EndSession(None)]
     assert play(SessionEnded()) == []
     assert play.machine.phase is Phase.CLOSED
 

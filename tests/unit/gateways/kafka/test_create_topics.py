@@ -2,7 +2,7 @@ import pytest
 
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.settings.sections import TopicsSection
-from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
+from kafscale.testing.faulty_store import Fault, FaultPlan, FaultyObjectStore, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -132,7 +132,7 @@ async def test_settings_without_a_meaning_here_are_accepted_and_shown(caller: Ca
 
 
 async def test_the_time_of_a_request_is_for_all_its_topics_together() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)
     async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
         stall = plan.add(Rule(Fault.STALL_BEFORE, keys="*/late-*"))

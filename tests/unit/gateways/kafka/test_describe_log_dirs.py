@@ -2,7 +2,7 @@ import pytest
 
 from kafscale.model.errors import StoreRefused
 from kafscale.objects.memory import MemoryObjectStore
-from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
+from kafscale.testing.faulty_store import Fault, FaultPlan, FaultyObjectStore, Rule
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.describe_log_dirs import (
@@ -51,7 +51,7 @@ async def test_only_what_is_asked_for_and_exists_is_told(caller: Caller) -> None
 
 
 async def test_a_store_that_does_not_answer_is_no_empty_partition() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)
     async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
         await caller.create("t")

@@ -7,7 +7,7 @@ from kafscale.objects.memory import MemoryObjectStore
 from kafscale.settings.config import Config
 from kafscale.settings.sections import CacheSection
 from kafscale.settings.values import Size
-from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
+from kafscale.testing.faulty_store import Fault, FaultPlan, FaultyObjectStore, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
 from tests.unit.gateways.kafka.caller import (
@@ -101,7 +101,7 @@ async def test_partitions_share_the_limit_and_one_of_them_always_gets_something(
 
 @pytest.mark.parametrize("asked", [1, 1000], ids=["all there is", "far more"])
 async def test_old_data_is_read_only_as_far_as_the_answer_has_room(asked: int) -> None:
-    store = FaultyObjectStore(MemoryObjectStore(), Plan())
+    store = FaultyObjectStore(MemoryObjectStore(), FaultPlan())
     config = changed(COLD, cache=CacheSection(tail_cache_size=Size(0), read_ahead_segments=0))
     async with (
         InProcessBroker(config=config, store=store) as broker,
@@ -244,7 +244,7 @@ async def test_r5_another_leader_epoch_is_refused(broker: InProcessBroker, calle
 async def test_while_the_store_fails_memory_serves_and_the_rest_gets_a_code_consumers_wait_out(
     version: int, code: int
 ) -> None:
-    plan = Plan()
+    plan = FaultPlan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)
     size = len(make_batch(b"000")) + CHUNK_BYTES + BATCH_BYTES
     config = changed(FOR_TESTS, cache=CacheSection(tail_cache_size=Size(2 * size)))
@@ -263,7 +263,7 @@ async def test_while_the_store_fails_memory_serves_and_the_rest_gets_a_code_cons
 
 
 async def test_a_topic_may_let_its_readers_see_what_is_not_committed_yet() -> None:
-    store = FaultyObjectStore(MemoryObjectStore(), plan := Plan())
+    store = FaultyObjectStore(MemoryObjectStore(), plan := FaultPlan())
     async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
         await caller.create("open", configs={"kafscale.fetch.buffered": "true"})
         await caller.create("shut")

@@ -2,7 +2,7 @@ import pytest
 
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.settings.sections import BrokerSection, TopicsSection
-from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
+from kafscale.testing.faulty_store import Fault, FaultPlan, FaultyObjectStore, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.metadata import (
@@ -151,7 +151,7 @@ async def test_clients_are_told_the_rack() -> None:
 
 
 async def test_many_unknown_topics_take_no_longer_than_one_while_the_store_hangs() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)
     async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
         stall = plan.add(Rule(Fault.STALL_BEFORE, keys="*/late-*"))

@@ -8,7 +8,7 @@ from kafscale.model.errors import StoreUnavailable
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.records.compression import Codec
 from kafscale.testing.clock import ManualClock
-from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
+from kafscale.testing.faulty_store import Fault, FaultPlan, FaultyObjectStore, Rule
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka import frame
 from kafscale.wire.kafka.errors import ErrorCode
@@ -80,7 +80,7 @@ class Stalled:
     """A broker whose next segment waits until it is released."""
 
     def __init__(self) -> None:
-        self.plan = Plan()
+        self.plan = FaultPlan()
         self.broker = InProcessBroker(
             store=FaultyObjectStore(MemoryObjectStore(), self.plan), clock=ManualClock(NOW_MS)
         )
@@ -359,7 +359,7 @@ async def test_p21_another_writers_segment_makes_us_not_the_leader(
 
 
 async def test_a_log_that_cannot_be_opened_is_a_retriable_refusal() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)
     async with (
         InProcessBroker(store=store, clock=ManualClock(NOW_MS)) as broker,

@@ -10,7 +10,7 @@ from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.settings.sections import NetworkSection
 from kafscale.settings.values import PositiveSize
-from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
+from kafscale.testing.faulty_store import Fault, FaultPlan, FaultyObjectStore, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka import frame
 from kafscale.wire.kafka.frame import RequestHeader
@@ -86,7 +86,7 @@ async def test_what_waits_does_not_hold_up_the_work_of_those_behind_it(
 
 
 async def test_a_producers_batches_keep_their_order_while_its_log_is_opened() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)
     async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
         await caller.create("slow")
@@ -104,7 +104,7 @@ async def test_a_producers_batches_keep_their_order_while_its_log_is_opened() ->
 
 
 async def test_logs_of_requests_behind_one_that_waits_are_opened_meanwhile() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)
     async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
         await caller.create("t", 3)
@@ -122,7 +122,7 @@ async def test_logs_of_requests_behind_one_that_waits_are_opened_meanwhile() -> 
 
 
 async def test_thousands_of_requests_behind_a_slow_one_need_no_deep_stack() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)
     async with InProcessBroker(store=store) as broker, Caller(broker.port) as caller:
         await caller.create("t")
@@ -249,7 +249,7 @@ async def test_a_mistake_of_ours_before_a_request_begins_closes_the_connection_t
 
 
 async def test_while_the_store_hangs_writers_wait_and_readers_are_served() -> None:
-    plan = Plan()
+    plan = FaultPlan()
     store = FaultyObjectStore(MemoryObjectStore(), plan)
     limits = NetworkSection(max_in_flight_bytes=PositiveSize(100_000))
     async with (

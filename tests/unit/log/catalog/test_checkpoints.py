@@ -7,7 +7,7 @@ from kafscale.log.formats.checkpoint import CheckpointHead
 from kafscale.model.errors import StoreUnavailable
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.testing.clock import SeededDice
-from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Plan, Rule
+from kafscale.testing.faulty_store import Fault, FaultPlan, FaultyObjectStore, Rule
 
 NAMESPACE = "tenant/ns"
 DICE = SeededDice(1)
@@ -101,7 +101,7 @@ async def test_when_none_is_whole_each_is_named() -> None:
 async def test_a_store_that_does_not_answer_is_no_broken_checkpoint() -> None:
     objects = MemoryObjectStore()
     await written(objects, 1, 2)
-    plan = Plan()
+    plan = FaultPlan()
     plan.add(Rule(Fault.FAIL_BEFORE, "read", "*/00000000000000000002", times=1))
     with pytest.raises(StoreUnavailable):
         await checkpoints.newest(FaultyObjectStore(objects, plan), NAMESPACE)
@@ -117,7 +117,7 @@ async def test_a_number_is_given_once() -> None:
 
 @pytest.mark.parametrize("die_at", range(3))
 async def test_one_that_was_cut_short_does_not_count(die_at: int) -> None:
-    objects, plan = MemoryObjectStore(), Plan()
+    objects, plan = MemoryObjectStore(), FaultPlan()
     await written(objects, 1)
     plan.add(Rule(Fault.FAIL_BEFORE, "put_new", skip=die_at))
     with pytest.raises(StoreUnavailable):

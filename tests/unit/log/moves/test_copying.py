@@ -28,11 +28,11 @@ async def copy(
     store: ObjectStore, source: LaneSource, log: Log, lane: int, most_bytes: int = 1 << 30
 ) -> int:
     """Copy and wait for the commit; gives how much there was."""
-    allowance = ByteBudget(1 << 20)
-    copied = await copying.copy_lane(store, source, log, lane, most_bytes, allowance)
+    budget = ByteBudget(1 << 20)
+    copied = await copying.copy_lane(store, source, log, lane, most_bytes, budget)
     if copied.waiting is not None:
         await wait_for_commit(copied.waiting)
-    assert allowance.taken_bytes == 0
+    assert budget.taken_bytes == 0
     return copied.size
 
 
@@ -200,9 +200,9 @@ async def test_broken_bytes_are_not_copied(harness: LogHarness) -> None:
     old, new = await harness.open("ns/old"), await harness.open("ns/new")
     await committed(append(old, make_batch(b"abcdef"), 0))
     source = await source_of(harness, old)
-    key = source.stretches[0].key
+    key = source.parts[0].key
     body = bytearray(await harness.store.read(key))
-    body[source.stretches[0].span.start + 70] ^= 1
+    body[source.parts[0].span.start + 70] ^= 1
     await harness.store.delete([key])
     await harness.store.put_new(key, [body])
     with pytest.raises(CorruptObject, match="broken"):
@@ -265,8 +265,8 @@ async def test_producers_go_on_though_key_compaction_took_their_last_batch(
     await committed(append(old, make_batch(b"newer b", producer=8, sequence=0), 0))
     await rollup.roll_up(old, merge=False)
     source = await source_of(harness, old)
-    left = [row for row in source.stretches if row.span.first != 1]
-    await copy(harness.store, source._replace(stretches=left), new, 0)
+    left = [row for row in source.parts if row.span.first != 1]
+    await copy(harness.store, source._replace(parts=left), new, 0)
     new.lane(0).rules = LaneRules(accepts_unknown_sequences=True)
     assert await committed(append(new, make_batch(b"c", producer=7, sequence=2), 0)) == 3
 
@@ -340,28 +340,28 @@ async def test_lanes_share_what_they_may_hold_and_all_come_to_their_end(
         for _ in range(4):
             await committed(append(old, make_batch(b"x" * 1000), lane))
     seen = await survey.take_snapshot(harness.store, old.folder)
-    allowance = ByteBudget(2500)  # two batches, and not three
+    budget = ByteBudget(2500)  # two batches, and not three
 
     async def one(lane: int, source: LaneSource) -> None:
-        copied = await copying.copy_lane(harness.store, source, new, lane, 1 << 30, allowance)
+        copied = await copying.copy_lane(harness.store, source, new, lane, 1 << 30, budget)
         assert copied.waiting is not None
         await wait_for_commit(copied.waiting)
 
     async with asyncio.timeout(20):
         await asyncio.gather(*(one(*row) for row in copying.sources(seen, range(6)).items()))
     assert [new.lane(lane).high for lane in range(6)] == [4] * 6
-    assert allowance.taken_bytes == 0
+    assert budget.taken_bytes == 0
 
 
 async def test_a_copy_that_fails_holds_nothing(harness: LogHarness) -> None:
     old, new = await harness.open("ns/old"), await harness.open("ns/new")
     await committed(append(old, make_batch(b"a"), 0))
     source = await source_of(harness, old)
-    await harness.store.delete([source.stretches[0].key])
-    allowance = ByteBudget(1 << 20)
+    await harness.store.delete([source.parts[0].key])
+    budget = ByteBudget(1 << 20)
     with pytest.raises(ObjectMissing):
-        await copying.copy_lane(harness.store, source, new, 0, 1 << 30, allowance)
-    assert allowance.taken_bytes == 0
+        await copying.copy_lane(harness.store, source, new, 0, 1 << 30, budget)
+    assert budget.taken_bytes == 0
 
 
 async def test_only_the_lanes_that_are_wanted_are_looked_for(harness: LogHarness) -> None:
@@ -379,7 +379,7 @@ async def test_producers_that_no_batch_tells_of_get_into_a_manifest(harness: Log
     await committed(append(old, make_batch(b"b"), 0))
     await rollup.roll_up(old, merge=False)
     source = await source_of(harness, old)
-    left = source._replace(stretches=[row for row in source.stretches if row.span.first == 1])
+    left = source._replace(parts=[row for row in source.parts if row.span.first == 1])
     await copy(harness.store, left._replace(producers=[]), new, 0)
     await rollup.roll_up(new)
     assert await copy(harness.store, left, new, 0) == 0

@@ -87,7 +87,7 @@ async def test_a_broker_that_writes_first_is_met_in_the_chain(harness: EngineHar
     log = appender(harness)
     await log.open()
     await harness.append("copy", b"broker")
-    with pytest.raises(LostRace, match="somebody else"):
+    with pytest.raises(LostRace, match="another writer"):
         await log.append([lane(0, b"job")])
     await log.open()
     await log.append([lane(1, b"job")])

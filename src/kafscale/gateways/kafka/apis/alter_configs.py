@@ -1,7 +1,7 @@
 """AlterConfigs: API 33, versions 0-2.
 
-The settings given replace all that the topic had; those not given go back to their defaults. The
-number of its logs stays: tools that do not know of it would multiply what a topic costs.
+The settings given replace all that the topic had; those not given get their defaults. The number
+of its logs stays: a tool that does not know this setting would multiply the cost of the topic.
 """
 
 from collections.abc import Mapping
@@ -32,14 +32,14 @@ async def _answer(call: Call) -> AlterConfigsResponse:
     return AlterConfigsResponse(responses=results)
 
 
-async def _alter(call: Call, one: AlterConfigsResource) -> None:
-    resources.check_once(row.name for row in one.configs)
-    missing = sorted(row.name for row in one.configs if row.value is None)
+async def _alter(call: Call, resource: AlterConfigsResource) -> None:
+    resources.check_once(config.name for config in resource.configs)
+    missing = sorted(config.name for config in resource.configs if config.value is None)
     if missing:
         raise InvalidRequest(f"no value for {', '.join(missing)}")
-    wanted = {row.name: row.value for row in one.configs}
+    wanted = {config.name: config.value for config in resource.configs}
 
     def change(old: Mapping[str, str]) -> Mapping[str, str | None]:
         return {name: old[name] for name in _KEPT if name in old} | wanted
 
-    await resources.alter(call, one.resource_name, change)
+    await resources.alter(call, resource.resource_name, change)

@@ -1,7 +1,8 @@
 """ApiVersions: API 18, versions 0-4.
 
 v3  the client names itself; an illegal name gets INVALID_REQUEST
-A version nobody here knows is answered in version 0 with UNSUPPORTED_VERSION and the list.
+A version that this broker does not know is answered in version 0 with UNSUPPORTED_VERSION and the
+list.
 """
 
 import re
@@ -24,7 +25,7 @@ _LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9\-.]*[A-Za-z0-9])?")
 
 
 def answer(call: Call) -> Answer:
-    """Tell what is offered."""
+    """List what is offered."""
     request: ApiVersionsRequest = call.message
     if call.version >= 3 and not (
         _LEGAL_NAME.fullmatch(request.client_software_name)
@@ -38,7 +39,7 @@ def answer(call: Call) -> Answer:
 
 
 def unsupported(offered: Iterable[tuple[int, range]]) -> ApiVersionsResponse:
-    """For a client newer than this broker: it will ask again in a version from the list."""
+    """The answer to a client newer than this broker: it asks again in a version of the list."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_rows(offered))
 
 

@@ -1,4 +1,4 @@
-"""CreatePartitions: API 37, versions 0-3. A topic's partitions only ever get more."""
+"""CreatePartitions: API 37, versions 0-3. The number of partitions only grows."""
 
 from collections import Counter
 from typing import Final

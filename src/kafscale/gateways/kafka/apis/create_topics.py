@@ -1,6 +1,6 @@
 """CreateTopics: API 19, versions 0-7.
 
-v1  validate_only; v4 -1 asks for defaults; v5 the answer tells what the topic got; v7 its id
+v1  validate_only; v4 -1 asks for defaults; v5 the answer has the topic's settings; v7 its id
 Any replication factor is accepted and 1 reported: the object store keeps the copies.
 """
 

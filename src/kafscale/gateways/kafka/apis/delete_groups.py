@@ -16,16 +16,18 @@ VERSIONS: Final = DeleteGroupsRequest.versions
 
 
 def answer(call: Call) -> Answer:
-    """Forget groups and what they have committed."""
+    """Delete groups and the offsets they have committed."""
     return _answer(call)
 
 
 async def _answer(call: Call) -> DeleteGroupsResponse:
     request: DeleteGroupsRequest = call.message
-    return DeleteGroupsResponse(results=[await _row(call, name) for name in request.groups_names])
+    return DeleteGroupsResponse(
+        results=[await _delete(call, name) for name in request.groups_names]
+    )
 
 
-async def _row(call: Call, group_id: str) -> DeletableGroupResult:
+async def _delete(call: Call, group_id: str) -> DeletableGroupResult:
     try:
         await call.engine.groups.delete(group_id)
     except KafscaleError as problem:

@@ -28,21 +28,21 @@ def answer(call: Call) -> Answer:
 async def _answer(call: Call) -> DeleteTopicsResponse:
     request: DeleteTopicsRequest = call.message
     if call.version >= _BY_ID_FROM:
-        wanted = request.topics
+        states = request.topics
     else:
-        wanted = [DeleteTopicState(name=name) for name in request.topic_names]
-    return DeleteTopicsResponse(responses=[await _delete(call, one) for one in wanted])
+        states = [DeleteTopicState(name=name) for name in request.topic_names]
+    return DeleteTopicsResponse(responses=[await _delete(call, wanted) for wanted in states])
 
 
-async def _delete(call: Call, one: DeleteTopicState) -> DeletableTopicResult:
-    result = DeletableTopicResult(name=one.name, topic_id=one.topic_id)
+async def _delete(call: Call, wanted: DeleteTopicState) -> DeletableTopicResult:
+    result = DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id)
     try:
-        if (one.name is None) == (one.topic_id == NO_UUID):
+        if (wanted.name is None) == (wanted.topic_id == NO_UUID):
             raise InvalidRequest("a topic is named by its name or by its id")
-        if one.name is None:
-            topic = call.engine.topics.get_by_id(one.topic_id)
+        if wanted.name is None:
+            topic = call.engine.topics.get_by_id(wanted.topic_id)
         else:
-            topic = call.engine.topics.get(one.name)
+            topic = call.engine.topics.get(wanted.name)
         result.name, result.topic_id = topic.name, topic.topic_id
         timeout_s = call.message.timeout_ms / 1000
         await in_time(call, call.engine.topics.delete(topic.name), timeout_s)

@@ -1,4 +1,4 @@
-"""DescribeCluster: API 60, versions 0-1. v1 may ask for controllers, of which there are none."""
+"""DescribeCluster: API 60, versions 0-1. v1 may ask for controllers: there are none."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _CONTROLLERS: Final = 2
 
 
 def answer(call: Call) -> Answer:
-    """Tell who is there."""
+    """List the brokers that the client can reach."""
     request: DescribeClusterRequest = call.message
     if request.endpoint_type != _BROKERS:
         known = request.endpoint_type == _CONTROLLERS

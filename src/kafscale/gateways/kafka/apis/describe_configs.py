@@ -1,8 +1,8 @@
 """DescribeConfigs: API 32, versions 0-4.
 
 v1  where a value comes from, and its synonyms; v3 types and documentation
-Topics have every setting Kafka knows. The broker's are those that Kafka's tools look for, to be
-read only. Loggers have no settings here, so a broker's are an empty list.
+Topics have every setting that Kafka knows. A broker shows the settings that Kafka's tools look
+for; all of them are read-only. Loggers have no settings here, so their list is empty.
 """
 
 import asyncio
@@ -40,55 +40,55 @@ async def _answer(call: Call) -> DescribeConfigsResponse:
     request: DescribeConfigsRequest = call.message
     named = resources.Named(request.resources)
     results = []
-    for one in request.resources:
+    for resource in request.resources:
         result = DescribeConfigsResult(
-            resource_type=one.resource_type, resource_name=one.resource_name
+            resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         results.append(result)
         try:
-            named.check(one)
-            result.configs = _describe(call, one)
+            named.check(resource)
+            result.configs = _describe(call, resource)
         except KafscaleError as problem:
             resources.refuse(call, result, problem)
-        await asyncio.sleep(0)  # thousands of topics must not hold up everybody else
+        await asyncio.sleep(0)  # thousands of topics must not hold up other clients
     return DescribeConfigsResponse(results=results)
 
 
-def _describe(call: Call, one: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+def _describe(call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
     """The rows asked for; no names given means all."""
     request: DescribeConfigsRequest = call.message
     rows: Iterable[DescribeConfigsResourceResult]
-    match one.resource_type:
+    match resource.resource_type:
         case resources.TOPIC:
-            topic = call.engine.topics.get(one.resource_name)
+            topic = call.engine.topics.get(resource.resource_name)
             defaults = call.engine.topics.default_configs(topic)
             own = topic.own_configs(defaults)
             rows = [_of_topic(own, config, defaults) for config in TOPIC_CONFIGS.values()]
-        case resources.BROKER if one.resource_name == "":
-            rows = []  # what all brokers share and could be changed while they run: nothing
+        case resources.BROKER if resource.resource_name == "":
+            rows = []  # no default of all brokers can be changed at run time
         case resources.BROKER:
-            resources.check_broker(call, one.resource_name)
+            resources.check_broker(call, resource.resource_name)
             rows = [_of_broker(config) for config in call.engine.broker_configs]
         case resources.BROKER_LOGGER:
-            resources.check_broker(call, one.resource_name)
+            resources.check_broker(call, resource.resource_name)
             rows = []
         case other:
             raise InvalidRequest(f"resources of type {other} have no settings here")
-    wanted = set(one.configuration_keys or ())
-    found = [row for row in rows if not wanted or row.name in wanted]
-    for row in found:
+    wanted = set(resource.configuration_keys or ())
+    selected = [row for row in rows if not wanted or row.name in wanted]
+    for row in selected:
         row.is_default = row.config_source == _FROM_DEFAULT
         if not request.include_synonyms:
             row.synonyms = []
         if not request.include_documentation:
             row.documentation = None
-    return sorted(found, key=lambda row: row.name)
+    return sorted(selected, key=lambda row: row.name)
 
 
 def _of_topic(
     own: dict[str, str], config: TopicConfig, defaults: dict[str, str]
 ) -> DescribeConfigsResourceResult:
-    """A setting with every level that has a value for it, the one that counts first."""
+    """A setting with every level that has a value for it, the level that counts first."""
     name = config.name
     levels = []
     if name in own:

@@ -1,7 +1,7 @@
 """DescribeGroups: API 15, versions 0-5.
 
 v4  static members show their name
-A group nobody knows is Dead, without an error.
+A group that does not exist is Dead, without an error.
 """
 
 from typing import Final
@@ -25,21 +25,21 @@ VERSIONS: Final = DescribeGroupsRequest.versions
 
 
 def answer(call: Call) -> Answer:
-    """Show groups as they are."""
+    """Describe every group asked for."""
     return _answer(call)
 
 
 async def _answer(call: Call) -> DescribeGroupsResponse:
     request: DescribeGroupsRequest = call.message
-    rows = [await _row(call, name) for name in dict.fromkeys(request.groups)]
-    for row in rows:
-        row.authorized_operations = authorized_operations(
-            call, ResourceType.GROUP, row.group_id, asked=request.include_authorized_operations
+    groups = [await _describe(call, name) for name in dict.fromkeys(request.groups)]
+    for group in groups:
+        group.authorized_operations = authorized_operations(
+            call, ResourceType.GROUP, group.group_id, asked=request.include_authorized_operations
         )
-    return DescribeGroupsResponse(groups=rows)
+    return DescribeGroupsResponse(groups=groups)
 
 
-async def _row(call: Call, group_id: str) -> DescribedGroup:
+async def _describe(call: Call, group_id: str) -> DescribedGroup:
     try:
         group = await call.engine.groups.describe(group_id)
     except KafscaleError as problem:
@@ -47,7 +47,7 @@ async def _row(call: Call, group_id: str) -> DescribedGroup:
         return DescribedGroup(code, group_id, GroupState.DEAD.value)
     if group is None:
         return DescribedGroup(0, group_id, GroupState.DEAD.value)
-    # In the middle of a rebalance there is nothing to show of protocol and assignments.
+    # During a rebalance protocol and assignments are not decided.
     protocol = group.protocol if group.state is GroupState.STABLE else ""
     return DescribedGroup(
         0, group_id, group.state.value, group.protocol_type, protocol, _members(group, protocol)

@@ -20,11 +20,11 @@ from kafscale.wire.kafka.messages.elect_leaders import (
 API_KEY: Final = ElectLeadersRequest.api_key
 VERSIONS: Final = ElectLeadersRequest.versions
 
-_KINDS: Final = (0, 1)  # the preferred replica, any replica
+_KINDS: Final = (0, 1)  # preferred, unclean
 
 
 def answer(call: Call) -> Answer:
-    """Say of every partition that it is led; all of them (null) need not even be named."""
+    """Answer that every partition named has its leader; all partitions (null) get no rows."""
     request: ElectLeadersRequest = call.message
     if request.election_type not in _KINDS:
         client_errors.note_bad(call, "invalid_request", f"election type {request.election_type}")

@@ -1,8 +1,8 @@
 """FindCoordinator: API 10, versions 0-4.
 
 v0  the coordinator of a group; v1 or of a transactional id; v4 several keys at once
-Every group has one coordinator among the brokers. Transactions are not supported, and asking for
-their coordinator is refused for good, so that clients give up at once.
+Every group has one coordinator among the brokers. Transactions are not supported: a client that
+asks for the coordinator of one gets a final error, so that it gives up at once.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ _SEVERAL_FROM: Final = 4
 
 
 def answer(call: Call) -> Answer:
-    """Name the broker, or refuse."""
+    """Name the coordinator of every key, or say why there is none."""
     request: FindCoordinatorRequest = call.message
     if call.version >= _SEVERAL_FROM:
         rows = [_locate(call, request.key_type, key) for key in request.coordinator_keys]
@@ -49,7 +49,7 @@ def _locate(call: Call, key_type: int, key: str) -> Coordinator:
     code = ErrorCode.INVALID_REQUEST
     why = f"there is no key type {key_type}"
     if key_type == _TRANSACTION:
-        # The one code that all clients take as final: librdkafka repeats what is "invalid".
+        # The one code that all clients take as final: librdkafka retries after INVALID_REQUEST.
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         why = "transactions are not supported"
     return Coordinator(key, -1, "", -1, code, why)

@@ -17,7 +17,7 @@ prepare = require_loaded
 
 
 def answer(call: Call) -> Answer:
-    """The member is alive; it learns whether it must join again."""
+    """Note that the member is alive, and tell it whether it must join again."""
     request: HeartbeatRequest = call.message
     event = Heartbeat(
         call=call.engine.groups.new_call(),

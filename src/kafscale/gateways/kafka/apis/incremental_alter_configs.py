@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs: API 44, versions 0-1.
 
-Settings are set or deleted one by one; to those that are lists values can be added or taken away.
+Settings are set or deleted one by one. Values can be added to settings that are lists, and taken
+out of them.
 """
 
 from collections.abc import Mapping
@@ -42,17 +43,17 @@ async def _answer(call: Call) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(responses=results)
 
 
-async def _alter(call: Call, one: AlterConfigsResource) -> None:
-    resources.check_once(row.name for row in one.configs)
+async def _alter(call: Call, resource: AlterConfigsResource) -> None:
+    resources.check_once(row.name for row in resource.configs)
     defaults = call.engine.topics.default_configs()
 
     def change(old: Mapping[str, str]) -> Mapping[str, str | None]:
         new: dict[str, str | None] = dict(old)
-        for row in one.configs:
+        for row in resource.configs:
             _apply(row, new, defaults)
         return new
 
-    await resources.alter(call, one.resource_name, change)
+    await resources.alter(call, resource.resource_name, change)
 
 
 def _apply(row: AlterableConfig, configs: dict[str, str | None], defaults: dict[str, str]) -> None:

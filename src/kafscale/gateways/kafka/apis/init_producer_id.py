@@ -1,7 +1,7 @@
 """InitProducerId: API 22, versions 0-4.
 
-Every request gets a fresh id with epoch 0, whatever id it mentions: that is how an idempotent
-producer starts over. Transactions are not supported, and a transactional id is refused.
+Every request gets a new id with epoch 0, whatever id it mentions: that is how an idempotent
+producer starts over. Transactions are not supported: a transactional id is refused.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ VERSIONS: Final = InitProducerIdRequest.versions
 
 
 def answer(call: Call) -> Answer:
-    """Hand out an id."""
+    """Allocate an id."""
     request: InitProducerIdRequest = call.message
     if request.transactional_id is not None:
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)

@@ -1,7 +1,8 @@
 """JoinGroup: API 11, versions 0-9.
 
 v1  rebalance timeout; before, the session timeout counts
-v4  a new member is sent back with an id; v5 static members; v9 static leaders may skip assigning
+v4  a new member gets an id and must join again; v5 static members; v9 static leaders may skip
+    assigning
 The answer waits until all members have joined.
 """
 

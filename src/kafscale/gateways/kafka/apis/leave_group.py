@@ -24,7 +24,7 @@ prepare = require_loaded
 
 
 def answer(call: Call) -> Answer:
-    """Let members go."""
+    """Remove members from the group."""
     request: LeaveGroupRequest = call.message
     are_several = call.version >= _SEVERAL_FROM
     leavers = request.members if are_several else [MemberIdentity(request.member_id)]

@@ -1,6 +1,6 @@
 """ListGroups: API 16, versions 0-5.
 
-v4  only groups in some states; v5 only groups of some types: all of ours are classic
+v4  only groups in some states; v5 only groups of some types: all are classic here
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ _TYPE: Final = "classic"
 
 
 def answer(call: Call) -> Answer:
-    """Name every group that is wanted."""
+    """List the groups that pass the filters."""
     return _answer(call)
 
 
@@ -30,12 +30,12 @@ async def _answer(call: Call) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     try:
-        found = await call.engine.groups.list()
+        groups = await call.engine.groups.list()
     except KafscaleError as problem:
         return ListGroupsResponse(error_code=coordinator_code_of(problem))
     rows = [
         ListedGroup(group.group_id, group.protocol_type, group.state, _TYPE)
-        for group in found
+        for group in groups
         if (not states or group.state.lower() in states) and (not types or _TYPE in types)
     ]
     return ListGroupsResponse(groups=rows)

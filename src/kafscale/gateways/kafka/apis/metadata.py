@@ -3,8 +3,8 @@
 v0   no topics named means all; v1 and later: null means all, none named means none
 v4   the client may forbid creating what is missing
 v10  topic ids; v12 topics may be asked for by id
-A topic that is not known is looked for in the bucket; if there is none, it is created where the
-broker and the request allow it.
+The broker looks in the bucket for a topic that it does not know. If there is none, it creates the
+topic where its settings, the request and the authorizer allow that.
 """
 
 from collections.abc import Awaitable
@@ -37,7 +37,7 @@ API_KEY: Final = MetadataRequest.api_key
 VERSIONS: Final = MetadataRequest.versions
 
 _FORBIDDING_FROM: Final = 4
-_LONGEST_CREATION_S: Final = 5.0  # then the client is told to ask again
+_LONGEST_CREATION_S: Final = 5.0  # after that the client is told to ask again
 _LONGEST_LOOK_S: Final = 2.0
 _LISTENER_NOT_FOUND_FROM: Final = 6
 _NULL_NAMES_FROM: Final = 12
@@ -49,7 +49,7 @@ def answer(call: Call) -> Answer:
 
 
 async def _answer_later(call: Call) -> MetadataResponse:
-    """A broker that has just started does not know yet who leads what."""
+    """Wait first: a broker that has just started does not know the leaders yet."""
     await call.engine.cluster.joined()
     answer = _answer(call)
     return answer if isinstance(answer, MetadataResponse) else await answer
@@ -60,7 +60,7 @@ def _answer(call: Call) -> MetadataResponse | Awaitable[MetadataResponse]:
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
         return _response(call, [_describe(call, topic) for topic in call.engine.topics.all()])
-    # A topic has thousands of partitions: who names it thousands of times hears of it once.
+    # A topic can have thousands of partitions: one named thousands of times is described once.
     asked = list({(one.topic_id, one.name): one for one in asked}.values())
     found = [_find(call, one) for one in asked]
     if any(row is None for row in found):
@@ -78,7 +78,7 @@ async def _with_missing(
 
 
 def _find(call: Call, one: MetadataRequestTopic) -> MetadataResponseTopic | None:
-    """A topic's row, or None if it is to be looked for or created."""
+    """A topic's row; None if the broker must look for the topic in the bucket or create it."""
     engine = call.engine
     try:
         if one.topic_id != NO_UUID:
@@ -119,7 +119,7 @@ async def _create(call: Call, name: str) -> MetadataResponseTopic:
         making = call.engine.topics.find_or_create(name)
         return _describe(call, await in_time(call, making, _LONGEST_CREATION_S))
     except TopicExists:
-        # Somebody else was faster; the client asks again and finds it.
+        # Another broker was faster; the client asks again and finds the topic.
         return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
     except InvalidTopicName as problem:
         return MetadataResponseTopic(error_code=code_of(problem), name=name)

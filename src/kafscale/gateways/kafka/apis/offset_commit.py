@@ -1,8 +1,8 @@
 """OffsetCommit: API 8, versions 0-8.
 
 v1  generation and member; v6 leader epochs
-Members commit in their generation; others only while the group has no members. Retention times
-and timestamps are passed over: how long offsets are kept is the broker's setting.
+Members commit in their generation; other clients can commit only while the group has no members.
+Retention times and timestamps are ignored: a setting of the broker says how long offsets are kept.
 """
 
 from typing import Final
@@ -28,12 +28,12 @@ prepare = require_claimed
 
 
 def answer(call: Call) -> Answer:
-    """Remember offsets; the store must have them before the client hears of it."""
+    """Commit offsets; the answer comes when the metadata store has them."""
     return _answer(call, _objection(call))
 
 
 def _objection(call: Call) -> KafscaleError | None:
-    """What the group has against this commit."""
+    """Why the group refuses this commit, if it does."""
     request: OffsetCommitRequest = call.message
     event = CommitOffsets(
         call=call.engine.groups.new_call(),
@@ -63,8 +63,8 @@ async def _answer(call: Call, objection: KafscaleError | None) -> OffsetCommitRe
         if objection is not None:
             raise objection
         problems = await call.engine.offsets.commit(request.group_id, wishes)
-        for one in filter(None, problems):
-            client_errors.note(call, one)
+        for problem in filter(None, problems):
+            client_errors.note(call, problem)
     except KafscaleError as problem:
         client_errors.note(call, problem)
         problems = [problem] * len(wishes)

@@ -1,7 +1,8 @@
 """OffsetDelete: API 47, version 0.
 
-A group without members loses any offset; one with members only those of topics nobody in it
-subscribes to. The request is refused as a whole where what members read cannot be known.
+Any offset of a group without members can be deleted. In a group with members, only offsets of
+topics that no member subscribes to can be. If the broker cannot tell what the members subscribe
+to, it refuses the whole request.
 """
 
 from typing import Final
@@ -23,7 +24,7 @@ VERSIONS: Final = OffsetDeleteRequest.versions
 
 
 def answer(call: Call) -> Answer:
-    """Forget offsets, each partition with its own result."""
+    """Delete offsets; each partition gets a result of its own."""
     return _answer(call)
 
 

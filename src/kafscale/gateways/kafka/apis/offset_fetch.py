@@ -1,9 +1,9 @@
 """OffsetFetch: API 9, versions 0-8.
 
-v2  null asks for all a group has committed, an error for the group as a whole
+v2  null asks for all that a group has committed; an error for the group as a whole
 v5  leader epochs; v8 several groups at once
-What was never committed is -1 without an error, whether or not group and topic are known. There
-are no transactions, so every offset is stable.
+A partition without a committed offset gets -1 and no error, whether or not group and topic exist.
+There are no transactions, so every offset is stable.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _Asked = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
 
 
 class _Row(NamedTuple):
-    """A partition's answer; the two kinds of rows that the protocol has take it in this order."""
+    """A partition's answer, in the order of the fields that both response types have."""
 
     partition: int
     offset: int
@@ -82,7 +82,7 @@ async def _look_up(call: Call, group_id: str, asked: _Asked) -> tuple[int, dict[
         committed = await call.engine.offsets.committed(group_id, wanted)
     except KafscaleError as problem:
         client_errors.note(call, problem)
-        # Not "not available": half of the clients give up looking for an offset when told that.
+        # COORDINATOR_NOT_AVAILABLE makes half of the clients give up looking for an offset.
         code = coordinator_code_of(problem, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         committed = {}
     by_topic: dict[str, list[_Row]] = {topic.name: [] for topic in asked or ()}

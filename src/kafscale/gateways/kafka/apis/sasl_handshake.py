@@ -1,7 +1,7 @@
 """SaslHandshake: API 17, versions 0-1.
 
-Nobody can log in here, and a client that wants to is told so: no mechanism is offered. As in
-Kafka the API is on the list although this door needs no login; clients without one never use it.
+Authentication is not there yet: no mechanism is offered, and a client that asks for one is told
+so. As in Kafka, ApiVersions lists this API all the same; clients without SASL never use it.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ VERSIONS: Final = SaslHandshakeRequest.versions
 
 
 def answer(call: Call) -> Answer:
-    """Offer nothing."""
+    """Refuse every mechanism."""
     request: SaslHandshakeRequest = call.message
     client_errors.note_bad(call, "unsupported_sasl_mechanism", repr(request.mechanism[:100]))
     return SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM)

@@ -1,7 +1,7 @@
 """SyncGroup: API 14, versions 0-5.
 
 v3  static members; v5 the protocol is named and checked
-The answer waits for the leader's assignment, and until it is saved.
+The answer waits until the leader's assignment is there and saved.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ prepare = require_loaded
 
 
 def answer(call: Call) -> Answer:
-    """Ask now; the answer comes when the leader has assigned."""
+    """Apply the request now; the answer comes when the leader has assigned partitions."""
     request: SyncGroupRequest = call.message
     groups = call.engine.groups
     event = Sync(

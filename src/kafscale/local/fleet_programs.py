@@ -17,7 +17,7 @@ from typing import Any, Final
 from kafscale.local import programs
 from kafscale.local.child import Program
 from kafscale.local.errors import LocalError
-from kafscale.local.folder import Fleet, Folder, write_privately
+from kafscale.local.folder import Folder, LocalFleet, write_privately
 from kafscale.local.ports import BLOCK, HOST
 from kafscale.settings.sources import VARIABLES
 
@@ -41,7 +41,7 @@ _ETCD_AT: Final = 10  # two each: clients, peers
 _BROKERS_AT: Final = 30  # two each: clients, metrics
 MAX_BROKERS: Final = (BLOCK - _BROKERS_AT) // 2
 
-# Settings that lead to a place, which are ours to give; others reach the brokers as they are.
+# Settings that say where something is: the fleet sets them. All others reach the brokers.
 _PLACES: Final = (
     *("broker.", "useMemoryS3", "storage.namespace"),
     *("s3.bucket", "s3.region", "s3.endpoint", "s3.pathStyle"),
@@ -60,10 +60,10 @@ def offsets(brokers: int, etcd: int) -> list[int]:
 
 
 def volume_mb(free_bytes: int) -> int:
-    """How large a file of the S3 server may get, so that the disk has room for many of them.
+    """Give the size of the S3 server's volume files, so that the disk has room for many of them.
 
-    It takes seven at a time, seven of which are never filled; without room for a whole one it
-    takes nothing at all.
+    The server reserves seven at a time, and seven are never filled. Without room for a whole one
+    it accepts nothing.
     """
     if free_bytes < _LEAST_FREE:
         raise LocalError(
@@ -73,10 +73,10 @@ def volume_mb(free_bytes: int) -> int:
     return min(1024, max(16, (free_bytes >> 20) // 64))
 
 
-class Members:
+class FleetPrograms:
     """The programs of one fleet."""
 
-    def __init__(self, folder: Folder, fleet: Fleet) -> None:
+    def __init__(self, folder: Folder, fleet: LocalFleet) -> None:
         self.folder = folder
         self.fleet = fleet
         self._etcd, self._weed = programs.etcd(), programs.weed()
@@ -171,9 +171,9 @@ class Members:
             "-master.telemetry=false",
             "-master.electionTimeout=1s",
             "-master.heartbeatInterval=200ms",
-            # Alone and without a past it leads at once. Else it takes its time: a volume server
-            # that comes a moment too early tries again after five seconds, and a master that finds
-            # itself leading again gives out no space for fifteen. Its volumes tell it what it has.
+            # A master alone and without a past leads at once. Else a volume server that comes a
+            # moment too early tries again after five seconds, and a master that leads again gives
+            # out no space for fifteen. Its volumes tell it what it has.
             "-master.peers=none",
             "-master.resumeState=false",
             f"-master.volumeSizeLimitMB={volume_mb(shutil.disk_usage(folder).free)}",
@@ -240,7 +240,7 @@ class Members:
 
 
 def _clean_environment() -> dict[str, str]:
-    """Our environment without what would send a process of the fleet elsewhere."""
+    """The environment of this process, without what would lead a process of the fleet elsewhere."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -259,7 +259,7 @@ def _etcd_answers(port: int) -> bool:
 
 
 def _s3_answers(port: int, filer_port: int, master_port: int) -> bool:
-    # A file that is sent before there is a volume for it hangs, and goes on hanging when there is.
+    # A file sent before there is a volume for it hangs, also when there is one later.
     if not (_said(master_port, "/dir/status").get("Topology") or {}).get("DataCenters"):
         return False
     # The filer takes folders without a signature; a folder below /buckets is a bucket. 403: the
@@ -272,7 +272,7 @@ def _s3_answers(port: int, filer_port: int, master_port: int) -> bool:
 
 
 def _said(port: int, path: str) -> dict[str, Any]:
-    """A page of JSON; nothing where nobody answers, or not with that."""
+    """Get a page of JSON; empty if nothing answers, or something else than JSON."""
     status, body = _ask(port, "GET", path)
     try:
         found = json.loads(body) if status == 200 else {}
@@ -286,7 +286,7 @@ def _says_anything(port: int, path: str) -> bool:
 
 
 def _ask(port: int, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-    """Status and body of an answer; status 0 where nobody answers."""
+    """Give status and body of an answer; status 0 if nothing answers."""
     connection = http.client.HTTPConnection(HOST, port, timeout=2)
     try:
         connection.request(method, path, body)

@@ -7,23 +7,23 @@ import pytest
 from kafscale.local import programs
 from kafscale.local.child import Program
 from kafscale.local.errors import LocalError
-from kafscale.local.folder import Fleet, Folder
-from kafscale.local.members import MAX_BROKERS, MAX_ETCD, Members, offsets, volume_mb
+from kafscale.local.fleet_programs import MAX_BROKERS, MAX_ETCD, FleetPrograms, offsets, volume_mb
+from kafscale.local.folder import Folder, LocalFleet
 from kafscale.local.ports import BLOCK
-from kafscale.settings.config import load
+from kafscale.settings.loading import load
 
-FLEET = Fleet(20000, MAX_BROKERS, MAX_ETCD, "an-access-key", "a-secret-key")
+FLEET = LocalFleet(20000, MAX_BROKERS, MAX_ETCD, "an-access-key", "a-secret-key")
 
 
 @pytest.fixture
-def members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Members:
+def members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetPrograms:
     monkeypatch.setattr(programs, "etcd", lambda: Path("/opt/etcd"))
     monkeypatch.setattr(programs, "weed", lambda: Path("/opt/weed"))
     monkeypatch.setattr(programs, "check_etcd_client", lambda: None)
-    return Members(Folder(tmp_path), FLEET)
+    return FleetPrograms(Folder(tmp_path), FLEET)
 
 
-def everything(members: Members) -> list[Program]:
+def everything(members: FleetPrograms) -> list[Program]:
     return [*members.etcd(), members.s3(), *members.brokers()]
 
 
@@ -38,7 +38,7 @@ def test_a_larger_fleet_keeps_the_ports_of_a_smaller_one() -> None:
     assert set(offsets(1, 1)) < set(offsets(3, 1)) < set(offsets(3, 3))
 
 
-def test_every_port_in_a_command_was_checked_to_be_free(members: Members) -> None:
+def test_every_port_in_a_command_was_checked_to_be_free(members: FleetPrograms) -> None:
     checked = {str(FLEET.port_base + offset) for offset in offsets(FLEET.brokers, FLEET.etcd)}
     said = {
         word.rpartition(marker)[2]
@@ -55,14 +55,14 @@ def test_every_port_in_a_command_was_checked_to_be_free(members: Members) -> Non
     assert said | brokers == checked
 
 
-def test_no_secret_is_in_a_command_line(members: Members) -> None:
+def test_no_secret_is_in_a_command_line(members: FleetPrograms) -> None:
     words = " ".join(word for program in everything(members) for word in program.command)
     assert FLEET.secret_key not in words
     assert FLEET.access_key not in words
 
 
 def test_brokers_load_what_they_are_given_and_differ_only_where_they_must(
-    members: Members, tmp_path: Path
+    members: FleetPrograms, tmp_path: Path
 ) -> None:
     configs = [load(None, program.environment, {}) for program in members.brokers()]
     assert [config.broker.id for config in configs] == list(range(1, MAX_BROKERS + 1))
@@ -76,7 +76,7 @@ def test_brokers_load_what_they_are_given_and_differ_only_where_they_must(
 
 
 def test_settings_that_lead_elsewhere_do_not_reach_the_fleet_and_others_do(
-    members: Members, monkeypatch: pytest.MonkeyPatch
+    members: FleetPrograms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (
         *("KAFSCALE_S3_SESSION_TOKEN", "KAFSCALE_ADVERTISED_HOST", "KAFSCALE_USE_MEMORY_S3"),
@@ -92,7 +92,7 @@ def test_settings_that_lead_elsewhere_do_not_reach_the_fleet_and_others_do(
         assert kept.items() <= program.environment.items()
 
 
-def test_members_of_etcd_know_each_other(members: Members) -> None:
+def test_members_of_etcd_know_each_other(members: FleetPrograms) -> None:
     clusters = {
         word for program in members.etcd() for word in program.command if "initial-cluster=" in word
     }
@@ -113,7 +113,7 @@ VOLUMES = b'{"Topology": {"DataCenters": [{"Id": "DefaultDataCenter"}]}}'
     ],
 )
 def test_nothing_is_sent_to_an_s3_server_that_has_no_volumes_yet(
-    members: Members, monkeypatch: pytest.MonkeyPatch, status: int, page: bytes, sent: bool
+    members: FleetPrograms, monkeypatch: pytest.MonkeyPatch, status: int, page: bytes, sent: bool
 ) -> None:
     asked: list[str] = []
 
@@ -121,7 +121,7 @@ def test_nothing_is_sent_to_an_s3_server_that_has_no_volumes_yet(
         asked.append(f"{method} {path}")
         return {"/dir/status": (status, page), "/": (403, b"")}.get(path, (201, b""))
 
-    monkeypatch.setattr("kafscale.local.members._ask", ask)
+    monkeypatch.setattr("kafscale.local.fleet_programs._ask", ask)
     assert members.s3().answers() is sent
     assert ("PUT /ready" in asked) is sent
 
@@ -130,9 +130,9 @@ def test_nothing_is_sent_to_an_s3_server_that_has_no_volumes_yet(
     ("page", "well"), [(b'{"health":"true"}', True), (b'{"health":"false"}', False), (b"", False)]
 )
 def test_an_etcd_that_says_nothing_sensible_is_asked_again(
-    members: Members, monkeypatch: pytest.MonkeyPatch, page: bytes, well: bool
+    members: FleetPrograms, monkeypatch: pytest.MonkeyPatch, page: bytes, well: bool
 ) -> None:
-    monkeypatch.setattr("kafscale.local.members._ask", lambda *_: (200, page))
+    monkeypatch.setattr("kafscale.local.fleet_programs._ask", lambda *_: (200, page))
     assert next(members.etcd()).answers() is well
 
 
