@@ -16,11 +16,7 @@ WORDS, _, SHARED = PAGE.partition("## Classes that share a name")
 MESSAGES: Final = "wire/kafka/messages/"
 
 # Names that are still defined in several modules. This list only shrinks.
-STILL_DOUBLE: Final[frozenset[str]] = frozenset(
-    {
-        "ObserveRequest",
-    }
-)
+STILL_DOUBLE: Final[frozenset[str]] = frozenset()
 
 
 def rows(text: str) -> list[list[str]]:

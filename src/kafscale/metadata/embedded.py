@@ -78,7 +78,7 @@ class EmbeddedMetadataStore:
             self._writer.executescript(_SCHEMA)
             self._reader = _connect(path)
             self._reader.execute("PRAGMA query_only = 1")
-            # Whoever held these has gone: we have the lock.
+            # The process that held these leases is gone: this one has the lock.
             self._commit([Remove(key) for key in self._leased("")])
         except (sqlite3.Error, MetadataUnavailable) as failed:
             os.close(self._lock)
@@ -104,7 +104,7 @@ class EmbeddedMetadataStore:
         return await self._in_thread(self._commit, tuple(writes), tuple(guards))
 
     async def lease(self, ttl_s: float) -> Lease:
-        """Lend; the process is alive as long as it renews in time by its own clock."""
+        """Grant a lease, which holds as long as this process renews it in time."""
         if self._clock is None:
             raise ValueError("a store without a clock has no leases")
         self._leases_given += 1
@@ -115,7 +115,7 @@ class EmbeddedMetadataStore:
             return lease.id in self._leases
 
         async def revoke() -> None:
-            # Nothing is added to it from here on; what was added is removed behind it.
+            # From here on no commit can use the lease; what was written under it is removed next.
             del self._leases[lease.id]
             await self._in_thread(self._remove_leased, lease.id)
 
@@ -123,11 +123,11 @@ class EmbeddedMetadataStore:
         return lease
 
     def watch(self, prefix: str) -> Watch:
-        """Follow the commits of this process: there is no other."""
+        """Follow the commits of this process: no other process can write."""
         return self._feed.watch(prefix, lambda: self._list(prefix))
 
     async def aclose(self) -> None:
-        """Finish what was begun, close the file, let the next process in."""
+        """Finish what was begun, close the file and release the lock."""
         for lease in list(self._leases.values()):
             await lease.revoke()
         await asyncio.to_thread(self._thread.shutdown)
@@ -143,13 +143,13 @@ class EmbeddedMetadataStore:
     async def _in_thread(self, work: Callable[..., Change], *arguments: object) -> int:
         loop = asyncio.get_running_loop()
 
-        def work_and_tell() -> int:
-            # Told from here: whoever asked may have been cancelled meanwhile.
+        def work_and_publish() -> int:
+            # Published from here: the caller may have been cancelled meanwhile.
             change = work(*arguments)
             loop.call_soon_threadsafe(self._feed.publish, change)
             return change.version
 
-        return await loop.run_in_executor(self._thread, work_and_tell)
+        return await loop.run_in_executor(self._thread, work_and_publish)
 
     def _read(self, query: str, *arguments: str | int) -> list[Entry]:
         try:
@@ -158,7 +158,7 @@ class EmbeddedMetadataStore:
             raise MetadataUnavailable(f"cannot read {self._path}: {failed}") from failed
 
     def _list(self, prefix: str) -> Listing:
-        self._read("BEGIN")  # the version belongs to the same look as the entries
+        self._read("BEGIN")  # version and entries are of the same moment
         try:
             entries = self._read(_FIND, prefix, prefix + BEYOND, "", -1)
             return Listing(_version(self._reader), entries)

@@ -1,4 +1,4 @@
-"""News of commits for those who watch in the same process.
+"""News of commits for watchers in the same process.
 
 Here: one bounded queue per watcher. Next door: the store that publishes (embedded.py).
 """
@@ -17,7 +17,6 @@ class Feed:
     """Hands every change to every watcher whose prefix it touches."""
 
     def __init__(self) -> None:
-        """Begin without watchers."""
         self._watchers: dict[_Watcher, None] = {}  # in the order they came
 
     def publish(self, change: Change) -> None:

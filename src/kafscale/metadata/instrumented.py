@@ -13,7 +13,7 @@ from kafscale.model.clock import Clock
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
 
 # operation (get, find, commit, lease), seconds, result (success, conflict, error)
-ObserveRequest = Callable[[str, float, str], None]
+ObserveMetadata = Callable[[str, float, str], None]
 
 _T = TypeVar("_T")
 
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 class InstrumentedMetadata:
     """Passes everything through. A conflict is an answer; a cancelled call says nothing."""
 
-    def __init__(self, inner: MetadataStore, observe: ObserveRequest, clock: Clock) -> None:
+    def __init__(self, inner: MetadataStore, observe: ObserveMetadata, clock: Clock) -> None:
         self._inner = inner
         self._observe = observe
         self._clock = clock
@@ -48,7 +48,7 @@ class InstrumentedMetadata:
         return await self._timed("lease", self._inner.lease(ttl_s))
 
     def watch(self, prefix: str) -> Watch:
-        """Not reported: it goes on for ever."""
+        """Not reported: a watch has no end."""
         return self._inner.watch(prefix)
 
     async def aclose(self) -> None:

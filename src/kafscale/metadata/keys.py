@@ -1,22 +1,22 @@
 """What the keys of the metadata store are called, and the JSON behind them.
 
-Here: names and values, one key per thing. Free text is percent-encoded, so that a group called
-"a/offsets/b" stays one path segment and cannot reach into another key space.
+Here: names and values. Free text is percent-encoded, so that a group called "a/offsets/b" stays
+one path segment and cannot reach into another key space.
 Next door: the store itself (store.py). Never here: segment lists, heartbeats.
 
     /kafscale/cluster
-    /kafscale/recovery                                     the store is being rebuilt
-    /kafscale/marks/{what}                                 numbers given out so far
+    /kafscale/recovery                                     a command is rebuilding the store
+    /kafscale/marks/{what}                                 the next number of each kind
     /kafscale/topics/{topic}/config
-    /kafscale/changes/{topic}                              a change of a topic that is under way
-    /kafscale/moves/{topic}/{folder}                       how far a log is with a topic that moves
-    /kafscale/removals/{folder}                            deleted topics whose objects must go
-    /kafscale/brokers/{broker_id}                          a broker that lives; goes with its lease
-    /kafscale/controller                                   who says which brokers count
-    /kafscale/members                                      the brokers that count: see placement.py
-    /kafscale/broker-names/{name}                          whom an id was allocated to
-    /kafscale/writers/{lease}/{number}                     what a process has committed in etcd last
-    /kafscale/consumers/{group}/coordinator                who writes the other keys of the group
+    /kafscale/changes/{topic}                              a change of a topic has begun
+    /kafscale/moves/{topic}/{folder}                       how far a log is with a moving topic
+    /kafscale/removals/{folder}                            objects of deleted topics to remove
+    /kafscale/brokers/{broker_id}                          a registration; goes with its lease
+    /kafscale/controller                                   the broker that writes the members
+    /kafscale/members                                      the brokers that own logs: placement.py
+    /kafscale/broker-names/{name}                          the id of a broker without a set one
+    /kafscale/writers/{lease}/{number}                     witnesses of commits: etcd/commits.py
+    /kafscale/consumers/{group}/coordinator                the broker that writes the others
     /kafscale/consumers/{group}/metadata
     /kafscale/consumers/{group}/offsets/{topic}/{partition}
 """
@@ -64,17 +64,17 @@ def segment(text: str) -> str:
 
 
 def text_of(part: str) -> str:
-    """Read what `segment` wrote."""
+    """Decode what `segment` encoded."""
     return unquote(part, errors="surrogateescape")
 
 
 def topic(name: str) -> str:
-    """Everything about one topic begins with this."""
+    """The prefix of every key of a topic."""
     return f"{TOPICS}{segment(name)}/"
 
 
 def topic_config(name: str) -> str:
-    """Where a topic's settings are."""
+    """The key of a topic's settings."""
     return f"{topic(name)}config"
 
 
@@ -85,62 +85,62 @@ def topic_named_by(key: str) -> str | None:
 
 
 def change(name: str) -> str:
-    """Where it says that a topic's newest descriptor may not have been taken up yet."""
+    """The key of the note that a topic's newest descriptor may not be in this store yet."""
     return f"{CHANGES}{segment(name)}"
 
 
 def moves(name: str) -> str:
-    """All reports about a topic that moves begin with this."""
+    """The prefix of all reports about a moving topic."""
     return f"{MOVES}{segment(name)}/"
 
 
 def move_report(name: str, folder: str) -> str:
-    """Where it says how far a log is with a topic that moves."""
+    """The key of one log's report about a moving topic."""
     return f"{moves(name)}{segment(folder)}"
 
 
 def removal(folder: str) -> str:
-    """Where it says that the objects in a folder must go."""
+    """The key of the note that the objects of a folder must be removed."""
     return f"{REMOVALS}{segment(folder)}"
 
 
 def broker(broker_id: int) -> str:
-    """Where a broker says how to reach it."""
+    """The key of a broker's registration."""
     return f"{BROKERS}{broker_id}"
 
 
 def broker_name(name: str) -> str:
-    """Where the id is that was allocated to a broker of this name."""
+    """The key of the id that was allocated to a broker of this name."""
     return f"{BROKER_NAMES}{segment(name)}"
 
 
 def group(group_id: str) -> str:
-    """Everything about one consumer group begins with this."""
+    """The prefix of every key of a consumer group."""
     return f"{CONSUMERS}{segment(group_id)}/"
 
 
 def group_coordinator(group_id: str) -> str:
-    """Where it says who coordinates a group: every other write to the group compares it."""
+    """The key of a group's coordinator: every other write to the group compares it."""
     return f"{group(group_id)}coordinator"
 
 
 def group_metadata(group_id: str) -> str:
-    """Where a group's members and generation are."""
+    """The key of a group's members and generation."""
     return f"{group(group_id)}metadata"
 
 
 def group_offsets(group_id: str) -> str:
-    """All committed offsets of a group begin with this."""
+    """The prefix of all committed offsets of a group."""
     return f"{group(group_id)}offsets/"
 
 
 def group_topic_offsets(group_id: str, name: str) -> str:
-    """All committed offsets of a group for one topic begin with this."""
+    """The prefix of a group's committed offsets for one topic."""
     return f"{group_offsets(group_id)}{segment(name)}/"
 
 
 def group_offset(group_id: str, name: str, partition: int) -> str:
-    """Where a group's committed offset for one partition is."""
+    """The key of a group's committed offset for one partition."""
     return f"{group_topic_offsets(group_id, name)}{partition}"
 
 
@@ -171,14 +171,14 @@ def place_committed_by(key: str) -> tuple[str, int] | None:
 
 
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What all brokers share."""
+    """The cluster's own id, written by its first broker."""
 
     cluster_id: str
     created_at: str
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody has begun to rebuild this store from a bucket."""
+    """A command has begun to rebuild this store from a bucket."""
 
     namespace: str
     started_at: str
@@ -191,7 +191,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic's settings as the seed of the schema names them, and which incarnation it is."""
+    """A topic's settings in readable form, and which incarnation of the topic it is."""
 
     name: str
     partitions: int
@@ -212,13 +212,13 @@ class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeNote(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody is about to write a new descriptor of this topic."""
+    """A broker is about to write a new descriptor of this topic."""
 
     name: str
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
-    """A deleted topic's objects, to be looked for until none has appeared for a grace period."""
+    """A deleted topic's objects; looked for until none has appeared for a grace period."""
 
     folder: str
     logs: int
@@ -226,7 +226,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     topic_id: str = ""
     shared: list[LaneRange] = []  # lanes that end in logs that stay
-    after_ms: int = 0  # until then somebody may still be reading there
+    after_ms: int = 0  # until then a client may still read there
 
 
 class MoveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,7 +248,7 @@ class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CoordinatorRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The broker that has taken a group, for the how manyth time it was taken."""
+    """The broker that coordinates a group; `epoch` counts the claims."""
 
     broker_id: int
     broker_epoch: int  # rises with every start, so that no two claims are alike
@@ -263,8 +263,8 @@ class AssignedTopic(msgspec.Struct, frozen=True, kw_only=True):
     partitions: list[int]
 
 
-class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member as the seed of the schema names it, and its own bytes, which are what counts."""
+class GroupMemberRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A group member in readable form, and its own bytes, which are the ones brokers use."""
 
     client_id: str
     client_host: str
@@ -294,12 +294,12 @@ class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str
     leader: str
     generation_id: int
-    members: dict[str, GroupMember] = {}
+    members: dict[str, GroupMemberRow] = {}
     state_at: str = ""  # when this was written; for an empty group: since when it has been empty
 
 
 class PackedGroup(GroupRow, frozen=True, kw_only=True):
-    """The same where its members take much room: deflated, as they would be written there."""
+    """A group with many members: `packed` is their JSON, deflated."""
 
     packed: bytes = b""
 
@@ -316,7 +316,7 @@ class BrokerRow(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     incarnation: int = 0  # another one with every registration
     leaving: bool = False
-    generation: int = 0  # of members: what was lost up to this one has been let go of
+    generation: int = 0  # of members: the broker has let go of what it lost up to this one
 
     def by_listener(self) -> dict[str, Endpoint]:
         """Where clients reach the broker; an earlier version has one listener, PLAINTEXT."""
@@ -338,7 +338,7 @@ class MemberRow(msgspec.Struct, frozen=True, order=True):
 
 
 class MemberList(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom logs and groups belong to. Generations rise; `previous` tells a reader of gaps."""
+    """The brokers that own logs and groups. `previous` shows a reader that it missed one."""
 
     generation: int
     previous: int = 0
@@ -352,12 +352,12 @@ class BrokerName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(value: msgspec.Struct) -> bytes:
-    """Write a value as JSON."""
+    """Encode a value as JSON."""
     return msgspec.json.encode(value)
 
 
 def encode_group(row: GroupRow) -> bytes:
-    """Write a group; etcd takes 1.5 MiB, and members that read the same topics say the same."""
+    """Encode a group. A large one is packed: etcd takes 1.5 MiB, and members repeat each other."""
     raw = encode(row)
     if len(raw) <= PACKED_FROM_BYTES:
         return raw
@@ -367,12 +367,12 @@ def encode_group(row: GroupRow) -> bytes:
 
 
 def decode_group(raw: bytes) -> GroupRow:
-    """Read a group, packed or not."""
+    """Decode a group, packed or not."""
     row = decode(PackedGroup, raw)
     if not row.packed:
         return row
     try:
-        members = msgspec.json.decode(zlib.decompress(row.packed), type=dict[str, GroupMember])
+        members = msgspec.json.decode(zlib.decompress(row.packed), type=dict[str, GroupMemberRow])
     except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as bad:
         raise CorruptObject(
             f"the members of group {row.group_id!r} are not readable: {bad}"
@@ -381,7 +381,7 @@ def decode_group(raw: bytes) -> GroupRow:
 
 
 def decode(kind: type[_T], raw: bytes) -> _T:
-    """Read a value, passing over fields a newer version may have added."""
+    """Decode a value; fields that a newer version added are passed over."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as bad:

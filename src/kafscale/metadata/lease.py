@@ -1,7 +1,7 @@
 """Leases: keys that vanish when the process that wrote them has gone silent.
 
-Here: how long a lease is surely ours, keeping it, and the news that it is lost.
-Next door: who grants and renews (embedded.py, etcd/store.py).
+Here: how long a lease surely holds, its renewal, and the news that it is lost.
+Next door: the stores that grant and renew leases (embedded.py, etcd/store.py).
 
 Time is counted from before a renewal was asked for, so that the holder's end comes before the
 store's: when others see the keys go, the holder has known for a while.
@@ -28,7 +28,7 @@ class Lease:
     """Held by one process. Once lost it stays lost: take another."""
 
     def __init__(self, lease_id: LeaseId, ttl_s: float, clock: Clock, asked: Moment) -> None:
-        """Begin a lease that was asked for at this moment."""
+        """Hold a lease that was asked for at this moment."""
         self.id = lease_id
         self.ttl_s = ttl_s
         self._clock = clock
@@ -43,7 +43,7 @@ class Lease:
         return self._asked.elapsed_s + self.ttl_s
 
     def remaining_s(self) -> float:
-        """How long it is still surely ours; 0 when it is lost."""
+        """For how long it surely holds; 0 when it is lost."""
         if self._lost.is_set():
             return 0.0
         return max(0.0, self.ttl_s - age_s(self._clock, self._asked))
@@ -92,7 +92,7 @@ class Lease:
         if revoke is None:
             return
         try:
-            # The store may have it still: its keys must not outlive the holder's belief.
+            # The store may still have the lease: its keys must not outlive the holder's belief.
             await revoke()
         except MetadataUnavailable as problem:
             logger.info("lease_left_to_expire", lease=f"{self.id:x}", error=str(problem))

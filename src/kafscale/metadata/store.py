@@ -51,7 +51,7 @@ class Remove:
 
 
 class Listing(NamedTuple):
-    """All that is there: a watcher forgets what it knew before."""
+    """Every watched entry: a watcher forgets what it knew before."""
 
     version: int
     entries: list[Entry]
@@ -69,7 +69,7 @@ Watch = AsyncGenerator[Listing | Change, None]
 
 
 def check_commit(writes: Sequence[Put | Remove], guards: Sequence[Compare]) -> None:
-    """Refuse what one adapter could not do, so that all take the same transactions."""
+    """Raise ValueError for what one adapter could not do: all adapters take the same commits."""
     if max(len(writes), len(guards)) > MAX_OPERATIONS:
         raise ValueError(f"one commit takes at most {MAX_OPERATIONS} writes and as many guards")
     if len({write.key for write in writes}) < len(writes):
@@ -90,7 +90,7 @@ def pages(writes: Sequence[Put | Remove], most: int = MAX_OPERATIONS) -> Iterato
 
 
 class MetadataStore(Protocol):
-    """Errors: MetadataConflict when a guard fails, MetadataUnavailable when nothing is known."""
+    """Errors: MetadataConflict when a guard fails, MetadataUnavailable without an answer."""
 
     async def get(self, key: str) -> Entry | None:
         """Read one key."""
@@ -99,7 +99,7 @@ class MetadataStore(Protocol):
     async def find(self, prefix: str, *, after: str = "", limit: int | None = None) -> list[Entry]:
         """Read all keys that begin with `prefix`, in key order.
 
-        `after` and `limit` take them a page at a time: only keys behind this one, so many at most.
+        `after` and `limit` read a page at a time: keys behind `after`, at most `limit` of them.
         """
         ...
 
@@ -122,8 +122,8 @@ class MetadataStore(Protocol):
     def watch(self, prefix: str) -> Watch:
         """Follow the keys that begin with `prefix`: a Listing first, then every Change, in order.
 
-        Goes on for ever and over any loss of connection. Where changes can no longer be had one
-        by one, another Listing takes their place. Close it with `aclose()`.
+        Goes on until it is closed with `aclose()`, over any loss of connection. Where changes can
+        no longer be had one by one, another Listing takes their place.
         """
         ...
 

@@ -97,7 +97,7 @@ def test_inspect_reads_indexes_manifests_and_descriptors(run: Run) -> None:
 
 async def take_checkpoint(topic: TopicInMemory) -> str:
     """One whose groups are in a part and whose numbers are in the head; gives its key."""
-    member = metadata_keys.GroupMember(
+    member = metadata_keys.GroupMemberRow(
         client_id="c",
         client_host="h",
         heartbeat_at="now",

@@ -73,7 +73,7 @@ def test_what_is_not_the_value_is_corrupt(raw: bytes) -> None:
 
 @pytest.mark.parametrize("members", [0, 3, 2000])
 def test_a_group_comes_back_whether_it_was_packed_or_not(members: int) -> None:
-    member = keys.GroupMember(
+    member = keys.GroupMemberRow(
         client_id="c" * 200,
         client_host="/10.0.0.1",
         heartbeat_at="",

@@ -45,7 +45,7 @@ from kafscale.engine.cluster.fleet_store import FleetStore
 from kafscale.engine.cluster.identity import Identity
 from kafscale.engine.cluster.machine import FleetMachine
 from kafscale.engine.cluster.membership import ClusterEvents, Node
-from kafscale.engine.cluster.placement import NOBODY
+from kafscale.engine.cluster.placement import NO_BROKER
 from kafscale.metadata import keys
 from kafscale.metadata.lease import Lease
 from kafscale.metadata.store import MetadataStore
@@ -243,19 +243,24 @@ class Fleet:
             event = Conflict(effect, str(problem))
         except MetadataUnavailable as problem:
             event = Unavailable(effect, str(problem))
+        if isinstance(event, Conflict | Unavailable):
+            name = type(effect).__name__
+            logger.debug("fleet_request_failed", request=name, reason=event.reason)
         self.feed(event)
 
     async def _end_session(self, reason: str | None) -> None:
         if reason is not None:
             logger.warning("fleet_lost", reason=reason)
-        await self._session.aclose()
-        lease, self._session_lease = self._session_lease, None
-        if lease is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_REVOKE_S):
-                    await lease.revoke()
-        self._ended.set()
-        self.feed(SessionEnded())
+        try:
+            await self._session.aclose()
+            lease, self._session_lease = self._session_lease, None
+            if lease is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_REVOKE_S):
+                        await lease.revoke()
+        finally:
+            self._ended.set()
+            self.feed(SessionEnded())
 
     # -- what the engine does ----------------------------------------------------------------
 
@@ -341,7 +346,7 @@ class Fleet:
     def leader_of(self, folder: str) -> int:
         """The owner of a log, if it is registered."""
         owner = self.state.placement.owner(folder)
-        return owner if self._node_of(owner) is not None else NOBODY
+        return owner if self._node_of(owner) is not None else NO_BROKER
 
     def coordinator_of(self, group_id: str) -> Node | None:
         """The coordinator of a group, if it is registered."""
@@ -361,7 +366,7 @@ class Fleet:
     def controller_id(self) -> int:
         """The controller, if it is registered."""
         row = self.state.controller
-        return row.broker_id if row and self._node_of(row.broker_id) is not None else NOBODY
+        return row.broker_id if row and self._node_of(row.broker_id) is not None else NO_BROKER
 
     def why_not_ready(self) -> list[str]:
         """Why clients should stay away."""

@@ -1,8 +1,8 @@
-"""Who this broker is, and which leader epoch it writes under.
+"""The identity of a broker: cluster id, broker id, and an epoch that rises with every start.
 
-Here: the identity claimed at start through the metadata store: cluster id, broker id, and an
-epoch that rises with every start. In a fleet that is the incarnation of a broker; which logs
-it owns is decided elsewhere (membership.py).
+Here: how a broker claims its identity through the metadata store. For a single broker the epoch is
+the leader epoch of its logs; in a fleet it is the broker's first incarnation.
+Next door: which logs a broker owns (membership.py).
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from kafscale.model.errors import MetadataConflict
 from kafscale.model.names import TopicId, topic_id_text
 from kafscale.model.topics import iso_time
 
-FIRST_ALLOCATED_ID: Final = 1001  # people number their brokers from 0, so that both can be mixed
+FIRST_ALLOCATED_ID: Final = 1001  # below it are ids that operators set
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What other processes and clients know this broker by."""
+    """How other processes and clients know this broker."""
 
     cluster_id: str
     broker_id: int
@@ -34,13 +34,13 @@ async def claim_identity(
     broker_id: int | None,
     name: str | None = None,
 ) -> Identity:
-    """Become this broker: same ids as before, one epoch higher.
+    """Claim this broker's identity: the same ids as before, a higher epoch.
 
-    Without a broker id the one is taken that was allocated to `name`: "" gets a new one, None is
-    the name of the only broker there is.
+    Without a broker id, the broker has the id that was allocated to `name`. An empty name gets a
+    new id each time; None is the name of a single broker, whose id is 0.
     """
     if broker_id is None:
-        broker_id = 0 if name is None else await _allocated(metadata, name)
+        broker_id = 0 if name is None else await _read_or_allocate_id(metadata, name)
     while True:
         known = await metadata.get(keys.CLUSTER)
         mark = await metadata.get(keys.EPOCHS)
@@ -65,12 +65,12 @@ async def claim_identity(
             )
         except MetadataConflict:
             continue
-        # A setting may be of a kind of its own; what is written into JSON must not be.
+        # The id may be of a settings type, which cannot be written as JSON.
         return Identity(cluster.cluster_id, int(broker_id), epoch)
 
 
 async def next_epoch(metadata: MetadataStore) -> int:
-    """A number that nobody had before, for one more incarnation of a broker."""
+    """Take a number that no broker had before, for one more incarnation of this one."""
     while True:
         mark = await metadata.get(keys.EPOCHS)
         epoch = keys.decode(keys.Mark, mark.value).next if mark else 0
@@ -84,8 +84,8 @@ async def next_epoch(metadata: MetadataStore) -> int:
         return epoch
 
 
-async def _allocated(metadata: MetadataStore, name: str) -> int:
-    """The id that belongs to a name, given out now if it is new."""
+async def _read_or_allocate_id(metadata: MetadataStore, name: str) -> int:
+    """Read the id that belongs to a name, or allocate one."""
     while True:
         known = await metadata.get(keys.broker_name(name)) if name else None
         if known is not None:

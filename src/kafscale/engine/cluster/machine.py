@@ -98,7 +98,8 @@ class FleetMachine:
         self.phase = Phase.NEW
         self.state = FleetState(broker_id, incarnation)
         self.controller = Controller(self.state)
-        # Who is cut off knows by the end of its lease; who hears late still flushes a while.
+        # A broker that is cut off knows it by the end of its lease. One that hears of a generation
+        # only then still flushes for the time of a hand-over.
         self._patience_s = 2 * lease_s + HAND_OVER_S
         self._effects: list[FleetEffect] = []
         self._incarnations = {incarnation}

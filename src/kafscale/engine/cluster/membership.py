@@ -1,4 +1,4 @@
-"""Which logs and groups are this broker's: the questions the rest of the engine asks.
+"""Which logs and groups this broker owns: the questions that the rest of the engine asks.
 
 Here: the questions, and the events by which the cluster tells the engine what has changed.
 Next door: a broker with peers (fleet.py), the only broker (single.py), the arithmetic
@@ -45,7 +45,7 @@ class Membership(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Who this broker is."""
+        """The ids and the epoch of this broker."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class Membership(Protocol):
 
     @property
     def is_controller(self) -> bool:
-        """Whether what only one broker should do is for this one to do."""
+        """Whether this broker does the work that only one broker should do."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class Membership(Protocol):
 
     @property
     def has_joined(self) -> bool:
-        """Whether `join` is over: before, questions about the fleet are better not answered."""
+        """Whether `join` is over; before, a broker should not answer questions about the fleet."""
         ...
 
     async def joined(self) -> None:
@@ -73,15 +73,15 @@ class Membership(Protocol):
         ...
 
     def holds(self) -> bool:
-        """Whether this broker may answer for anything at all, now."""
+        """Whether this broker may answer for its logs and groups now."""
         ...
 
     def may_open(self, folder: str) -> bool:
-        """Whether a log is this broker's and nobody else can have it open any more."""
+        """Whether this broker owns a log and no other broker can have it open any more."""
         ...
 
     async def require_log(self, folder: str) -> None:
-        """Raise NotTheOwner unless `may_open`, after a short wait where it will soon be so."""
+        """Raise NotTheOwner unless `may_open`; wait shortly if the log is about to come."""
         ...
 
     def may_coordinate(self, group_id: str) -> bool:
@@ -93,19 +93,19 @@ class Membership(Protocol):
         ...
 
     def leader_of(self, folder: str) -> int:
-        """The broker clients find a log at; -1 if there is none now."""
+        """The id of the broker that serves a log; -1 if there is none now."""
         ...
 
     def coordinator_of(self, group_id: str) -> Node | None:
-        """The broker clients find a group at."""
+        """The broker that coordinates a group."""
         ...
 
     def nodes(self) -> list[Node]:
-        """Every broker there is, by id."""
+        """Every broker, by id."""
         ...
 
     def controller_id(self) -> int:
-        """The controller; -1 if there is none now."""
+        """The id of the controller; -1 if there is none now."""
         ...
 
     def why_not_ready(self) -> list[str]:
@@ -117,7 +117,7 @@ class Membership(Protocol):
         ...
 
     async def join(self, node: Node) -> None:
-        """Tell everyone how to reach this broker, and wait a while until it has its share."""
+        """Register how to reach this broker, and wait a while until it has its share."""
         ...
 
     async def leave(self) -> None:
@@ -125,9 +125,9 @@ class Membership(Protocol):
         ...
 
     async def failure(self) -> str:
-        """Wait, perhaps for ever, for a reason to stop at once."""
+        """Wait for a reason to stop at once; there may never be one."""
         ...
 
     async def aclose(self) -> None:
-        """Be gone for the others."""
+        """Give up this broker's place among the others."""
         ...

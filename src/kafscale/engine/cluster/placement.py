@@ -1,10 +1,10 @@
-"""Who owns what: a pure function of one key, the same in every process.
+"""Which broker owns which log and group: a pure function of one key, the same in every process.
 
 Here: rendezvous hashing of logs and groups over the members. Every name gives every broker a
 score and belongs to the highest: a broker that comes takes its share from all others evenly, one
 that goes leaves its share to all, and nothing else moves.
-Next door: who the members are (fleet.py, controller.py). Never here: clocks, stores, the
-builtin hash(), which differs from process to process.
+Next door: who writes the members (controller.py), what follows for one broker (fleet_state.py).
+Never here: clocks, stores, the builtin hash(), which differs from process to process.
 """
 
 from hashlib import blake2b
@@ -12,18 +12,17 @@ from typing import Final
 
 from kafscale.metadata.keys import MemberList, MemberRow
 
-NOBODY: Final = -1
+NO_BROKER: Final = -1  # Kafka's "no broker"
 _MOST_REMEMBERED: Final = 200_000  # topics come and go, and clients may ask for any group
 _WORD: Final = (1 << 64) - 1
 
 
 class Placement:
-    """The members of one generation and whom each name belongs to; answers are remembered."""
+    """The members of one generation and the owner of each name; answers are remembered."""
 
     __slots__ = ("_groups", "_incarnations", "_logs", "_seeds", "generation", "previous")
 
     def __init__(self, members: MemberList) -> None:
-        """Take up one generation."""
         self.generation = members.generation
         self.previous = members.previous
         self._incarnations = {row.broker_id: row.incarnation for row in members.brokers}
@@ -41,7 +40,7 @@ class Placement:
         return self._incarnations.get(broker_id) == incarnation
 
     def owner(self, folder: str) -> int:
-        """The broker that a log belongs to; NOBODY if there are none."""
+        """The broker that a log belongs to; NO_BROKER if there are none."""
         found = self._logs.get(folder)
         if found is None:
             found = self._best(f"log {folder}")
@@ -49,7 +48,7 @@ class Placement:
         return found
 
     def coordinator(self, group_id: str) -> int:
-        """The broker that a group belongs to; NOBODY if there are none."""
+        """The broker that a group belongs to; NO_BROKER if there are none."""
         found = self._groups.get(group_id)
         if found is None:
             found = self._best(f"group {group_id}")
@@ -59,7 +58,7 @@ class Placement:
     def _best(self, name: str) -> int:
         number = _number(name)
         best = max(((_mixed(number ^ seed), who) for who, seed in self._seeds), default=None)
-        return NOBODY if best is None else best[1]
+        return NO_BROKER if best is None else best[1]
 
 
 def _remember(answers: dict[str, int], name: str, answer: int) -> None:

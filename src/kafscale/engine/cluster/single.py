@@ -1,4 +1,4 @@
-"""The only broker of its metadata store: everything is its own, at once and for ever.
+"""The only broker of its metadata store: it owns everything, at once and always.
 
 Next door: the questions (membership.py), a broker among others (fleet.py).
 """
@@ -59,7 +59,7 @@ class SingleBroker:
         return self.identity.broker_id
 
     def why_not_ready(self) -> list[str]:
-        """Only when it is about to go."""
+        """Only while it stops."""
         return ["the broker is leaving"] if self._is_leaving else []
 
     def start(self, events: ClusterEvents) -> None:
@@ -76,13 +76,13 @@ class SingleBroker:
         """At once."""
 
     async def leave(self) -> None:
-        """There is nobody to hand anything to."""
+        """Only report it: there is no other broker to hand anything to."""
         self._is_leaving = True
 
     async def failure(self) -> str:
-        """Nobody can take anything from this broker."""
+        """Wait without end: no other broker can take anything from this one."""
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return await never
 
     async def aclose(self) -> None:
-        """Nobody needs to know."""
+        """Do nothing: no other broker needs to know."""

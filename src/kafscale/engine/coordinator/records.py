@@ -15,7 +15,7 @@ from kafscale.groups.machine import Group as Machine
 from kafscale.groups.snapshot import GroupSnapshot, MemberSnapshot
 from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
-from kafscale.metadata.keys import AssignedTopic, GroupMember, GroupRow
+from kafscale.metadata.keys import AssignedTopic, GroupMemberRow, GroupRow
 from kafscale.metadata.store import MAX_BYTES
 
 logger = structlog.get_logger()
@@ -52,10 +52,10 @@ def write(group_id: str, saved: GroupSnapshot, now: str) -> GroupRow:
     )
 
 
-def _member(row: MemberSnapshot, saved: GroupSnapshot, now: str) -> GroupMember:
+def _member(row: MemberSnapshot, saved: GroupSnapshot, now: str) -> GroupMemberRow:
     is_consumer = saved.protocol_type == _CONSUMER
     metadata = dict(row.protocols).get(saved.protocol, b"")
-    return GroupMember(
+    return GroupMemberRow(
         client_id=row.client_id,
         client_host=row.client_host,
         heartbeat_at=now,

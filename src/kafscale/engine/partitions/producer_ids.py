@@ -1,4 +1,4 @@
-"""Producer ids: unique for ever, handed out from blocks reserved in the metadata store."""
+"""Producer ids: never given twice, from blocks that are reserved in the metadata store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,10 +13,9 @@ _LARGEST: Final = (1 << 62) - 1
 
 
 class ProducerIds:
-    """Reserves a block at a time; ids of a block cut short by a crash are never used."""
+    """Reserves a block at a time. After a crash the rest of a block is never used."""
 
     def __init__(self, metadata: MetadataStore) -> None:
-        """Begin without a block."""
         self._metadata = metadata
         self._next = 0
         self._end = 0
@@ -24,7 +23,7 @@ class ProducerIds:
         self.before_first: Callable[[], Awaitable[None]] | None = None  # what must succeed once
 
     async def fresh(self) -> int:
-        """Give an id nobody had before."""
+        """An id that no producer had before."""
         async with self._reserving:
             if self._next >= self._end:
                 await self._reserve()

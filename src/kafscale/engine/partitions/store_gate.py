@@ -1,7 +1,7 @@
-"""Whether the object store is well enough to promise anything.
+"""Whether the object store answers well enough to accept writes.
 
-Here: the gate the write path asks. A sick store costs producers a retriable refusal, never the
-broker's life; recovery needs no restart, because flushes that wait keep trying.
+Here: the gate that the write path asks. While the store does not answer, producers get an error
+that they retry after. The broker stays up and needs no restart: waiting flushes keep trying.
 """
 
 from kafscale.model.clock import Clock

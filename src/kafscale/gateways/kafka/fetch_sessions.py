@@ -25,13 +25,13 @@ CLOSE: Final = -1  # epoch of a request that wants none
 # A subscription tells of records and of the end of a log, not of everything: not of a log start
 # that moved, for example. So all partitions become active now and then.
 ACTIVATE_ALL_EVERY_S: Final = 1.0
-# A client that left without a word would keep its session, and its subscriptions, for ever.
+# A client that disappears does not close its session; after this time the broker does.
 LONGEST_IDLE_S: Final = 600.0
 # Clients may name partitions that do not exist, and each takes about a kilobyte.
 MOST_PARTITIONS: Final = 100_000
 _MOST_IN_ALL: Final = 500_000
 
-PartitionKey = tuple[str | bytes, int]  # topic name or id, partition
+CachedKey = tuple[str | bytes, int]  # topic name or id, partition
 
 
 class RequestedPartition(NamedTuple):
@@ -57,7 +57,7 @@ class CachedPartition:
         self.had_error = False
 
     @property
-    def key(self) -> PartitionKey:
+    def key(self) -> CachedKey:
         """Its name in the session."""
         return self.requested.topic, self.requested.partition
 
@@ -100,17 +100,17 @@ class FetchSession:
         self.session_id = session_id
         self.by_id = by_id
         self.epoch = epoch
-        self.partitions: dict[PartitionKey, CachedPartition] = {}
-        self._active: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
+        self.partitions: dict[CachedKey, CachedPartition] = {}
+        self._active: OrderedDict[CachedKey, CachedPartition] = OrderedDict()
         # Parked, but their bounds have changed since the client was last told.
-        self._unreported: dict[PartitionKey, CachedPartition] = {}
+        self._unreported: dict[CachedKey, CachedPartition] = {}
         self._all_active_s = -math.inf  # when all partitions were last active
         self.used_s = math.inf  # not yet
         self._activated: asyncio.Future[None] | None = None
         self._is_closed = False
 
     def update(
-        self, requested: Iterable[RequestedPartition], forgotten: Iterable[PartitionKey]
+        self, requested: Iterable[RequestedPartition], forgotten: Iterable[CachedKey]
     ) -> None:
         """Add, change and remove partitions."""
         for key in forgotten:

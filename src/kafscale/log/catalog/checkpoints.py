@@ -57,8 +57,8 @@ class NewestCheckpoint(NamedTuple):
 async def heads(store: ObjectStore, namespace: str) -> list[tuple[int, StoredObject]]:
     """The numbers there are and their heads, the newest last."""
     listed = await store.find(keys.checkpoint_folder(namespace))
-    parsed = ((keys.parse_checkpoint(row.key), row) for row in listed)
-    return [(name[0], row) for name, row in parsed if name is not None and name[1]]
+    parsed = ((keys.parse_checkpoint(stored.key), stored) for stored in listed)
+    return [(name[0], stored) for name, stored in parsed if name is not None and name[1]]
 
 
 async def newest(store: ObjectStore, namespace: str) -> NewestCheckpoint:
@@ -126,8 +126,8 @@ async def write(
     """Create the parts, then the head that names them; False if its number is taken."""
     folder, token = keys.checkpoint_folder(namespace), dice.token(4)
     named = []
-    for at, part in enumerate(parts):
-        name = keys.checkpoint_part(head.number, token, at)
+    for number, part in enumerate(parts):
+        name = keys.checkpoint_part(head.number, token, number)
         data = b"".join(part.blocks)
         await _put(store, f"{folder}/{name}", data)
         named.append(checkpoint.part(name, data, part.rows))
@@ -147,12 +147,12 @@ async def _put(store: ObjectStore, key: str, body: bytes) -> bool:
 async def delete_old(store: ObjectStore, namespace: str) -> int:
     """Delete all but the last few, and parts without a head; gives how many objects."""
     listed = await store.find(keys.checkpoint_folder(namespace))
-    names = [(keys.parse_checkpoint(row.key), row.key) for row in listed]
+    names = [(keys.parse_checkpoint(stored.key), stored.key) for stored in listed]
     numbers = [name[0] for name, _ in names if name is not None and name[1]]
     if len(numbers) <= KEPT:
         return 0
     first_kept = numbers[-KEPT]
     doomed = [key for name, key in names if name is not None and name[0] < first_kept]
-    for at in range(0, len(doomed), _DELETE_AT_ONCE):
-        await store.delete(doomed[at : at + _DELETE_AT_ONCE])
+    for start in range(0, len(doomed), _DELETE_AT_ONCE):
+        await store.delete(doomed[start : start + _DELETE_AT_ONCE])
     return len(doomed)

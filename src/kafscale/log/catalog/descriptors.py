@@ -49,12 +49,12 @@ class Descriptors:
     async def newest(self, name: str) -> tuple[int, TopicDescriptor | None]:
         """The last version and what it says; 0 and None if there never was such a topic."""
         folder = keys.descriptor_folder(self._namespace, name)
-        found = await self._store.find(
+        listed = await self._store.find(
             folder, after=keys.descriptor(folder, 0), before=keys.descriptors_before(folder)
         )
-        if not found:
+        if not listed:
             return 0, None
-        newest = found[-1].key
+        newest = listed[-1].key
         version = keys.parse_generation(newest) or 0
         return version, TopicDescriptor.decode(await self._store.read(newest))
 
@@ -67,15 +67,15 @@ class Descriptors:
         """Every topic there is, by name."""
         gate = asyncio.Semaphore(_READS_AT_ONCE)
 
-        async def one(name: str) -> TopicDescriptor | None:
+        async def read(name: str) -> TopicDescriptor | None:
             async with gate:
                 return (await self.newest(name))[1]
 
-        found = await asyncio.gather(*(one(name) for name in await self.names()))
-        return [topic for topic in found if topic is not None and not topic.deleted]
+        topics = await asyncio.gather(*(read(name) for name in await self.names()))
+        return [topic for topic in topics if topic is not None and not topic.deleted]
 
     async def create(
-        self, wish: TopicSpec, end: Callable[[TopicDescriptor], Awaitable[None]]
+        self, spec: TopicSpec, end: Callable[[TopicDescriptor], Awaitable[None]]
     ) -> tuple[int, TopicDescriptor]:
         """Create a topic, or give back the one that has the name already.
 
@@ -85,24 +85,26 @@ class Descriptors:
         written there, or can write there late.
         """
         while True:
-            version, newest = await self.newest(wish.name)
+            version, newest = await self.newest(spec.name)
             if newest is not None and not newest.deleted:
                 return version, newest
             if newest is not None:
                 await end(newest)
-            own = wish.own_folder or newest is not None
+            has_own_folder = spec.own_folder or newest is not None
             made = TopicDescriptor(
-                name=wish.name,
-                topic_id=wish.topic_id,
+                name=spec.name,
+                topic_id=spec.topic_id,
                 incarnation=newest.incarnation + 1 if newest is not None else 1,
-                folder=keys.topic_folder(self._namespace, wish.name, wish.topic_id if own else ""),
-                partitions=wish.partitions,
-                logs=0 if wish.shared else wish.logs or wish.partitions,
-                layout="shared" if wish.shared else "virtual" if wish.logs else "ordinary",
-                shared=list(wish.shared),
-                configs=dict(wish.configs),
-                created_at=wish.created_at,
-                origin=wish.origin,
+                folder=keys.topic_folder(
+                    self._namespace, spec.name, spec.topic_id if has_own_folder else ""
+                ),
+                partitions=spec.partitions,
+                logs=0 if spec.shared else spec.logs or spec.partitions,
+                layout="shared" if spec.shared else "virtual" if spec.logs else "ordinary",
+                shared=list(spec.shared),
+                configs=dict(spec.configs),
+                created_at=spec.created_at,
+                origin=spec.origin,
             )
             if await self.put(made, version + 1):
                 return version + 1, made

@@ -32,14 +32,14 @@ class SharedLogs:
 
     async def newest(self) -> tuple[int, Allotment]:
         """What has been given out so far, and the version that says so."""
-        found = await self._store.find(
+        listed = await self._store.find(
             self.folder,
             after=keys.allotment(self.folder, max(self._seen - 1, 0)),
             before=keys.allotments_before(self.folder),
         )
-        if not found:
+        if not listed:
             return 0, Allotment()
-        newest = found[-1].key
+        newest = listed[-1].key
         self._seen = version = keys.parse_generation(newest) or 0
         try:
             body = await self._store.read(newest)

@@ -76,8 +76,8 @@ def decode_rows(data: bytes | memoryview) -> list[CheckpointRow]:
     view = memoryview(data)
     while len(view):
         body, view = _unpack(view)
-        found: list[CheckpointRow] = _read(_ROWS, body)
-        rows += found
+        block: list[CheckpointRow] = _read(_ROWS, body)
+        rows += block
     return rows
 
 

@@ -86,8 +86,8 @@ def collect(
 
 def of_pieces(spans: Iterable[Span], pieces: Iterable[Iterable[Buffer]], interval: int) -> Index:
     """Index batches that lie at the spans; each piece is one batch or a run of them."""
-    lines = ((span, _walk(span.start, row)) for span, row in zip(spans, pieces, strict=True))
-    return collect(lines, interval)
+    batches = ((span, _walk(span.start, piece)) for span, piece in zip(spans, pieces, strict=True))
+    return collect(batches, interval)
 
 
 def _walk(start: int, pieces: Iterable[Buffer]) -> Iterator[tuple[int, BatchHeader]]:
@@ -112,8 +112,8 @@ def decode(data: memoryview) -> Index:
         raise CorruptObject("not an index of a known version")
     if len(data) != HEADER.size + count * ENTRY.size:
         raise CorruptObject(f"an index of {count} entries does not have {len(data)} bytes")
-    rows = list(ENTRY.iter_unpack(data[HEADER.size :]))
-    addresses = [row[0] for row in rows]
+    entries = list(ENTRY.iter_unpack(data[HEADER.size :]))
+    addresses = [entry[0] for entry in entries]
     if any(a >= b for a, b in pairwise(addresses)):
         raise CorruptObject("the index's addresses do not rise")
-    return Index(addresses, [row[1] for row in rows], interval)
+    return Index(addresses, [entry[1] for entry in entries], interval)

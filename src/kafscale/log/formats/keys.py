@@ -187,11 +187,11 @@ def descriptors_before(folder: str) -> str:
 
 def parse_segment(key: str) -> SegmentName | None:
     """Read a segment or index name; None for anything else."""
-    found = _NAME.fullmatch(key.rpartition("/")[2])
-    if not found or found[1] is None:
+    match = _NAME.fullmatch(key.rpartition("/")[2])
+    if not match or match[1] is None:
         return None
-    generation = None if found[2] is None else int(found[2])
-    return SegmentName(int(found[1]), generation, found[4] == "index")
+    generation = None if match[2] is None else int(match[2])
+    return SegmentName(int(match[1]), generation, match[4] == "index")
 
 
 def flush_base(key: str) -> int | None:
@@ -207,14 +207,14 @@ def is_flush(key: str) -> bool:
 
 def is_rewritten(key: str) -> bool:
     """Whether a key names rewritten history: no other writer will ever choose that name."""
-    found = parse_segment(key)
-    return found is not None and found.generation is not None
+    name = parse_segment(key)
+    return name is not None and name.generation is not None
 
 
 def parse_generation(key: str) -> int | None:
     """Read the number off a manifest, descriptor or allotment name; None for anything else."""
-    found = _NAME.fullmatch(key.rpartition("/")[2])
-    return int(found[6]) if found and found[6] is not None else None
+    match = _NAME.fullmatch(key.rpartition("/")[2])
+    return int(match[6]) if match and match[6] is not None else None
 
 
 def is_last(key: str) -> bool:
@@ -224,11 +224,11 @@ def is_last(key: str) -> bool:
 
 def parse_pin(key: str) -> Pin | None:
     """Read a pin's name; None for anything else."""
-    found = _PIN.fullmatch(key.rpartition("/")[2])
-    return Pin(int(found[1]), int(found[2]), int(found[3])) if found else None
+    match = _PIN.fullmatch(key.rpartition("/")[2])
+    return Pin(int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def parse_checkpoint(key: str) -> tuple[int, bool] | None:
     """Read the number off a checkpoint's name, and whether it is a head; None for others."""
-    found = _CHECKPOINT.fullmatch(key.rpartition("/")[2])
-    return (int(found[1]), found[2] is None) if found else None
+    match = _CHECKPOINT.fullmatch(key.rpartition("/")[2])
+    return (int(match[1]), match[2] is None) if match else None

@@ -77,15 +77,15 @@ def entry_of(
     )
 
 
-def flush_entry(found: Built | Segment, index_from_bytes: int) -> SegmentEntry:
+def flush_entry(flush: Built | Segment, index_from_bytes: int) -> SegmentEntry:
     """Describe a flush under its own name; whether it has an index goes by its size."""
     return entry_of(
-        keys.segment_name(found.base),
-        found.base,
-        found.end,
-        found.content_id,
-        found.spans,
-        has_index=found.content_id.size >= index_from_bytes,
+        keys.segment_name(flush.base),
+        flush.base,
+        flush.end,
+        flush.content_id,
+        flush.spans,
+        has_index=flush.content_id.size >= index_from_bytes,
     )
 
 
@@ -223,8 +223,8 @@ def replaces(old: Manifest, wanted: Replacement) -> bool:
 
 def replace(old: Manifest, wanted: Sequence[Replacement]) -> Manifest:
     """Compaction: list the outputs in the place of their inputs, all of which `replaces` found."""
-    places = {row.inputs[0].name: row.outputs for row in wanted}
-    gone = {entry.name for row in wanted for entry in row.inputs}
+    places = {replacement.inputs[0].name: replacement.outputs for replacement in wanted}
+    gone = {entry.name for replacement in wanted for entry in replacement.inputs}
     kept: list[SegmentEntry] = []
     for entry in old.segments:
         if entry.name in gone:
@@ -237,14 +237,14 @@ def replace(old: Manifest, wanted: Sequence[Replacement]) -> Manifest:
     )
 
 
-def drop(old: Manifest, rows: Iterable[Dropped]) -> Manifest:
+def drop(old: Manifest, condemned: Iterable[Dropped]) -> Manifest:
     """Put objects on the dropped list; this generation must not name them."""
-    return msgspec.structs.replace(old, dropped=[*old.dropped, *rows])
+    return msgspec.structs.replace(old, dropped=[*old.dropped, *condemned])
 
 
 def forget_dropped(old: Manifest, deleted: Iterable[str]) -> Manifest:
     """Remove objects from the dropped list that the store no longer has."""
     gone = set(deleted)
     return msgspec.structs.replace(
-        old, dropped=[row for row in old.dropped if row.name not in gone]
+        old, dropped=[entry for entry in old.dropped if entry.name not in gone]
     )

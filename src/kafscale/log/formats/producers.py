@@ -179,27 +179,31 @@ class ProducerTable:
 
     def snapshot(self, up_to_offset: int) -> list[ProducerSnapshot]:
         """Describe all producers as of the batches below `up_to_offset`."""
-        rows = []
+        snapshots = []
         for pid, latest in self._producers.items():
             known = latest.as_of(up_to_offset)
             if known is not None:
                 marks = [mark for mark in known.marks if mark.first_offset < up_to_offset]
-                rows.append(ProducerSnapshot(pid, known.epoch, known.last_ms, marks[-WINDOW:]))
-        return rows
+                snapshots.append(ProducerSnapshot(pid, known.epoch, known.last_ms, marks[-WINDOW:]))
+        return snapshots
 
-    def learn(self, rows: list[ProducerSnapshot]) -> None:
+    def learn(self, snapshots: list[ProducerSnapshot]) -> None:
         """Add what another table knew of newer batches, which are in no segment any more."""
         newer = []
-        for row in rows:
-            known = self._producers.get(row.producer_id)
+        for snapshot in snapshots:
+            known = self._producers.get(snapshot.producer_id)
             last = known.marks[-1].first_offset if known and known.marks else -1
-            if row.producer_id != SEALER and row.marks and last < row.marks[-1].first_offset:
-                newer.append(row)
+            if (
+                snapshot.producer_id != SEALER
+                and snapshot.marks
+                and last < snapshot.marks[-1].first_offset
+            ):
+                newer.append(snapshot)
         self.restore(newer)
 
-    def restore(self, rows: list[ProducerSnapshot]) -> None:
+    def restore(self, snapshots: list[ProducerSnapshot]) -> None:
         """Set producers to what a snapshot says."""
-        for row in rows:
-            known = _Producer(row.epoch, row.marks[-1][1], row.last_ms)
-            known.marks.extend(row.marks)
-            self._producers[row.producer_id] = known
+        for snapshot in snapshots:
+            known = _Producer(snapshot.epoch, snapshot.marks[-1][1], snapshot.last_ms)
+            known.marks.extend(snapshot.marks)
+            self._producers[snapshot.producer_id] = known

@@ -160,12 +160,12 @@ def build(
     body: list[Buffer] = [header]
     spans = []
     crc = 0
-    at = HEADER.size
+    position = HEADER.size
     for lane in lanes:
-        start = at
-        for one in lane.batches:
-            crc = crc32c(one, crc)
-            at += len(one)
+        start = position
+        for data in lane.batches:
+            crc = crc32c(data, crc)
+            position += len(data)
         body.extend(lane.batches)
         spans.append(
             Span(
@@ -173,7 +173,7 @@ def build(
                 lane.first,
                 lane.last,
                 start,
-                at - start,
+                position - start,
                 lane.min_timestamp_ms,
                 lane.max_timestamp_ms,
                 lane.records,
@@ -182,9 +182,9 @@ def build(
     if not ordinary:
         table = _lane_table(spans, predecessor)
         body.append(table)
-        at += len(table)
+        position += len(table)
     body.append(FOOTER.pack(crc, end - 1, END_MAGIC))
-    size = at + FOOTER.size
+    size = position + FOOTER.size
     return Built(body, base, end, records, ContentId(token, size, crc), tuple(spans))
 
 
@@ -305,7 +305,7 @@ def _read_lane_table(
     if start + before < HEADER.size or crc32c(data[start : end - 4]) != table_crc:
         raise CorruptObject("the lane table's checksum does not match")
     spans = tuple(
-        Span._make(row) for row in LANE_ENTRY.iter_unpack(data[start : end - LANE_TAIL.size])
+        Span._make(entry) for entry in LANE_ENTRY.iter_unpack(data[start : end - LANE_TAIL.size])
     )
     if any(span.start + span.length > start + before for span in spans):
         raise CorruptObject("the lane table points outside the batches")
@@ -341,15 +341,15 @@ class Summary(NamedTuple):
 def summarize(data: memoryview, start: int, end: int) -> Summary:
     """Add up a run of batches of one lane by their headers."""
     try:
-        rows = [header for _, header in batch.walk(data, start, end)]
+        headers = [header for _, header in batch.walk(data, start, end)]
     except CorruptBatch as problem:
         raise CorruptObject(f"the segment's batches do not add up: {problem}") from problem
-    if not rows or sum(row.size for row in rows) != end - start:
+    if not headers or sum(header.size for header in headers) != end - start:
         raise CorruptObject("a segment holds whole batches, at least one")
     return Summary(
-        rows[0].base_offset,
-        rows[-1].last_offset,
-        sum(row.record_count for row in rows),
-        min(row.base_timestamp_ms for row in rows),
-        max(row.max_timestamp_ms for row in rows),
+        headers[0].base_offset,
+        headers[-1].last_offset,
+        sum(header.record_count for header in headers),
+        min(header.base_timestamp_ms for header in headers),
+        max(header.max_timestamp_ms for header in headers),
     )

@@ -61,10 +61,10 @@ async def newest_generation(store: ObjectStore, folder: str, after: int = 0) -> 
 
     It is a LIST, never a GET of `after + 1`: that one may have been deleted already (rule 4).
     """
-    found = await store.find(
+    listed = await store.find(
         folder, after=keys.manifest(folder, after), before=keys.manifests_before(folder)
     )
-    return max((keys.parse_generation(row.key) or 0 for row in found), default=after)
+    return max((keys.parse_generation(stored.key) or 0 for stored in listed), default=after)
 
 
 async def read_generation(store: ObjectStore, folder: str, generation: int) -> Manifest:
@@ -85,11 +85,11 @@ async def read_newest(store: ObjectStore, folder: str) -> Manifest:
     while True:
         generation = await newest_generation(store, folder)
         try:
-            found = await read_generation(store, folder, generation)
+            newest = await read_generation(store, folder, generation)
         except ObjectMissing:
             continue
         if await newest_generation(store, folder, generation) == generation:
-            return found
+            return newest
 
 
 async def put_same(store: ObjectStore, key: str, body: Sequence[Buffer], what: str) -> bool:
@@ -179,7 +179,7 @@ async def check_outputs(
     store: ObjectStore, folder: str, newest: Manifest, outputs: Sequence[str]
 ) -> None:
     """Rule 7: name outputs in a later generation only if no process has dropped or deleted them."""
-    condemned = {row.name for row in newest.dropped}
+    condemned = {entry.name for entry in newest.dropped}
     for name in outputs:
         if name in condemned:
             raise LostRace(f"{name} was swept as an orphan")

@@ -55,29 +55,29 @@ async def _take_the_tail(store: ObjectStore, folder: str) -> bool:
     try:
         past = await commits.read_generation(store, folder, generation)
         flushes = await _flushes(store, folder, past.end)
-        at = await _end_of(store, flushes[-1]) if flushes else past.end
+        end = await _end_of(store, flushes[-1]) if flushes else past.end
     except ObjectMissing:
         return False
-    if at is not None and not await commits.put_same(
-        store, keys.segment(folder, at), [segment.THE_END], "end of a log"
+    if end is not None and not await commits.put_same(
+        store, keys.segment(folder, end), [segment.THE_END], "end of a log"
     ):
         return False
     return await _newest_before_the_end(store, folder) == generation
 
 
 async def _newest_before_the_end(store: ObjectStore, folder: str) -> int:
-    found = await store.find(
+    listed = await store.find(
         folder, after=keys.manifest(folder, 0), before=keys.manifest(folder, keys.ENDING)
     )
-    return max((keys.parse_generation(row.key) or 0 for row in found), default=0)
+    return max((keys.parse_generation(stored.key) or 0 for stored in listed), default=0)
 
 
 async def _flushes(store: ObjectStore, folder: str, base: int) -> list[StoredObject]:
     """What may belong to the chain from `base` on, in its order."""
-    found = await store.find(
+    listed = await store.find(
         folder, after=keys.segments_from(folder, base), before=keys.segments_before(folder)
     )
-    return [row for row in found if keys.is_flush(row.key)]
+    return [stored for stored in listed if keys.is_flush(stored.key)]
 
 
 async def _end_of(store: ObjectStore, last: StoredObject) -> int | None:
@@ -104,15 +104,18 @@ async def remains(
     """
     listed = await store.find(folder)
     ended = keys.manifest(folder, keys.ENDED)
-    if (listed or is_new) and all(row.key != ended for row in listed):
+    if (listed or is_new) and all(stored.key != ended for stored in listed):
         await end_log(store, folder)
         listed = await store.find(folder)
     now_ms = await store.now_ms()
-    age_ms = max((now_ms - row.modified_ms for row in listed if row.key == ended), default=0)
+    age_ms = max(
+        (now_ms - stored.modified_ms for stored in listed if stored.key == ended), default=0
+    )
     if age_ms >= max(REMEMBERED_S, 2 * grace_s) * 1000:
         return listed
     return [
-        row
-        for row in listed
-        if not keys.is_last(row.key) and (age_ms >= grace_s * 1000 or not keys.is_flush(row.key))
+        stored
+        for stored in listed
+        if not keys.is_last(stored.key)
+        and (age_ms >= grace_s * 1000 or not keys.is_flush(stored.key))
     ]

@@ -60,11 +60,11 @@ async def open_log(
 async def _attempt(
     store: ObjectStore, folder: str, clock: Clock, index_from_bytes: int, fresh_s: float
 ) -> Opened:
-    looked = moment(clock)
+    issued = moment(clock)
     # Manifests come first, then segments: a page holds all of most logs.
     listed = await store.find(folder, after=keys.manifest(folder, 0), limit=PAGE)
     is_all = len(listed) < PAGE
-    generation = max((keys.parse_generation(row.key) or 0 for row in listed), default=0)
+    generation = max((keys.parse_generation(stored.key) or 0 for stored in listed), default=0)
     if not is_all and listed[-1].key < keys.manifests_before(folder):
         generation = await commits.newest_generation(store, folder, generation)
     past = await commits.read_generation(store, folder, generation)
@@ -74,14 +74,14 @@ async def _attempt(
             after=keys.segments_from(folder, past.end),
             before=keys.segments_before(folder),
         )
-    found = await _read_all(store, _flushes(listed, past.end))
-    tail = walk(folder, past, found, index_from_bytes)
-    if age_s(clock, looked) < fresh_s:
-        return Opened(past, tail, looked)
-    looked = moment(clock)
+    bodies = await _read_all(store, _flushes(listed, past.end))
+    tail = walk(folder, past, bodies, index_from_bytes)
+    if age_s(clock, issued) < fresh_s:
+        return Opened(past, tail, issued)
+    issued = moment(clock)
     if await commits.newest_generation(store, folder, generation) != generation:
         raise _Moved
-    return Opened(past, tail, looked)
+    return Opened(past, tail, issued)
 
 
 def _flushes(listed: list[StoredObject], end: int) -> dict[int, StoredObject]:
@@ -94,31 +94,32 @@ def _flushes(listed: list[StoredObject], end: int) -> dict[int, StoredObject]:
 
 
 async def _read_all(store: ObjectStore, flushes: dict[int, StoredObject]) -> dict[int, memoryview]:
-    waiting, found = iter(flushes.items()), {}
+    waiting = iter(flushes.items())
+    bodies: dict[int, memoryview] = {}
 
-    async def some() -> None:
-        for base, row in waiting:
+    async def read_next() -> None:
+        for base, stored in waiting:
             # In a bucket, reading a range is one request less than reading an object of unknown
             # size. One byte more than was listed tells whether it is that object: a name that was
             # deleted can come back.
-            data = await store.read(row.key, 0, row.size + 1)
-            found[base] = data if len(data) == row.size else await store.read(row.key)
+            data = await store.read(stored.key, 0, stored.size + 1)
+            bodies[base] = data if len(data) == stored.size else await store.read(stored.key)
 
-    await asyncio.gather(*(some() for _ in range(min(len(flushes), _READS_AT_ONCE))))
-    return found
+    await asyncio.gather(*(read_next() for _ in range(min(len(flushes), _READS_AT_ONCE))))
+    return bodies
 
 
 def walk(
-    folder: str, past: Manifest, found: dict[int, memoryview], index_from_bytes: int
+    folder: str, past: Manifest, bodies: dict[int, memoryview], index_from_bytes: int
 ) -> list[TailSegment]:
     """Follow the chain from the manifest's end: each segment begins where the last one ended."""
     tail = []
-    at = past.end
+    position = past.end
     before = ContentId._make(past.end_id)
     # A lane without records may begin at any offset: a topic that moves in keeps its offsets.
     next_offsets = {number: mark.next for number, mark in past.lanes.items() if mark.next}
-    while (data := found.get(at)) is not None:
-        key = keys.segment(folder, at)
+    while (data := bodies.get(position)) is not None:
+        key = keys.segment(folder, position)
         if bytes(data[: segment.SMALLEST]) == segment.THE_END:
             # Rule 25: the last manifest came while the log was read.
             raise LogEnded(f"{folder}: the topic has been deleted")
@@ -126,7 +127,7 @@ def walk(
             content = segment.parse(data)
         except CorruptObject as problem:
             raise LogStopped(f"{key}: {problem}") from problem
-        if content.base != at:
+        if content.base != position:
             raise LogStopped(f"{key} says it begins at {content.base}")
         # Rule 5. Ordinary segments have no field for it.
         if content.predecessor is not None and content.predecessor != before:
@@ -134,7 +135,7 @@ def walk(
         _follow(key, content, next_offsets)
         entry = flush_entry(content, index_from_bytes)
         tail.append(TailSegment(entry, content, data))
-        at = content.end
+        position = content.end
         before = content.content_id
     return tail
 

@@ -63,12 +63,12 @@ class LogSnapshot(NamedTuple):
 
     def lanes(self) -> dict[int, tuple[int, int]]:
         """Each lane's log start and next offset."""
-        found = {lane: (mark.start, mark.next) for lane, mark in self.manifest.lanes.items()}
+        bounds = {lane: (mark.start, mark.next) for lane, mark in self.manifest.lanes.items()}
         for piece in self.tail:
             for span in piece.spans:
-                start, end = found.get(span.lane, (0, 0))
-                found[span.lane] = (start if end else span.first, span.last + 1)
-        return found
+                start, end = bounds.get(span.lane, (0, 0))
+                bounds[span.lane] = (start if end else span.first, span.last + 1)
+        return bounds
 
 
 class LogSurvey(NamedTuple):
@@ -99,7 +99,7 @@ async def take_snapshot(store: ObjectStore, folder: str) -> LogSnapshot:
 
 async def survey_log(store: ObjectStore, folder: str, number: int) -> LogSurvey:
     """List all objects of a log and tell committed ones from leftovers."""
-    listing = {row.key: row for row in await store.find(folder)}
+    listing = {stored.key: stored for stored in await store.find(folder)}
     generation = max((keys.parse_generation(key) or 0 for key in listing), default=0)
     past = await commits.read_generation(store, folder, generation)
     history = [
@@ -109,11 +109,11 @@ async def survey_log(store: ObjectStore, folder: str, number: int) -> LogSurvey:
     pieces = history + tail
     counting = {piece.key for piece in pieces} | {keys.manifest(folder, generation)}
     indexes = {keys.index_of(piece.key) for piece in pieces} & set(listing)
-    leftovers = [row for key, row in listing.items() if key not in counting | indexes]
+    leftovers = [stored for key, stored in listing.items() if key not in counting | indexes]
     return LogSurvey(number, folder, past, pieces, frozenset(indexes), leftovers, problems)
 
 
-def _past_piece(folder: str, entry: SegmentEntry, row: StoredObject | None) -> LiveSegment:
+def _past_piece(folder: str, entry: SegmentEntry, stored: StoredObject | None) -> LiveSegment:
     return LiveSegment(
         f"{folder}/{entry.name}",
         "history",
@@ -123,7 +123,7 @@ def _past_piece(folder: str, entry: SegmentEntry, row: StoredObject | None) -> L
         entry.size,
         tuple(entry.spans()),
         entry.content_id,
-        row.modified_ms if row else None,
+        stored.modified_ms if stored else None,
         entry,
     )
 
@@ -153,68 +153,68 @@ async def _tail(
     return pieces, problems
 
 
-async def _flush_piece(store: ObjectStore, row: StoredObject) -> LiveSegment | str:
+async def _flush_piece(store: ObjectStore, stored: StoredObject) -> LiveSegment | str:
     """Read the two ends of a flush; gives a text if they make no sense."""
     try:
-        found = await _outline(store, row)
+        outline = await _outline(store, stored)
     except ObjectMissing:
-        return f"{row.key}: gone since it was listed"
+        return f"{stored.key}: gone since it was listed"
     except CorruptObject as bad:
-        return f"{row.key}: {bad}"
-    named = keys.parse_segment(row.key)
-    if named is None or named.base != found.base:
-        return f"{row.key}: says it begins at {found.base}"
+        return f"{stored.key}: {bad}"
+    named = keys.parse_segment(stored.key)
+    if named is None or named.base != outline.base:
+        return f"{stored.key}: says it begins at {outline.base}"
     return LiveSegment(
-        row.key,
+        stored.key,
         "flush",
-        found.base,
-        found.end,
-        found.records,
-        row.size,
-        found.spans,
-        found.content_id,
-        row.modified_ms,
+        outline.base,
+        outline.end,
+        outline.records,
+        stored.size,
+        outline.spans,
+        outline.content_id,
+        stored.modified_ms,
         None,
     )
 
 
-async def _outline(store: ObjectStore, row: StoredObject) -> Outline:
-    if row.size <= _WHOLE_UP_TO:
-        data = await store.read(row.key)
+async def _outline(store: ObjectStore, stored: StoredObject) -> Outline:
+    if stored.size <= _WHOLE_UP_TO:
+        data = await store.read(stored.key)
         if len(data) < segment.SMALLEST:
             raise CorruptObject("too short to be a segment")
-        found = segment.outline(data, data, len(data))
-        return _with_times(data, found)
-    head = await store.read(row.key, 0, segment.HEADER.size)
+        outline = segment.outline(data, data, len(data))
+        return _with_times(data, outline)
+    head = await store.read(stored.key, 0, segment.HEADER.size)
     needed = _FOOT
     while True:
-        foot = await store.read(row.key, max(0, row.size - needed))
+        foot = await store.read(stored.key, max(0, stored.size - needed))
         try:
-            return segment.outline(head, foot, row.size)
+            return segment.outline(head, foot, stored.size)
         except segment.ShortFoot as short:
             needed = short.needed
 
 
-def _with_times(data: memoryview, found: Outline) -> Outline:
+def _with_times(data: memoryview, outline: Outline) -> Outline:
     """A small object without lanes has been read whole: take the times from its batches."""
-    span = found.spans[0]
+    span = outline.spans[0]
     if (span.min_timestamp_ms, span.max_timestamp_ms) != segment.ANY_TIME:
-        return found
+        return outline
     summary = segment.summarize(data, span.start, span.start + span.length)
     times = (summary.min_timestamp_ms, summary.max_timestamp_ms)
     timed = span._replace(min_timestamp_ms=times[0], max_timestamp_ms=times[1])
-    return found._replace(spans=(timed,))
+    return outline._replace(spans=(timed,))
 
 
 async def await_limited(work: Iterable[Awaitable[_T]]) -> list[_T]:
     """Await many reads, a few at a time, in order."""
     gate = asyncio.Semaphore(READS_AT_ONCE)
 
-    async def one(job: Awaitable[_T]) -> _T:
+    async def run(read: Awaitable[_T]) -> _T:
         async with gate:
-            return await job
+            return await read
 
-    return await asyncio.gather(*map(one, work))
+    return await asyncio.gather(*map(run, work))
 
 
 def in_words(key: str, bad: CorruptObject) -> str:
@@ -244,10 +244,10 @@ async def read_highest(store: ObjectStore, folder: str) -> HighestNumbers:
     Of the past it reads the manifest's marks alone; they say what producers did there.
     """
     while True:
-        seen = await take_snapshot(store, folder)
-        marks, problems = list(_of_manifest(seen)), list(seen.problems)
+        snapshot = await take_snapshot(store, folder)
+        marks, problems = list(_of_manifest(snapshot)), list(snapshot.problems)
         try:
-            for piece in seen.tail:
+            for piece in snapshot.tail:
                 try:
                     marks.append(await _of_piece(store, piece))
                 except CorruptObject as bad:
@@ -257,13 +257,13 @@ async def read_highest(store: ObjectStore, folder: str) -> HighestNumbers:
         return HighestNumbers(
             max((known for known, _ in marks if known < STRANGE_ID), default=-1),
             max((epoch for _, epoch in marks), default=-1),
-            seen.lanes(),
+            snapshot.lanes(),
             problems,
         )
 
 
-def _of_manifest(seen: LogSnapshot) -> Iterator[tuple[int, int]]:
-    for mark in seen.manifest.lanes.values():
+def _of_manifest(snapshot: LogSnapshot) -> Iterator[tuple[int, int]]:
+    for mark in snapshot.manifest.lanes.values():
         yield from ((-1, epoch) for epoch, _ in mark.epochs)
         yield from ((known.producer_id, -1) for known in mark.producers)
 

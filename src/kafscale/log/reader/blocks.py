@@ -80,16 +80,16 @@ class Blocks:
         self, folder: str, wanted: list[tuple[Span, SegmentEntry]]
     ) -> list[memoryview]:
         """Whole parts of one block at most, read side by side. Many may wait for the same load."""
-        found: list[memoryview | _Coming] = []
+        loads: list[memoryview | _Coming] = []
         for span, entry in wanted:
             key, end = f"{folder}/{entry.name}", span.start + span.length
-            found.append(self._here(key, span.start, end) or self._coming(key, span.start, end))
-        coming = {one.task for one in found if isinstance(one, _Coming)}
+            loads.append(self._here(key, span.start, end) or self._coming(key, span.start, end))
+        coming = {load.task for load in loads if isinstance(load, _Coming)}
         if coming:
             await asyncio.wait(coming)
         return [
-            _checked(entry, one.cut() if isinstance(one, _Coming) else one, span.length)
-            for one, (span, entry) in zip(found, wanted, strict=True)
+            _checked(entry, load.cut() if isinstance(load, _Coming) else load, span.length)
+            for load, (span, entry) in zip(loads, wanted, strict=True)
         ]
 
     def _here(self, key: str, start: int, end: int) -> memoryview | None:
@@ -108,9 +108,9 @@ class Blocks:
     async def _block(self, key: str, span: Span, number: int) -> memoryview:
         start = span.start + number * self._block_bytes
         end = min(start + self._block_bytes, span.start + span.length)
-        found = self._here(key, start, end)
-        if found is not None:
-            return found
+        block = self._here(key, start, end)
+        if block is not None:
+            return block
         coming = self._coming(key, start, end)
         # Shielded: one reader giving up must not fail the others.
         await asyncio.shield(coming.task)
@@ -151,12 +151,12 @@ class Blocks:
         size = self._block_bytes
         here = [(entry, -(-(stop - span.start) // size), span)]  # the block of `stop` is here
         ahead = (
-            (one, number, part)
-            for one, first, part in here + [(one, 0, part) for part, one in later]
+            (segment, number, part)
+            for segment, first, part in here + [(segment, 0, part) for part, segment in later]
             for number in range(first, -(-part.length // size))
         )
-        for one, number, part in islice(ahead, self._read_ahead):
-            self._prefetch(f"{folder}/{one.name}", part, number)
+        for segment, number, part in islice(ahead, self._read_ahead):
+            self._prefetch(f"{folder}/{segment.name}", part, number)
 
     def _prefetch(self, key: str, span: Span, number: int) -> None:
         start = span.start + number * self._block_bytes

@@ -84,20 +84,20 @@ class Reader:
         self, log: Log, lane: Lane, offset: int, max_bytes: int, *, at_least_one: bool
     ) -> list[memoryview]:
         spans = list(islice(lane.spans_at(offset), _SMALL_AT_ONCE))
-        for at, (span, entry) in enumerate(spans):
+        for number, (span, entry) in enumerate(spans):
             piece, stop = await self._from_span(
                 log.folder, entry, span, offset, max_bytes, at_least_one=at_least_one
             )
             ended = stop >= span.start + span.length
             if not len(piece) and ended:
                 continue  # key compaction removed the span's last records: read the next span
-            later = spans[at + 1 :] if len(piece) else []
-            found = [piece]
+            later = spans[number + 1 :] if len(piece) else []
+            pieces = [piece]
             if ended:
-                found += await self._whole_small(log.folder, later, max_bytes - len(piece))
+                pieces += await self._whole_small(log.folder, later, max_bytes - len(piece))
             if len(piece):
-                self._blocks.look_ahead(log.folder, entry, span, stop, later[len(found) - 1 :])
-            return [one for one in found if len(one)]
+                self._blocks.look_ahead(log.folder, entry, span, stop, later[len(pieces) - 1 :])
+            return [data for data in pieces if len(data)]
         return []
 
     async def _whole_small(
@@ -231,13 +231,13 @@ class Reader:
         data = await self._store.read(key)
         spans = entry.spans()
         pieces = [[data[span.start : span.start + span.length]] for span in spans]
-        found = index.of_pieces(spans, pieces, _REBUILT_INTERVAL)
+        made = index.of_pieces(spans, pieces, _REBUILT_INTERVAL)
         try:
-            await self._store.put_new(keys.index_of(key), [index.encode(found)])
+            await self._store.put_new(keys.index_of(key), [index.encode(made)])
         except StoreError as problem:
             # Often a wrong index lies under that name. The one in memory is used instead.
             logger.info("index_not_written", key=key, error=repr(problem))
-        return found
+        return made
 
     # -- all batches of a span -------------------------------------------------------------
 
@@ -271,15 +271,15 @@ class Reader:
             at += moved
 
 
-async def on_newest(log: Log, look: Callable[[], Awaitable[T]]) -> T:
+async def on_newest(log: Log, read: Callable[[], Awaitable[T]]) -> T:
     """Run `look`; if an object was replaced and deleted, run it again by a newer manifest."""
-    seen = log.committed.manifest.generation
+    known = log.committed.manifest.generation
     again = False
     while True:
         try:
-            return await look()
+            return await read()
         except ObjectMissing:
-            moved = log.committed.manifest.generation != seen
+            moved = log.committed.manifest.generation != known
             if again or not (moved or await log.adopt_foreign()):
                 raise
             again = True

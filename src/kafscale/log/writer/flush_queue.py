@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from kafscale.log.formats.segment import LaneBatches
 from kafscale.log.writer.lane import Lane
-from kafscale.log.writer.types import CommitOutcome
+from kafscale.log.writer.types import CommitOutcome, LogSettings
 from kafscale.records.batch import BatchHeader
 
 _SLACK: Final = 0.1
@@ -190,3 +190,13 @@ class FlushQueue:
     def clear(self) -> None:
         """Drop all flushes; their producers are answered elsewhere."""
         self._flushes.clear()
+
+
+def queue_for(settings: LogSettings) -> FlushQueue:
+    """A queue with the limits that a log's settings name."""
+    return FlushQueue(
+        full_bytes=settings.flush_bytes,
+        full_records=settings.flush_messages,
+        most_bytes=settings.largest_flush_bytes,
+        longest_s=settings.flush_interval_s,
+    )

@@ -196,8 +196,8 @@ class Lane:
         """Whole batches from the one holding `offset` on; None if that one has left memory."""
         if offset >= self.high:
             return []
-        found = self.recent.read(offset, max_bytes, at_least_one=at_least_one)
-        return found and found[0]
+        batches = self.recent.read(offset, max_bytes, at_least_one=at_least_one)
+        return batches and batches[0]
 
     def wake(self) -> None:
         """Call all watchers: the high watermark has moved, or the log is closed."""

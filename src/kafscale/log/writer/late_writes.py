@@ -29,7 +29,6 @@ class LateWrites:
         folder: str,
         committed: CommittedLog,
         clock: Clock,
-        *,
         reopen: Callable[[str], Awaitable[None]],
         adopt_foreign: Callable[[], Awaitable[bool]],
     ) -> None:

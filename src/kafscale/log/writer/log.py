@@ -27,7 +27,7 @@ from kafscale.log.formats.segment import Built
 from kafscale.log.protocol import commits, opening
 from kafscale.log.writer import flush_queue
 from kafscale.log.writer.committed import CommittedLog
-from kafscale.log.writer.flush_queue import Flush, FlushQueue, LanePart, PendingBatch
+from kafscale.log.writer.flush_queue import Flush, LanePart, PendingBatch
 from kafscale.log.writer.history import History
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.late_writes import LateWrites
@@ -96,12 +96,7 @@ class Log:
             reopen=self.reopen,
         )
         self.late_writes = LateWrites(
-            store,
-            folder,
-            self.committed,
-            clock,
-            reopen=self.reopen,
-            adopt_foreign=self.adopt_foreign,
+            store, folder, self.committed, clock, self.reopen, self.adopt_foreign
         )
         self._may_answer = may_answer
         self._turned_away: Callable[[list[PendingBatch]], None] = lambda _: None
@@ -111,12 +106,7 @@ class Log:
         self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._in_flight: Flush | None = None
-        self._queue = FlushQueue(
-            full_bytes=settings.flush_bytes,
-            full_records=settings.flush_messages,
-            most_bytes=settings.largest_flush_bytes,
-            longest_s=settings.flush_interval_s,
-        )
+        self._queue = flush_queue.queue_for(settings)
 
     def lane(self, number: int) -> Lane:
         """The lane of that number; an empty one if nothing was ever written to it."""

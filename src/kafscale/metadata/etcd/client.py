@@ -139,7 +139,7 @@ class EtcdClient:
             stream.cancel()
 
     async def aclose(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         await asyncio.gather(*(channel.close() for channel in self._channels))
 
     @property
@@ -185,7 +185,7 @@ class EtcdClient:
     async def _log_in(self, stale: str) -> None:
         async with self._asking:
             if self._token != stale:
-                return  # somebody else has a new one already
+                return  # another call has a new one already
             request = messages.AuthenticateRequest(
                 name=self._settings.username, password=self._settings.password
             )
@@ -193,7 +193,7 @@ class EtcdClient:
             self._token = answer.token
 
     def _leave(self, at: int) -> None:
-        """Ask another member from now on, unless somebody has moved on already."""
+        """Ask another member from now on, unless another call has moved on already."""
         if self._at == at:
             self._at = (at + 1) % len(self._channels)
 
@@ -213,7 +213,7 @@ class EtcdClient:
         )(metadata=self._metadata())
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
-        # A member that has lost the others shall say so instead of keeping us waiting.
+        # A member without contact to the others must refuse instead of letting the client wait.
         told = (("hasleader", "true"),)
         return (*told, ("token", self._token)) if self._token else told
 

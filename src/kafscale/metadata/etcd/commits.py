@@ -1,17 +1,17 @@
 """Transactions that happen once, however often they are sent.
 
-Here: an answer may be lost, and the transaction be sent again; a member may hang and carry out
-tomorrow what it was asked today. So every transaction also writes a key of ours, its witness, and
-is carried out only if the witness has not been written since the transaction before. Hence at most
-one attempt succeeds, and what the witness holds afterwards says whether one did.
+Here: the answer to a transaction may be lost, and the client sends it again; an etcd member may
+hang and carry out a transaction much later. So every transaction also writes a key that only this
+process uses, its witness. etcd carries it out only if the witness has not been written since the
+transaction before. At most one attempt succeeds, and the witness says afterwards whether one did.
 
     done        the witness holds the transaction's number
     not done    the witness is as before: it is written, and no attempt can succeed any more
     unknown     the witness is gone with its lease, or etcd does not answer: MetadataUnavailable
 
-A transaction whose end nobody waited for is settled like this before the next one is sent, so that
+A transaction whose caller was cancelled is settled like this before the next one is sent, so that
 it cannot overwrite what comes after it.
-Next door: how often etcd is asked (client.py). Never here: what is written.
+Next door: how often a request is sent (client.py). Never here: what is written.
 """
 
 import asyncio
@@ -36,7 +36,10 @@ _SETTLED: Final = b"settled"
 
 @dataclass(slots=True)
 class _Witness:
-    """A key only we write, one transaction at a time; `revision` is when it was last written."""
+    """A key that only this process writes, one transaction at a time.
+
+    `revision` is when it was last written.
+    """
 
     key: bytes
     revision: int
@@ -50,7 +53,6 @@ class Commits:
     def __init__(
         self, client: EtcdClient, prefix: str, grant: Callable[[float], Awaitable[Lease]]
     ) -> None:
-        """Begin without witnesses."""
         self._client = client
         self._prefix = prefix
         self._grant = grant
@@ -73,7 +75,7 @@ class Commits:
                 except MetadataConflict:
                     self._idle.append(witness)
                     raise
-                except BaseException:  # cancelled, too: nobody knows what becomes of it
+                except BaseException:  # cancelled, too: the outcome is not known
                     self._unsettled.append(witness)
                     raise
                 if revision is not None:
@@ -142,7 +144,7 @@ class Commits:
                     await self._settle(witness)
                     self._idle.append(witness)
                 except _WitnessGone:
-                    pass  # nothing can be done under it any more, which is all we want
+                    pass  # no transaction can succeed under it any more: that is settled, too
                 self._unsettled.remove(witness)
 
     async def _witness(self) -> _Witness:
@@ -155,7 +157,7 @@ class Commits:
         except EtcdRefused as refused:
             if refused.code is not grpc.StatusCode.NOT_FOUND:
                 raise
-            # The lease has gone before its time: somebody revoked it, or etcd lost its memory.
+            # The lease is gone before its time: it was revoked, or etcd was restored.
             self._lease = None
             return await self._new_witness()
 

@@ -1,4 +1,4 @@
-"""Keys as etcd orders them: bytes, and the end of everything that begins alike."""
+"""Ranges of keys as etcd wants them: bytes, from a first key to an end."""
 
 from typing import Any
 
@@ -21,6 +21,6 @@ def is_empty(begin: bytes, end: bytes) -> bool:
     return end != _ALL and begin >= end
 
 
-def entry_of(found: Any, root: str) -> Entry:
-    """An entry under its own name, without the `root` before it."""
-    return Entry(found.key.decode()[len(root) :], bytes(found.value), int(found.mod_revision))
+def entry_of(pair: Any, root: str) -> Entry:
+    """A key and value of etcd as an entry, without `root` before its key."""
+    return Entry(pair.key.decode()[len(root) :], bytes(pair.value), int(pair.mod_revision))

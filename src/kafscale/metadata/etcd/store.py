@@ -29,7 +29,7 @@ from kafscale.model.clock import Clock, moment
 from kafscale.model.errors import MetadataConflict
 
 _PAGE: Final = 1000  # entries per question
-_LAST_WORDS_S: Final = 2.0  # for giving up leases when we leave
+_REVOKE_S: Final = 2.0  # for revoking leases when the store is closed
 
 
 class EtcdMetadataStore:
@@ -80,7 +80,7 @@ class EtcdMetadataStore:
             try:
                 await self._client.call(messages.REVOKE, question)
             except EtcdRefused as refused:
-                if refused.code is not grpc.StatusCode.NOT_FOUND:  # it has gone by itself
+                if refused.code is not grpc.StatusCode.NOT_FOUND:  # it has expired already
                     raise
 
         self._leases[lease.id] = lease
@@ -88,16 +88,16 @@ class EtcdMetadataStore:
         return lease
 
     def watch(self, prefix: str) -> Watch:
-        """Follow what anybody writes."""
+        """Follow what any process writes."""
         begin, end = range_of(self._root + prefix)
         return watching.watch(
             self._client, prefix, self._root, lambda: self._read(begin, end, None)
         )
 
     async def aclose(self) -> None:
-        """Give up our leases and hang up."""
+        """Revoke the leases of this process and disconnect."""
         try:
-            async with asyncio.timeout(_LAST_WORDS_S):
+            async with asyncio.timeout(_REVOKE_S):
                 for lease in list(self._leases.values()):
                     await lease.revoke()
         except TimeoutError:
@@ -111,7 +111,7 @@ class EtcdMetadataStore:
             except EtcdRefused as refused:
                 if refused.code is not grpc.StatusCode.OUT_OF_RANGE:
                     raise
-                # Compacted between two pages: once more from the first.
+                # Compacted between two pages: read again from the first.
 
     async def _read_pages(self, begin: bytes, end: bytes, limit: int | None) -> Listing:
         listing, is_whole = Listing(0, []), False

@@ -1,7 +1,7 @@
 """Following keys in etcd over broken connections, stopped members and compaction.
 
-Here: where to go on after a break. Events are numbered by revision: what was seen is asked for no
-more, what was missed is sent, and what etcd has forgotten is replaced by a listing.
+Here: where a watch continues after a break. Events are numbered by revision: the watch asks for
+those after the last one it saw. What etcd has compacted away is replaced by a listing.
 Next door: one stream (client.py), what a watcher is told (metadata/store.py).
 """
 
@@ -33,7 +33,7 @@ async def watch(
     client: EtcdClient, prefix: str, root: str, read: Callable[[], Awaitable[Listing]]
 ) -> Watch:
     """Follow the keys under `root + prefix`; `read` lists them."""
-    seen = 0  # the revision everything up to which was told; 0: nothing was
+    seen = 0  # every revision up to this one was yielded; 0: none was
     backoff = Backoff(_RETRY)
     while True:
         try:

@@ -235,6 +235,22 @@ async def test_a_broker_cut_off_from_the_metadata_stops_in_time_and_comes_back_b
     assert values_of(await lost.read("t", partition)) == [b"before", b"after"]
 
 
+async def test_a_broker_stops_even_if_its_lease_cannot_be_revoked(
+    fleet: FleetHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (member,) = await fleet.start_all(1)
+    lease = member.wire.leases[-1]
+
+    async def fail() -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(lease, "revoke", fail)
+    await member.broker.stop()
+    monkeypatch.undo()
+    await lease.revoke()
+    fleet.members.remove(member)
+
+
 async def test_nothing_is_acknowledged_when_the_lease_went_during_the_upload(
     fleet: FleetHarness,
 ) -> None:

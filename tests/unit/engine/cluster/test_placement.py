@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafscale.engine.cluster.placement import NOBODY, Placement
+from kafscale.engine.cluster.placement import NO_BROKER, Placement
 from kafscale.metadata.keys import MemberList, MemberRow
 from tests.support.examples import examples
 
@@ -24,8 +24,8 @@ def owners(placed: Placement) -> dict[str, int]:
 
 
 def test_without_members_nothing_is_anybodys() -> None:
-    assert placement().owner("default/t/0") == NOBODY
-    assert placement().coordinator("g") == NOBODY
+    assert placement().owner("default/t/0") == NO_BROKER
+    assert placement().coordinator("g") == NO_BROKER
 
 
 def test_every_broker_gets_about_its_share() -> None:

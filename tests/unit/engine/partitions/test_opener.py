@@ -1,4 +1,4 @@
-"""Logs are opened before anybody asks, and cost little until somebody does."""
+"""Logs are opened before a client asks, and cost little until one does."""
 
 import asyncio
 
@@ -52,7 +52,7 @@ async def test_what_the_store_does_not_give_is_tried_again(harness: EngineHarnes
     assert harness.engine.logs.count() == 3
 
 
-async def test_retention_reaches_logs_nobody_uses(harness: EngineHarness) -> None:
+async def test_retention_reaches_logs_that_no_client_uses(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {"retention.ms": "1000"})
     await harness.append("t", b"old")
     await harness.reopen()
@@ -64,7 +64,7 @@ async def test_retention_reaches_logs_nobody_uses(harness: EngineHarness) -> Non
     assert (found[1].start, found[1].high) == (1, 1)
 
 
-async def test_logs_nobody_uses_are_visited_rarely(harness: EngineHarness) -> None:
+async def test_logs_that_no_client_uses_are_visited_rarely(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
     await opener(harness).open_all()
     topic = harness.engine.topics.get("t")

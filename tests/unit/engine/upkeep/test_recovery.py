@@ -197,7 +197,7 @@ async def test_a_metadata_store_of_another_bucket_or_namespace_is_refused(
 async def test_large_groups_are_restored_in_as_many_commits_as_etcd_needs(
     harness: EngineHarness, fresh: FaultyMetadata
 ) -> None:
-    member = keys.GroupMember(
+    member = keys.GroupMemberRow(
         client_id="c" * 20_000,
         client_host="",
         heartbeat_at="",

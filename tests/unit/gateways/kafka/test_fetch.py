@@ -127,7 +127,7 @@ async def test_old_data_is_read_only_as_far_as_the_answer_has_room(asked: int) -
 
 
 async def watched(broker: InProcessBroker) -> None:
-    """Return when somebody waits for new data."""
+    """Return when a fetch waits for new data."""
     async with asyncio.timeout(20):
         while not any(
             lane.watchers for _, log in broker.engine.logs.each() for lane in log.lanes.values()

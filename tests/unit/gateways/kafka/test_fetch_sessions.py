@@ -193,7 +193,7 @@ async def test_a_topic_created_again_is_found_by_name_and_lost_by_id(caller: Cal
 
 
 def watched(broker: InProcessBroker) -> int:
-    """How many lanes somebody watches."""
+    """How many watchers all lanes have."""
     return sum(
         len(lane.watchers) for _, log in broker.engine.logs.each() for lane in log.lanes.values()
     )
@@ -308,7 +308,7 @@ async def test_the_end_of_a_topic_is_told_at_once(broker: InProcessBroker, calle
         assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in {row.error_code for row in rows}
 
 
-async def test_what_nobody_is_woken_for_is_told_before_long(
+async def test_what_wakes_no_fetch_is_told_before_long(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch_sessions, "ACTIVATE_ALL_EVERY_S", 0.0)
@@ -322,7 +322,7 @@ async def test_what_nobody_is_woken_for_is_told_before_long(
     assert (told_of.partition_index, told_of.log_start_offset) == (0, 1)
 
 
-async def test_nobody_watches_for_a_session_that_is_over_or_a_partition_it_forgot(
+async def test_a_session_that_is_over_and_a_partition_it_forgot_watch_nothing(
     broker: InProcessBroker, caller: Caller
 ) -> None:
     await caller.create("t", 3)
@@ -429,7 +429,7 @@ def test_the_session_idle_longest_makes_room() -> None:
     assert sessions.find(third.session_id) is third
 
 
-def test_sessions_that_nobody_has_used_for_long_end() -> None:
+def test_sessions_that_were_idle_for_long_end() -> None:
     sessions = FetchSessions(SeededDice())
     left, used, new = (sessions.create(by_id=False) for _ in range(3))
     left.list_active(now_s=0.0)

@@ -352,7 +352,7 @@ async def test_p21_another_writers_segment_makes_us_not_the_leader(
     await caller.produce("t", make_batch(b"ours"))
     folder = keys.log_folder(broker.engine.topics.get("t").descriptor.folder, 0)
     taken = bytes(await broker.store.read(keys.segment(folder, 0)))
-    # A copy of our first segment under the name of the next: somebody's bytes, not ours.
+    # A copy of our first segment under the name of the next: as if another writer had come.
     await broker.store.put_new(keys.segment(folder, 1), [taken])
     row = await caller.produce("t", make_batch(b"lost"))
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -7,6 +7,7 @@ import pytest
 
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.session import MAY_BEGIN, SessionState
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.settings.sections import NetworkSection
 from kafscale.settings.values import PositiveSize
@@ -289,3 +290,10 @@ async def test_frames_far_above_a_megabyte_arrive(caller: Caller) -> None:
     row = await caller.produce("t", make_batch(value))
     assert row.error_code == 0
     assert values_of(await caller.fetch("t", partition_bytes=1 << 25)) == [value]
+
+
+def test_every_state_says_which_of_the_requests_that_are_offered_begin() -> None:
+    assert MAY_BEGIN.keys() == set(SessionState)
+    assert all(keys <= router.NAMES.keys() for keys in MAY_BEGIN.values())
+    assert MAY_BEGIN[SessionState.OPEN] == router.NAMES.keys()
+    assert not MAY_BEGIN[SessionState.CLOSED] & router.READING, "a read needs its client"

@@ -18,7 +18,7 @@ from kafscale.wire.kafka.messages.delete_records import (
 API_KEY: Final = DeleteRecordsRequest.api_key
 VERSIONS: Final = DeleteRecordsRequest.versions
 
-_NOWHERE: Final = -1
+_NO_OFFSET: Final = -1
 
 
 def answer(call: Call) -> Answer:
@@ -42,12 +42,12 @@ async def _answer(call: Call) -> DeleteRecordsResponse:
 async def _delete(
     call: Call, name: str, requested: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
-    result = DeleteRecordsPartitionResult(requested.partition_index, _NOWHERE)
+    result = DeleteRecordsPartitionResult(requested.partition_index, _NO_OFFSET)
     try:
         topic = call.engine.topics.get(name)
         topic.place(requested.partition_index)
         if not topic.settings.deletes:
-            # The newest record of every key is promised to stay.
+            # A compacted topic keeps the newest record of every key.
             result.error_code = ErrorCode.POLICY_VIOLATION
             return result
         work = call.engine.partitions.delete_records(

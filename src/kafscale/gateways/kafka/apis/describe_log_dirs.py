@@ -1,6 +1,6 @@
 """DescribeLogDirs: API 35, versions 0-4.
 
-There is one directory, the object store, and what a partition takes there is told.
+There is one directory: the object store. The answer says what each partition takes there.
 v4  sizes of the volume: a bucket has none, so they are unknown
 """
 
@@ -35,7 +35,7 @@ async def _answer(call: Call) -> DescribeLogDirsResponse:
             await _describe(call, topic, numbers) for topic, numbers in _wanted(call)
         ]
     except KafscaleError as problem:
-        # Sizes that are not known must not be taken for small ones.
+        # A client must not take an unknown size for a small one.
         directory.error_code = code_of(problem)
     return DescribeLogDirsResponse(results=[directory])
 
@@ -44,20 +44,20 @@ def _wanted(call: Call) -> list[tuple[Topic, list[int]]]:
     """Topics and partitions that exist; the protocol has no place to say that others do not."""
     request: DescribeLogDirsRequest = call.message
     if request.topics is None:
-        return [(topic, _ours(call, topic)) for topic in call.engine.topics.all()]
+        return [(topic, _led_here(call, topic)) for topic in call.engine.topics.all()]
     named: dict[str, set[int]] = {}
-    for row in request.topics:
-        named.setdefault(row.topic, set()).update(row.partitions)
-    found = ((call.engine.topics.find(name), numbers) for name, numbers in named.items())
+    for requested in request.topics:
+        named.setdefault(requested.topic, set()).update(requested.partitions)
+    known = ((call.engine.topics.find(name), numbers) for name, numbers in named.items())
     return [
-        (topic, sorted(numbers.intersection(_ours(call, topic))))
-        for topic, numbers in found
+        (topic, sorted(numbers.intersection(_led_here(call, topic))))
+        for topic, numbers in known
         if topic is not None
     ]
 
 
-def _ours(call: Call, topic: Topic) -> list[int]:
-    """The partitions that this broker leads: the others tell of theirs."""
+def _led_here(call: Call, topic: Topic) -> list[int]:
+    """The partitions that this broker leads. Other brokers describe theirs."""
     may_open = call.engine.cluster.may_open
     return [number for number in range(topic.partitions) if may_open(topic.folder(number))]
 

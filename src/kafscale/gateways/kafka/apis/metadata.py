@@ -10,7 +10,7 @@ topic where its settings, the request and the authorizer allow that.
 from collections.abc import Awaitable
 from typing import Final
 
-from kafscale.engine.cluster.placement import NOBODY
+from kafscale.engine.cluster.placement import NO_BROKER
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.kafka.authorization import (
     authorized_operations,
@@ -144,7 +144,7 @@ def _describe(call: Call, topic: Topic) -> MetadataResponseTopic:
 def _partition(call: Call, topic: Topic, number: int) -> MetadataResponsePartition:
     cluster = call.engine.cluster
     leader = cluster.leader_of(topic.folder(number))
-    nodes = [] if leader == NOBODY else [leader]
+    nodes = [] if leader == NO_BROKER else [leader]
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE if nodes else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=number,
@@ -161,8 +161,8 @@ def _hide_leaders(call: Call, topics: list[MetadataResponseTopic], reachable: se
     code = ErrorCode.LISTENER_NOT_FOUND if named else ErrorCode.LEADER_NOT_AVAILABLE
     for topic in topics:
         for partition in topic.partitions:
-            if partition.leader_id != NOBODY and partition.leader_id not in reachable:
-                partition.leader_id = NOBODY
+            if partition.leader_id != NO_BROKER and partition.leader_id not in reachable:
+                partition.leader_id = NO_BROKER
                 partition.error_code = code
 
 
