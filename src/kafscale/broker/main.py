@@ -100,7 +100,7 @@ async def _start(config: Config, undo: contextlib.AsyncExitStack) -> Lifecycle:
 
 
 def _calm_collector() -> None:
-    """Look for garbage cycles rarely, and never again at what exists now: it is here to stay."""
+    """Collect garbage rarely, and never among the objects that exist now: they stay."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

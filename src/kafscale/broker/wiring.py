@@ -239,7 +239,7 @@ def _sample(
     memory: TailMemory,
     reader: Reader,
 ) -> None:
-    """What is not counted as it happens but looked at when somebody asks."""
+    """Register the series that are read when the metrics page is asked for."""
 
     def buffers() -> Iterator[tuple[Sequence[str], float]]:
         for topic, log in logs.each():

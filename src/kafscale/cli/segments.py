@@ -218,7 +218,7 @@ def _print_checkpoint(view: CheckpointView) -> None:
 def _print_document(args: argparse.Namespace, data: memoryview) -> None:
     """Manifests, descriptors and allotments are JSON as they are."""
     if keys.parse_generation(args.key) is None:
-        raise CommandError(f"{args.key}: neither segment, index, checkpoint nor JSON of ours")
+        raise CommandError(f"{args.key}: neither segment, index, checkpoint nor JSON of Kafscale")
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError as bad:

@@ -90,7 +90,7 @@ def _fleet(
 
 
 class Supervisor:
-    """Processes in two floors: what keeps the data, and the brokers on it."""
+    """Processes on two levels: etcd and the S3 server, and the brokers that need them."""
 
     def __init__(self, members: FleetPrograms, wakeup: Wakeup, clock: Clock, say: Say) -> None:
         self._members = members
@@ -104,7 +104,7 @@ class Supervisor:
         self._is_outdated = False
 
     def run(self) -> None:
-        """Start, then watch until asked to leave."""
+        """Start everything, then watch it until a signal asks to stop."""
         self._start([*self._etcd, self._s3])
         self._start(self._brokers)
         if self._wakeup.asked_to_leave:
@@ -125,7 +125,7 @@ class Supervisor:
         return self._s3.state is ChildState.UP and 2 * members_up > len(self._etcd)
 
     def stop(self) -> None:
-        """Stop the brokers, then what they stand on; nothing of it is left afterwards."""
+        """Stop the brokers, then the S3 server and etcd. No process is left."""
         try:
             self._members.folder.unpublish()
         except OSError as problem:
@@ -138,7 +138,7 @@ class Supervisor:
             left.unlink(missing_ok=True)
 
     def _start(self, children: list[Child]) -> None:
-        """Wait until all of them answer, or somebody asks to leave."""
+        """Wait until all of them answer, or a signal asks to stop."""
         until_s = self._clock.elapsed_s() + _START_WITHIN_S
         everyone = [child for child in (*self._etcd, self._s3) if child.was_up]
         while not self._wakeup.asked_to_leave:
@@ -171,7 +171,7 @@ class Supervisor:
             self._publish_again()
 
     def _publish_again(self) -> None:
-        """Tell others what is new, if need be later: a full disk is no reason to stop anything."""
+        """Write cluster.json, if need be later: a full disk is no reason to stop anything."""
         try:
             self._publish()
         except OSError as problem:

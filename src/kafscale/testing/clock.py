@@ -1,4 +1,4 @@
-"""Time and chance that a test holds in its hand.
+"""Time and chance under the control of a test.
 
 Next door: the protocols (model/clock.py), the real ones (system.py).
 """
@@ -7,7 +7,7 @@ import random
 
 
 class ManualClock:
-    """Stands still until told otherwise."""
+    """A clock that moves only when the test moves it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._start_ms = now_ms
@@ -31,7 +31,7 @@ class ManualClock:
 
 
 class SeededDice:
-    """The same throws for the same seed."""
+    """The same results for the same seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)

@@ -1,6 +1,6 @@
-"""An object store that misbehaves as told.
+"""An object store that fails as a test asks.
 
-Here: faults before and after the deed, stalls and delays, by script or by seeded dice.
+Here: faults before and after an operation, stalls and delays, by script or by seeded dice.
 Next door: the honest adapters (objects/), the dice (testing/clock.py).
 """
 
@@ -47,12 +47,12 @@ class Rule:
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def release(self) -> None:
-        """Let everything go on that stalled, and stall no more."""
+        """Let every stalled operation go on, and stall no more."""
         self.released.set()
 
 
 class FaultPlan:
-    """Rules in order; the first that applies is taken."""
+    """Rules in order; the first that applies is used."""
 
     def __init__(self, dice: SeededDice | None = None) -> None:
         self._dice = dice or SeededDice()
@@ -66,7 +66,7 @@ class FaultPlan:
         return rule
 
     def clear(self) -> None:
-        """Behave from now on; what stalls goes on."""
+        """Remove all rules; stalled operations go on."""
         for rule in self.rules:
             rule.release()
         self.rules.clear()
@@ -89,7 +89,7 @@ class FaultPlan:
 
 
 class FaultyObjectStore:
-    """Wraps an honest store. Every operation is noted in `calls` as (verb, key)."""
+    """Wraps a store. Every operation is noted in `calls` as (verb, key)."""
 
     def __init__(self, inner: ObjectStore, plan: FaultPlan) -> None:
         self.inner = inner

@@ -28,7 +28,7 @@ _BEGIN_S: Final = 1000.0
 
 
 class SimulationStuck(Exception):
-    """Nothing will ever happen again, or too much has happened."""
+    """No event is left to happen, or too many have happened."""
 
 
 def current_process_of(context: Context) -> "SimulatedProcess | None":
@@ -43,10 +43,9 @@ class _Network(Protocol):
 
 
 class SimulatedProcess:
-    """Callbacks that stop together. Whatever runs in its context belongs to it."""
+    """Callbacks that stop together. What runs in its context belongs to it."""
 
     def __init__(self, loop: "SimulatedLoop", name: str, *, takes_time: bool) -> None:
-        """Be one of the loop's processes; see SimulatedLoop.process."""
         self.loop = loop
         self.name = name
         self.is_alive = True
@@ -128,7 +127,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._processes: list[SimulatedProcess] = []
         self._hash = blake2b(digest_size=16)
         self.lines: list[str] | None = None  # a list keeps the trace in words
-        self.failures: list[str] = []  # callbacks and tasks that ended in an error nobody saw
+        self.failures: list[
+            str
+        ] = []  # callbacks and tasks that ended in an error that no code handled
         self.network: _Network | None = None
         self.longest_s = 1000.0
         self.most_rounds = 500_000
@@ -158,12 +159,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.say(what)
 
     def say(self, what: str) -> None:
-        """Write what is only for people to read."""
+        """Write a line that only people read."""
         if self.lines is not None:
             self.lines.append(f"{self._now_s:.6f} {what}")
 
     def trace_hash(self) -> str:
-        """The same for the same run."""
+        """Give a digest of the trace: the same for the same run."""
         return self._hash.hexdigest()
 
     # -- running -------------------------------------------------------------------------------
@@ -210,7 +211,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self._is_closed
 
     def close(self) -> None:
-        """Forget everything; whatever is collected from here on is not heard any more."""
+        """Forget everything; errors of what is collected from now on are ignored."""
         self._is_closed = True
         for process in self._processes:
             if process.is_alive:

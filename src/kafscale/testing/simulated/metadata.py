@@ -1,4 +1,4 @@
-"""A simulated metadata store with etcd's manners: versions, leases that run out, late watches.
+"""A simulated metadata store that behaves as etcd: versions, leases that run out, late watches.
 
 Here: the store everybody shares, and one handle on it per process.
 Next door: what goes wrong on the way (remote.py), the port (metadata/store.py).
@@ -29,7 +29,7 @@ _LOOK_AGAIN_S: Final = 0.2
 
 
 class SimulatedEtcd(Remote):
-    """The keys, the leases, and every change there ever was."""
+    """The keys, the leases, and every change so far."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class SimulatedEtcd(Remote):
         return lease_id
 
     def renew(self, lease_id: LeaseId, ttl_s: float) -> bool:
-        """Let a lease live on, if it lives."""
+        """Renew a lease, if it has not run out."""
         if lease_id not in self._ends_s:
             return False
         self._extend(lease_id, ttl_s)
@@ -132,7 +132,7 @@ class SimulatedEtcd(Remote):
 
 
 class SimulatedMetadataStore(Line):
-    """One process's way to the store; implements metadata.store.MetadataStore."""
+    """One process's connection to the store; implements metadata.store.MetadataStore."""
 
     def __init__(self, etcd: SimulatedEtcd, clock: Clock) -> None:
         """Reach `etcd`; leases are counted by the process's own clock."""
@@ -197,7 +197,7 @@ class SimulatedMetadataStore(Line):
                     yield change
 
     async def _arrival(self) -> None:
-        """Wait as long as news take to come through."""
+        """Wait for the delay of a watch."""
         if delay_s := self.remote.delay_s():
             await asyncio.sleep(delay_s)
         while self.remote.is_down or self.is_cut:  # noqa: ASYNC110 - as etcd's clients do

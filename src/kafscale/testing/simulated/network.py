@@ -33,10 +33,9 @@ class NetworkFaults:
 
 
 class SimulatedNetwork:
-    """Who listens where, and every link."""
+    """All listening addresses and all links."""
 
     def __init__(self, loop: SimulatedLoop, seed: int, faults: NetworkFaults) -> None:
-        """Become the network of `loop`."""
         loop.network = self
         self.loop = loop
         self.faults = faults
@@ -48,7 +47,7 @@ class SimulatedNetwork:
     def listen(
         self, process: SimulatedProcess, factory: Callable[[], Any], host: str, port: int
     ) -> "SimulatedServer":
-        """Take a place; clients may connect."""
+        """Listen on an address; clients may connect."""
         place = (host, port)
         old = self._listening.get(place)
         if old is not None and old.process.is_alive:
@@ -58,22 +57,22 @@ class SimulatedNetwork:
         return SimulatedServer(self, place)
 
     def close(self, place: tuple[str, int]) -> None:
-        """Nobody listens there any more."""
+        """Stop listening on an address."""
         self._listening.pop(place, None)
 
     async def connect(self, host: str, port: int) -> "SimulatedStream":
-        """Connect from the current process; ConnectionRefusedError where nobody listens."""
+        """Connect from the current process; ConnectionRefusedError if no process listens."""
         await asyncio.sleep(self.delay_s())
         found = self._listening.get((host, port))
         if found is None or not found.process.is_alive:
-            raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
+            raise ConnectionRefusedError(f"no process listens on {host}:{port}")
         link = _Link(self, self.loop.current_process(), found.process)
         self._links[link] = None
         link.server.begin(found.factory())
         return link.client
 
     def partition(self, process: SimulatedProcess, for_s: float) -> None:
-        """Nothing reaches or leaves a process for a while."""
+        """Cut a process off: for a while no bytes reach it or leave it."""
         self._healed_s[process.name] = self.loop.time() + for_s
 
     def cut_some(self, process: SimulatedProcess, chance: float) -> None:
@@ -84,7 +83,7 @@ class SimulatedNetwork:
                 link.cut()
 
     def delay_s(self) -> float:
-        """How long bytes are on their way."""
+        """Give the delay of one piece of bytes."""
         return self.faults.latency_s + self.dice.random() * self.faults.jitter_s
 
     def held_until(self, link: "_Link") -> float:
@@ -131,7 +130,7 @@ class SimulatedServer:
         """There is no buffer to size."""
 
     def close(self) -> None:
-        """Accept nobody new."""
+        """Accept no new connections."""
         self._network.close(self._place)
 
 
@@ -147,7 +146,7 @@ class _Link:
         self._is_cut = False
 
     def send(self, data: bytes, to: "_End") -> None:
-        """Let bytes arrive at an end, in pieces, behind all that was sent before."""
+        """Deliver bytes to an end, in pieces, after all bytes that were sent before."""
         if self._is_cut:
             return  # the ends have not heard of it yet
         network = self.network
@@ -170,7 +169,7 @@ class _Link:
             network.loop.call_at(to.arrives_s, to.take, data, context=to.process.context())
 
     def end(self, at_end: "_End", *, reset: bool) -> None:
-        """Let an end learn that it is over: after all bytes, or instead of them."""
+        """Tell an end that the link has ended: after all bytes, or instead of them."""
         loop = self.network.loop
         when = loop.time() + self.network.delay_s()
         if not reset:
@@ -196,7 +195,7 @@ class _End:
         raise NotImplementedError
 
     def lose(self, reset: bool) -> None:
-        """The link is over."""
+        """The link has ended."""
         raise NotImplementedError
 
 
@@ -216,7 +215,7 @@ class SimulatedTransport(asyncio.Transport, _End):
         self._backlog: list[bytes] = []
 
     def begin(self, protocol: Any) -> None:
-        """Be connected, as the process that listens."""
+        """Connect, as the process that listens."""
         self._protocol = protocol
         loop = self._link.network.loop
         loop.call_soon(protocol.connection_made, self, context=self.process.context())
@@ -237,7 +236,7 @@ class SimulatedTransport(asyncio.Transport, _End):
             self._protocol.buffer_updated(size)
 
     def lose(self, reset: bool) -> None:
-        """The client has gone."""
+        """The client has closed the link."""
         if not self._is_lost:
             self._is_closing = self._is_lost = True
             self._link.network.forget(self._link)
@@ -253,11 +252,11 @@ class SimulatedTransport(asyncio.Transport, _End):
             self._link.send(b"".join(list_of_data), self._link.client)
 
     def close(self) -> None:
-        """End after what was written."""
+        """Close after all written bytes are sent."""
         self._finish(reset=False)
 
     def abort(self) -> None:
-        """End now."""
+        """Close at once."""
         self._finish(reset=True)
 
     def _finish(self, *, reset: bool) -> None:
@@ -311,7 +310,7 @@ class SimulatedStream(_End):
         self._wake()
 
     def lose(self, reset: bool) -> None:
-        """The broker has gone."""
+        """The broker has closed the link."""
         self._problem = self._problem or ConnectionResetError("cut" if reset else "closed")
         self._wake()
 
@@ -341,7 +340,7 @@ class SimulatedStream(_End):
             await self._news
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         if self._problem is None:
             self._problem = ConnectionResetError("closed here")
             self._wake()

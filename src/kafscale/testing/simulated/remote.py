@@ -1,4 +1,4 @@
-"""Something far away that is asked over a line that may fail.
+"""A remote service that is asked over a connection that may fail.
 
 Here: what the simulated bucket and the simulated metadata store have in common. A request travels,
 is carried out at one moment in the world outside, and its answer travels back. Either may get
@@ -19,7 +19,7 @@ _LOST_WITH_SENDER: Final = 0.5  # requests that a crash takes along
 
 @dataclass(slots=True)
 class RemoteFaults:
-    """How bad it is. All at their defaults: at once and without a fault."""
+    """How slow and how faulty the service is. By default: at once and without a fault."""
 
     latency_s: float = 0.0
     jitter_s: float = 0.0
@@ -31,7 +31,7 @@ class RemoteFaults:
 
 
 class Remote:
-    """What all lines to one place share."""
+    """What all connections to one service share."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Remote:
         context: Context | None,
         note: Callable[[str], None],
     ) -> None:
-        """Be somewhere; `context` is the world's, where deeds happen."""
+        """`context`: where requests are carried out, outside of every process."""
         self.name = name
         self.faults = faults or RemoteFaults()
         self.dice = random.Random(f"{seed}/{name}")
@@ -50,12 +50,12 @@ class Remote:
         self.is_down = False
 
     def delay_s(self) -> float:
-        """How long one way takes."""
+        """Give the delay of one way."""
         return self.faults.latency_s + self.dice.random() * self.faults.jitter_s
 
 
 class Line:
-    """One process's way to a remote place."""
+    """One process's connection to a remote service."""
 
     def __init__(self, remote: Remote, error: Callable[[str], Exception]) -> None:
         """Fail with `error`: what was asked for may or may not have been done."""
@@ -111,7 +111,7 @@ class Line:
         return ""
 
     def error(self, why: str) -> Exception:
-        """What a caller is told."""
+        """Give the error that a caller gets."""
         return self._error(why)
 
     def reaches(self, number: int, is_late: bool) -> bool:

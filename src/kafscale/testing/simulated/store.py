@@ -1,4 +1,4 @@
-"""A simulated bucket: linearizable, slow, and as faulty as told.
+"""A simulated bucket: linearizable, slow, and as faulty as the test asks.
 
 Here: the bucket, and one handle on it per process.
 Next door: what goes wrong on the way (remote.py), the port (objects/store.py), scripted faults
@@ -37,7 +37,7 @@ class SimulatedBucket(Remote):
 
 
 class SimulatedObjectStore(Line):
-    """One process's way to the bucket; implements objects.store.ObjectStore."""
+    """One process's connection to the bucket; implements objects.store.ObjectStore."""
 
     def __init__(self, bucket: SimulatedBucket, who: str = "") -> None:
         """Reach `bucket`; what is created and deleted is noted under `who`."""
