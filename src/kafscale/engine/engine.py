@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
-from kafscale.engine.coordinator.offsets import Offsets, TopicPartition
+from kafscale.engine.coordinator.offsets import CommittedPartition, Offsets
 from kafscale.engine.metrics.lag import ConsumerLag
 from kafscale.engine.metrics.sampling import BufferedBytes
 from kafscale.engine.metrics.series import BrokerMetrics
@@ -129,8 +129,8 @@ class Engine:
         await parts.tasks.aclose()
 
     async def delete_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, KafscaleError]:
+        self, group_id: str, partitions: Sequence[CommittedPartition]
+    ) -> dict[CommittedPartition, KafscaleError]:
         """Delete committed offsets of a group; gives the error of each that could not be deleted.
 
         Offsets of topics that members of the group read are kept.

@@ -50,7 +50,7 @@ LARGEST_METADATA_BYTES: Final = 4096
 
 _ATTEMPTS: Final = 4
 
-TopicPartition = tuple[str, int]  # topic name, partition
+CommittedPartition = tuple[str, int]  # topic name, partition
 _Guarded = tuple[Put | Remove, Compare]  # by the claim of its group
 
 
@@ -137,7 +137,7 @@ class Offsets:
                     )
         return problems
 
-    async def delete(self, group_id: str, places: Collection[TopicPartition]) -> None:
+    async def delete(self, group_id: str, places: Collection[CommittedPartition]) -> None:
         """Forget what a group has committed for these places, if anything."""
         guard = self._claims.guard(group_id) or await self._claims.claim(group_id)
         doomed = (keys.group_offset(group_id, *place) for place in places)
@@ -146,10 +146,10 @@ class Offsets:
             self._events.offset_committed(group_id, topic, partition, -1)
 
     async def delete_unless_read(
-        self, group_id: str, partitions: Sequence[TopicPartition], read_topics: Collection[str]
-    ) -> dict[TopicPartition, KafscaleError]:
+        self, group_id: str, partitions: Sequence[CommittedPartition], read_topics: Collection[str]
+    ) -> dict[CommittedPartition, KafscaleError]:
         """Delete offsets, except those of `read_topics`; gives the errors of what was kept."""
-        problems: dict[TopicPartition, KafscaleError] = {}
+        problems: dict[CommittedPartition, KafscaleError] = {}
         for name, partition in partitions:
             try:
                 self._topics.get(name).place(partition)
@@ -249,8 +249,8 @@ class Offsets:
         return Put(write.key, keys.encode(named))
 
     async def committed(
-        self, group_id: str, wanted: Collection[TopicPartition] | None = None
-    ) -> dict[TopicPartition, CommittedOffset]:
+        self, group_id: str, wanted: Collection[CommittedPartition] | None = None
+    ) -> dict[CommittedPartition, CommittedOffset]:
         """What a group has committed, all of it or for these places, in order of key."""
         found = {}
         asked: dict[str, str | None] = {}
