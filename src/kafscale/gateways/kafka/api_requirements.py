@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kafscale.gateways.kafka import resources
 from kafscale.gateways.kafka.call import Call
+from kafscale.gateways.kafka.fetch_sessions import CLOSE
 from kafscale.gateways.kafka.requirements import (
     CODE_OF,
     EachRow,
@@ -77,26 +78,37 @@ def _keep(call: Call, rows: list[Any]) -> None:
 
 def _name_of(call: Call, row: Any) -> str | None:
     """The topic that a row names by its id or its name; None for an id that is not known."""
-    if row.topic_id == NO_UUID:
-        return row.name or ""
+    return (row.name or "") if row.topic_id == NO_UUID else _name_by_id(call, row.topic_id)
+
+
+def _name_by_id(call: Call, topic_id: bytes) -> str | None:
     try:
-        return call.engine.topics.get_by_id(row.topic_id).name
+        return call.engine.topics.get_by_id(topic_id).name
     except UnknownTopicId:
         return None
 
 
 class FetchTopics:
-    """Topics by name, from version 13 on by id; an id that is not known is the handler's matter."""
+    """Topics by name, from version 13 on by id; an id that is not known is the handler's matter.
+
+    A session has no topics that its client may not read: a client with such topics names all of
+    its topics in every request, so that it is told of them each time.
+    """
 
     def check(self, call: Call) -> Message | None:
         """See authorization.Requirement."""
+        request = call.message
 
         def name_of(row: Any) -> str | None:
             return row.topic if row.topic_id == NO_UUID else _name_of(call, row)
 
-        allowed, denied = split(call, _READ, _TOPIC, call.message.topics, name_of)
+        allowed, denied = split(call, _READ, _TOPIC, request.topics, name_of)
+        if request.session_epoch > 0 and (denied or self._is_session_denied(call)):
+            call.context.fetch_sessions.close(request.session_id)
+            return fetch.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if denied:
-            call.message.topics = allowed
+            request.topics = allowed
+            request.session_epoch = CLOSE
             answers = [
                 fetch.FetchableTopicResponse(
                     row.topic,
@@ -110,6 +122,13 @@ class FetchTopics:
             ]
             call.amend(lambda response: response.responses.extend(answers))
         return None
+
+    def _is_session_denied(self, call: Call) -> bool:
+        """Whether the client has lost the right to read a topic of its session."""
+        session = call.context.fetch_sessions.find(call.message.session_id)
+        topics = {topic for topic, _ in session.partitions} if session is not None else set()
+        names = (one if isinstance(one, str) else _name_by_id(call, one) for one in topics)
+        return any(is_denied(call, _READ, _TOPIC, name) for name in names)
 
 
 class DeletedTopics:

@@ -273,6 +273,26 @@ async def test_rows_that_are_allowed_are_served_beside_those_that_are_denied(
     assert (await caller.offset("secret", -1)).offset == 1, "nothing was added"
 
 
+async def test_a_fetch_session_has_only_topics_that_its_client_may_read(
+    rules: Rules, caller: Caller
+) -> None:
+    for name in ("open", "secret"):
+        await caller.create(name)
+    both = [("open", 0, 0), ("secret", 0, 0)]
+    rules.denied = {"secret"}
+    answer = await caller.ask(fetch_request(both, session_epoch=0), 12)
+    assert answer.session_id == 0, "the client must name its topics again"
+    assert sorted(codes(answer.responses)) == [0, TOPIC]
+    rules.denied = set()
+    session_id = (await caller.ask(fetch_request(both, session_epoch=0), 12)).session_id
+    assert session_id
+    later = fetch_request([], session_id=session_id, session_epoch=1)
+    assert (await caller.ask(later, 12)).error_code == 0
+    rules.denied = {"secret"}
+    later = fetch_request([], session_id=session_id, session_epoch=2)
+    assert (await caller.ask(later, 12)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
 async def test_a_producer_that_wants_no_answers_loses_its_connection(
     rules: Rules, caller: Caller
 ) -> None:
