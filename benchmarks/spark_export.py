@@ -31,7 +31,7 @@ from kafscale.records.compression import Codec
 from kafscale.records.record import Record, build_batch
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
-from kafscale.spark.jobs.export import Wish, run_export
+from kafscale.spark.jobs.export import ExportRequest, run_export
 from kafscale.spark.session import open_session
 from kafscale.spark.values.formats import spec_of
 
@@ -193,7 +193,7 @@ def _group(
 
     def ours() -> None:
         shutil.rmtree(out, ignore_errors=True)
-        wish = Wish(str(out), values=spec, partition_by="none")
+        wish = ExportRequest(str(out), values=spec, partition_by="none")
         run_export(Context(bucket, ("orders",), session=spark), wish)
 
     def sparks(dictionary: str) -> Callable[[], None]:

@@ -29,7 +29,7 @@ from kafscale.records.compression import Codec
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
 from kafscale.spark.jobs.compact import compact
-from kafscale.spark.jobs.export import Wish, run_export
+from kafscale.spark.jobs.export import ExportRequest, run_export
 from kafscale.spark.session import open_session
 
 HEAD = f"{'work':30}{'GB':>6}{'cores':>7}{'wall s':>9}{'CPU s':>9}{'CPU-s/GB':>10}"
@@ -122,7 +122,7 @@ def measured(
 
     def export() -> None:
         shutil.rmtree(table, ignore_errors=True)
-        wish = Wish(str(table), partition_by="none")
+        wish = ExportRequest(str(table), partition_by="none")
         (done,) = run_export(Context(bucket, ("orders",), session=spark), wish)
         if done.rows != rows:
             raise RuntimeError(f"{done.rows} rows were exported, not {rows}")

@@ -11,7 +11,13 @@ from collections.abc import Sequence
 
 from benchmarks import orders
 from kafscale.records.compression import Codec
-from kafscale.spark.kernels.decoder import BUFFER_BYTES, FIELDS, Decoder, Lane, Piece
+from kafscale.spark.kernels.decoder import (
+    BUFFER_BYTES,
+    FIELDS,
+    ObjectPiece,
+    PartitionWindow,
+    RecordDecoder,
+)
 
 FOUR = ("key", "value", "offset", "timestamp")
 ALL = tuple(FIELDS)
@@ -45,7 +51,7 @@ def best(
     data: bytes, columns: Sequence[str], crc: bool, fast: bool, repeats: int, runs: int
 ) -> tuple[int, float]:
     """Rows of one run and CPU seconds of the best."""
-    decoder = Decoder(columns, fast=fast, verify_crc=crc)
+    decoder = RecordDecoder(columns, fast=fast, verify_crc=crc)
     rows = 0
     seconds = []
     for _ in range(runs):
@@ -55,12 +61,12 @@ def best(
     return rows, min(seconds)
 
 
-def decode(decoder: Decoder, data: bytes) -> int:
+def decode(decoder: RecordDecoder, data: bytes) -> int:
     """Read it all once."""
     view = memoryview(data)
     chunks = (view[at : at + BUFFER_BYTES] for at in range(0, len(view), BUFFER_BYTES))
-    pieces = [Piece("orders", 0, chunks)]
-    return sum(batch.num_rows for batch in decoder.decode(Lane("orders", 0), pieces))
+    pieces = [ObjectPiece("orders", 0, chunks)]
+    return sum(batch.num_rows for batch in decoder.decode(PartitionWindow("orders", 0), pieces))
 
 
 if __name__ == "__main__":

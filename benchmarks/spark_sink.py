@@ -15,7 +15,7 @@ from benchmarks import orders
 from kafscale.records.compression import Codec
 from kafscale.spark.kernels.arrays import LongArray
 from kafscale.spark.sink import encode
-from kafscale.spark.sink.encode import Encoder, Rows
+from kafscale.spark.sink.encode import BatchEncoder, RecordRows
 
 PARTITIONS = 8
 
@@ -49,8 +49,8 @@ def main() -> None:
 
 def run(key: pa.Array, value: pa.Array, times: LongArray, codec: Codec, fast: bool) -> int:
     """Encode everything once; gives the bytes."""
-    encoder = Encoder(codec, fast=fast)
-    rows = Rows(value, key=key, times_ms=times)
+    encoder = BatchEncoder(codec, fast=fast)
+    rows = RecordRows(value, key=key, times_ms=times)
     chosen = encode.partitions_of(rows.key, PARTITIONS, fast=fast)
     order = np.argsort(chosen, kind="stable")
     bounds = np.searchsorted(chosen[order], np.arange(PARTITIONS + 1))

@@ -220,13 +220,13 @@ class CeilingReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         from benchmarks import orders as made
-        from kafscale.spark.kernels.decoder import Decoder, Lane, Piece
+        from kafscale.spark.kernels.decoder import ObjectPiece, PartitionWindow, RecordDecoder
         from kafscale.spark.source.reading import settle
 
         settle()
-        decoder = Decoder(tuple(self._columns))
+        decoder = RecordDecoder(tuple(self._columns))
         data = b"".join(made.batches(4 << 20))
-        (batch,) = decoder.decode(Lane("orders", 0), [Piece("o", 0, [data])])
+        (batch,) = decoder.decode(PartitionWindow("orders", 0), [ObjectPiece("o", 0, [data])])
         for _ in range(SEGMENT // len(data)):
             yield batch
 

@@ -98,13 +98,15 @@ def do(spark: Any, bucket: Bucket, job: str, arguments: dict[str, Any]) -> None:
         return
     context = Context(bucket, (arguments["topic"],), session=spark)
     if job == "convert":
-        convert.convert(context, convert.Wanted(**arguments))
+        convert.convert(context, convert.NewTopicSpec(**arguments))
     elif job == "mirror":
         mirror.Copy.__new__.__defaults__ = (100_000,)  # many small segments
         mirror.mirror(context, Foreign(arguments["source"]))
     elif job == "export":
         small = {"unit_bytes": 1 << 16, "round_bytes": 1 << 18}
-        export.run_export(context, export.Wish(arguments["table"], arguments["format"], **small))
+        export.run_export(
+            context, export.ExportRequest(arguments["table"], arguments["format"], **small)
+        )
     elif job == "compact":
         compact(context, target=100_000)
     elif job == "by-key":

@@ -22,11 +22,11 @@ from kafscale.records.compression import Codec
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import export as export_job
-from kafscale.spark.jobs.export import Done, Wish, run_export
+from kafscale.spark.jobs.export import ExportRequest, ExportResult, run_export
 from kafscale.spark.kernels import decoder
 from kafscale.spark.kernels.positions_plain import PlainFinder
 from kafscale.spark.lake.parquet import committed_files
-from kafscale.spark.lake.unit import Result, Target, export_unit
+from kafscale.spark.lake.unit import ExportedFiles, ExportTarget, export_unit
 from kafscale.spark.source.splits import Split
 from kafscale.spark.values import formats as values
 from tests.unit.spark.jobs.test_export import Lake, check
@@ -49,13 +49,13 @@ def topic(tmp_path: Path) -> Topic:
     return made
 
 
-def export(url: str, wish: Wish, session: SparkSession | None = None) -> Done:
+def export(url: str, wish: ExportRequest, session: SparkSession | None = None) -> ExportResult:
     """In many small units and rounds, so that there are many moments to die at."""
     (done,) = run_export(Context(Bucket(url), ("orders",), session=session), wish)
     return done
 
 
-def export_at_once(url: str, wish: Wish) -> None:
+def export_at_once(url: str, wish: ExportRequest) -> None:
     """In a new process, without the seconds it takes to compile a decoder."""
     decoder.position_finder = lambda fast=None: PlainFinder()  # type: ignore[assignment]
     export(url, wish)
@@ -65,7 +65,7 @@ def files_in(folder: Path) -> int:
     return sum(1 for _ in folder.rglob("*.parquet"))
 
 
-def small(lake: Lake, **more: int) -> Wish:
+def small(lake: Lake, **more: int) -> ExportRequest:
     return lake.wish(values=JSON, **{"unit_bytes": 1 << 15, "round_bytes": 1 << 17, **more})
 
 
@@ -112,7 +112,7 @@ def test_two_exports_at_once_double_nothing(topic: Topic, tmp_path: Path, kind: 
     assert sum(one.rows for one in results) == len(lake.rows())
 
 
-def dying_unit(marks: Path, unit: tuple[Target, Split]) -> Result:
+def dying_unit(marks: Path, unit: tuple[ExportTarget, Split]) -> ExportedFiles:
     """Do the work, and then die before anybody hears of it; the first two that come here."""
     result = export_unit(unit)
     for number in range(2):

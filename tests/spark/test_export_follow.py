@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafscale.spark.lake.parquet import ParquetTable
-from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.table_folder import TableFolder
 from tests.unit.spark.jobs.test_export import Lake, check
 from tests.unit.spark.topics import Topic
 
@@ -49,7 +49,7 @@ def follower(topic: Topic, lake: Lake) -> Iterator[subprocess.Popen[str]]:
 
 def wait_for(lake: Lake, rows: int, follower: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 200
-    table = ParquetTable(Place(lake.url))
+    table = ParquetTable(TableFolder(lake.url))
     while sum(file.rows for file in table.files()) < rows:
         assert follower.poll() is None, follower.communicate()
         assert time.monotonic() < deadline, "the export did not follow"

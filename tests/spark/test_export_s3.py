@@ -8,7 +8,7 @@ import pytest
 
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
-from kafscale.spark.jobs.export import Wish, run_export
+from kafscale.spark.jobs.export import ExportRequest, run_export
 from kafscale.spark.lake import delta, parquet
 from kafscale.spark.lake.iceberg import IcebergTable
 from kafscale.spark.values.formats import spec_of
@@ -50,7 +50,7 @@ def ids(kind: str, url: str, catalog: str) -> list[int]:
 def test_tables_in_a_bucket(topic: Topic, tmp_path: Path, kind: str) -> None:
     url = f"s3://{seaweed.BUCKET}/lake/{kind}"
     catalog = f"sqlite:///{tmp_path}/catalog.sqlite" if kind == "iceberg" else ""
-    wish = Wish(url, kind, catalog, JSON)
+    wish = ExportRequest(url, kind, catalog, JSON)
     context = Context(topic.bucket, ("orders",))
     (done,) = run_export(context, wish)
     assert (done.rows, done.dead) == (21, 1)

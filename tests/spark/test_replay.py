@@ -14,7 +14,7 @@ from kafscale.model.errors import InvalidRequest, NotWritten, TopicExists
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs import replay
-from kafscale.spark.jobs.replay import Wanted
+from kafscale.spark.jobs.replay import ReplayRequest
 from kafscale.spark.sink import producing
 from tests.spark.kafka import consume, create, produce
 from tests.support.broker import KafscaleProcess
@@ -40,7 +40,7 @@ def table(first: int, count: int) -> pa.Table:
 
 
 def run(context: Context, **wanted: Any) -> Report:
-    return replay.replay(context, Wanted(**wanted))
+    return replay.replay(context, ReplayRequest(**wanted))
 
 
 def test_a_window_of_a_topic_becomes_a_new_topic_once(

@@ -16,7 +16,8 @@ from kafscale.spark.job import Context
 from kafscale.spark.jobs.audit import audit
 from kafscale.spark.jobs.compact import compact
 from kafscale.spark.jobs.compaction.by_key import compact_by_key
-from kafscale.spark.jobs.convert import Wanted, convert
+from kafscale.spark.jobs.conversion.steps import NewTopicSpec
+from kafscale.spark.jobs.convert import convert
 from kafscale.spark.jobs.export import export_topic
 from kafscale.spark.jobs.retain import retain
 from kafscale.spark.jobs.stats import gather
@@ -145,7 +146,7 @@ def test_a_topic_moves_into_logs_that_brokers_are_writing_and_out_again(
     writer.start()
     try:
         context = Context(Bucket(broker.store), ("own",), session=spark)
-        convert(context, Wanted("own", "moved", layout="shared", logs=2))
+        convert(context, NewTopicSpec("own", "moved", layout="shared", logs=2))
     finally:
         stop.set()
         writer.join()
@@ -159,7 +160,7 @@ def test_a_topic_moves_into_logs_that_brokers_are_writing_and_out_again(
     assert len(consumed(broker, "busy", 2)) == sum(sent)
     produce(broker.bootstrap, "moved", [(n, None, b"after") for n in range(4)])
     context = Context(Bucket(broker.store), ("moved",), session=spark)
-    convert(context, Wanted("moved", "back", layout="virtual", logs=2))
+    convert(context, NewTopicSpec("moved", "back", layout="virtual", logs=2))
     back = [row._replace(topic="own") for row in rows_of(frame(spark, broker.store, "back",
             includeHeaders=True)) if row.value != b"after"]  # fmt: skip
     assert back == expected

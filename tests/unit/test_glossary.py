@@ -16,33 +16,7 @@ WORDS, _, SHARED = PAGE.partition("## Classes that share a name")
 MESSAGES: Final = "wire/kafka/messages/"
 
 # Names that are still defined in several modules. This list only shrinks.
-STILL_DOUBLE: Final[frozenset[str]] = frozenset(
-    {
-        "Buffer",
-        "Decoder",
-        "Encoder",
-        "Finding",
-        "Flush",
-        "Lag",
-        "Lane",
-        "Message",
-        "Move",
-        "Offsets",
-        "Part",
-        "Place",
-        "Plan",
-        "Progress",
-        "Put",
-        "Rows",
-        "Section",
-        "Slice",
-        "Table",
-        "Target",
-        "Topics",
-        "Wanted",
-        "Wish",
-    }
-)
+STILL_DOUBLE: Final[frozenset[str]] = frozenset()
 
 
 def rows(text: str) -> list[list[str]]:

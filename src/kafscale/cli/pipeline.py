@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     from kafscale.broker import log_output
     from kafscale.cli.progress import ProgressLine
     from kafscale.spark.bucket import Bucket
-    from kafscale.spark.errors import spark_errors_told
+    from kafscale.spark.errors import spark_errors_shortened
     from kafscale.spark.job import Context
 
     log_output.configure("warn", "text")  # the report alone is for standard output
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
             quiet=not getattr(args, "debug", False),
         )
         try:
-            with spark_errors_told():
+            with spark_errors_shortened():
                 report = module.run(context, args)
         except ImportError as missing:  # a library of one format, loaded when it is needed
             raise not_installed(missing) from missing

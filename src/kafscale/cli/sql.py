@@ -19,6 +19,7 @@ from typing import Any, Final
 from kafscale.cli.errors import UsageError
 from kafscale.cli.output import print_columns, print_json
 from kafscale.cli.pipeline import not_installed, pairs
+from kafscale.spark.jobs.arguments import add_value_arguments
 
 FORMATS: Final = ("columns", "json", "csv")
 SHOWN: Final = 1000  # rows that are printed as columns without --rows
@@ -42,30 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"print at most N rows (default: {SHOWN} as columns, else all)",
     )
-    parser.add_argument(
-        "--value-format", choices=("string", "binary", "json", "avro", "protobuf"), default="string"
-    )
-    parser.add_argument(
-        "--value-schema", default="", metavar="TEXT|FILE",
-        help="json: 'id bigint, name string'; avro: the schema; protobuf: a file of protoc -o",
-    )  # fmt: skip
-    parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
-    parser.add_argument(
-        "--value-framing", choices=("none", "confluent"), default="",
-        help="confluent: skip the schema id before each value",
-    )  # fmt: skip
-    parser.add_argument(
-        "--schema-registry",
-        default="",
-        metavar="URL",
-        help="avro, protobuf: a registry with the schemas that values name",
-    )
-    parser.add_argument(
-        "--value-subject",
-        default="",
-        metavar="NAME",
-        help="subject in the registry (default: TOPIC-value)",
-    )
+    add_value_arguments(parser, "string")
     parser.add_argument(
         "--as-of", default="", metavar="NAME", help="read this snapshot (see kafscale snapshots)"
     )
@@ -84,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.rows is not None and args.rows < 0:
         raise UsageError(f"--rows: expected 0 or more, found {args.rows}")
     try:
-        from kafscale.spark.errors import spark_errors_told
+        from kafscale.spark.errors import spark_errors_shortened
         from kafscale.spark.session import open_session, quiet_jvm
         from kafscale.spark.source.sql import register_topics, run_query
     except ImportError as missing:
@@ -97,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         spark = open_session("kafscale sql", args.master, pairs(args.conf))
     topics = register_topics(spark, args.store, (), **_value_options(args))
     limit = args.rows if args.rows is not None else SHOWN if args.output == "columns" else None
-    with spark_errors_told():
+    with spark_errors_shortened():
         names, rows = run_query(spark, topics, args.query, None if limit is None else limit + 1)
         _print(args.output, names, rows, limit)
     return 0
@@ -113,7 +91,7 @@ def _value_options(args: argparse.Namespace) -> dict[str, str]:
         "valueFormat": args.value_format,
         "valueSchemaFile" if is_file else "valueSchema": schema,
         "valueMessage": args.value_message,
-        "valueFraming": args.value_framing,
+        "valueFraming": "" if args.value_framing == "none" else args.value_framing,
         "valueSubject": args.value_subject,
         "schemaRegistry": args.schema_registry,
         "asOf": args.as_of,

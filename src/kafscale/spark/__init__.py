@@ -1,9 +1,9 @@
 """The data pipeline: Spark on the objects themselves, without a broker.
 
-bucket.py reaches the store; views.py says what is in it; source/ makes topics into
-DataFrames and sink/ DataFrames into topics; kernels/ decodes records and values/ what is in them;
-lake/ writes tables; units.py runs work whose bytes never enter Spark; jobs/ has one job per file,
-moving/ and report/ what several of them share.
+bucket.py reaches the store and views.py says what is in it. source/ turns topics into DataFrames,
+sink/ turns DataFrames into topics. kernels/ decodes records, values/ decodes what is in them.
+execution/ runs work on Spark or in this process. lake/ writes tables, report/ counts and draws,
+transfer/ carries records between topics and clusters. jobs/ has one file for each job.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ __all__ = ["export_topic", "register_topics", "stream_lag"]
 
 
 def __getattr__(name: str) -> Any:
-    """What notebooks import from here, loaded when asked for: workers import this package too."""
+    """Load what notebooks import from here only when it is asked for: workers import this, too."""
     if name == "register_topics":
         worker_python.warn_of_other_python()
         from kafscale.spark.source import sql

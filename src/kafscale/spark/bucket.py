@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats import places
@@ -25,6 +25,7 @@ from kafscale.settings import locations
 from kafscale.system import SystemClock, SystemDice
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 class _Process:
@@ -57,7 +58,12 @@ def _this_process() -> _Process:
         return _process
 
 
-def on_store(where: locations.Location, work: Callable[[ObjectStore], Awaitable[_T]]) -> _T:
+def on_store(
+    where: locations.Location,
+    work: Callable[Concatenate[ObjectStore, _P], Awaitable[_T]],
+    *args: _P.args,
+    **named: _P.kwargs,
+) -> _T:
     """Do something with a store, opened once per process, and wait for it."""
     process = _this_process()
 
@@ -65,7 +71,7 @@ def on_store(where: locations.Location, work: Callable[[ObjectStore], Awaitable[
         store = process.stores.get(where)
         if store is None:
             store = process.stores[where] = locations.open_location(where)
-        return await work(store)
+        return await work(store, *args, **named)
 
     return process.run(on_loop())
 
@@ -74,7 +80,7 @@ class Bucket:
     """One namespace of one store."""
 
     def __init__(self, url: str, namespace: str = "") -> None:
-        """Refuse what is no store; nothing is read yet."""
+        """Refuse a URL that names no store; nothing is read yet."""
         self.url = url
         where = locations.locate(url)
         self.where = where._replace(namespace=namespace) if namespace else where
@@ -83,12 +89,21 @@ class Bucket:
         self.dice = SystemDice()
 
     def __reduce__(self) -> tuple[type["Bucket"], tuple[str, str]]:
-        """Travel light: the other side opens the store for itself."""
+        """Pickle the URL alone: each process opens the store itself."""
         return Bucket, (self.url, self.namespace)
 
-    def run(self, work: Callable[[ObjectStore], Awaitable[_T]]) -> _T:
-        """Do something with the store and wait for it."""
-        return on_store(self.where, work)
+    def run(
+        self,
+        work: Callable[Concatenate[ObjectStore, _P], Awaitable[_T]],
+        *args: _P.args,
+        **named: _P.kwargs,
+    ) -> _T:
+        """Call `work` with the store and these arguments, and wait for its result."""
+        return on_store(self.where, work, *args, **named)
+
+    def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Wait for work on objects that `run` made: they belong to the bucket's event loop."""
+        return _this_process().run(work)
 
     # -- topics ------------------------------------------------------------------------------
 
@@ -116,10 +131,10 @@ class Bucket:
 
     def snapshots(self, topic: TopicDescriptor) -> list[LogSnapshot]:
         """Every log that has a partition of a topic as it is now, in order of log number."""
-        return list(self.look_at_logs(places.log_folders(topic)).values())
+        return list(self.read_logs(places.log_folders(topic)).values())
 
-    def look_at_logs(self, folders: Iterable[str]) -> dict[str, LogSnapshot]:
-        """These logs as they are now, each looked at once."""
+    def read_logs(self, folders: Iterable[str]) -> dict[str, LogSnapshot]:
+        """These logs as they are now, each read once."""
         wanted = list(dict.fromkeys(folders))
 
         async def look(store: ObjectStore) -> list[LogSnapshot]:

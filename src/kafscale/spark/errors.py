@@ -1,9 +1,9 @@
-"""What somebody did wrong, told in one line.
+"""Errors of the pipeline in one line.
 
-Spark shows whatever a Python process raises together with the way it came. An error of ours says
-what is wrong and what to do; twenty lines of our code around it only hide that. A mistake of our
-own, anything that is no KafscaleError, keeps its traceback.
-Next door: the commands that print it (cli/pipeline.py, cli/sql.py).
+Spark shows every error of a Python process with its traceback. A KafscaleError says what is wrong
+and what to do; its traceback only hides that. All other errors keep their traceback, because they
+are bugs.
+Next door: the commands that print errors (cli/pipeline.py, cli/sql.py).
 """
 
 import functools
@@ -21,28 +21,28 @@ R = TypeVar("R")
 
 
 class SparkFailed(KafscaleError):
-    """A query of ours that Spark refused, or whose tasks failed."""
+    """Spark refused a query of the pipeline, or tasks of it failed."""
 
 
 # PySpark's own switch, asked for when it reports an error, after which the process ends.
 _SWITCH: Final = "SPARK_HIDE_TRACEBACK"
 
 
-def plainly(work: Callable[P, R]) -> Callable[P, R]:
-    """Let Spark tell errors of ours that this raises, and nothing but them."""
+def without_traceback(work: Callable[P, R]) -> Callable[P, R]:
+    """Let Spark report a KafscaleError that this raises without its traceback."""
 
     @functools.wraps(work)
     def told(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return work(*args, **kwargs)
         except KafscaleError:
-            hide_the_way()
+            hide_traceback()
             raise
 
     return told
 
 
-def rows_plainly(read: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
+def rows_without_traceback(read: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
     """The same for errors that come while rows are read."""
 
     @functools.wraps(read)
@@ -50,14 +50,14 @@ def rows_plainly(read: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
         try:
             yield from read(*args, **kwargs)
         except KafscaleError:
-            hide_the_way()
+            hide_traceback()
             raise
 
     return told
 
 
-def hide_the_way() -> None:
-    """Leave the traceback out of what Spark reports; nowhere but in a process of Spark's own."""
+def hide_traceback() -> None:
+    """Leave the traceback out of what Spark reports, in processes that Spark started only."""
     if _is_sparks_own():
         os.environ[_SWITCH] = "1"
 
@@ -68,8 +68,8 @@ def _is_sparks_own() -> bool:
 
 
 @contextmanager
-def spark_errors_told() -> Iterator[None]:
-    """Tell what Spark found wrong without the two stack traces it comes with."""
+def spark_errors_shortened() -> Iterator[None]:
+    """Raise what Spark found wrong as SparkFailed, without its two stack traces."""
     from pyspark.errors import PySparkException
 
     try:
@@ -79,7 +79,7 @@ def spark_errors_told() -> Iterator[None]:
 
 
 def plain_text(text: str) -> str:
-    """What an error of Spark says: our own words in it, if it is one of ours from a worker."""
+    """The message of an error of Spark; of a KafscaleError from a worker, that error's message."""
     ours = re.findall(r"(?:^|\s)kafscale\.[\w.]+: (.+?)(?:\s*SQLSTATE: \w+)?$", text, re.MULTILINE)
     if ours:
         return str(ours[-1])

@@ -17,11 +17,11 @@ from kafscale.spark.bucket import Bucket
 from kafscale.spark.session import LOCAL, open_session, quiet_jvm
 
 # what is being done, how much of it is done, how much there is in all, and its unit ("B", "")
-Progress = Callable[[str, int, int, str], None]
+JobProgress = Callable[[str, int, int, str], None]
 
 
 def _silent(_what: str, _done: int, _total: int, _unit: str) -> None:
-    """Nobody watches."""
+    """Show nothing."""
 
 
 @dataclass(slots=True)
@@ -43,15 +43,15 @@ class Context:
     bucket: Bucket
     topics: tuple[str, ...] = ()
     dry_run: bool = False
-    master: str | None = None  # unless named: this machine, and little work without Spark
+    master: str | None = None  # if not named: this machine, and little work without Spark
     conf: Mapping[str, str] = field(default_factory=dict)
-    progress: Progress = _silent
+    progress: JobProgress = _silent
     session: SparkSession | None = None
-    quiet: bool = False  # nobody is to see what Spark says besides errors
+    quiet: bool = False  # hide what Spark prints besides errors
 
     @cached_property
     def spark(self) -> SparkSession:
-        """The session, ours or the caller's."""
+        """The caller's session, else one that is started now."""
         with quiet_jvm() if self.quiet else nullcontext():
             return self.session or open_session("kafscale", self.master or LOCAL, self.conf)
 

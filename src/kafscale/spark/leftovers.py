@@ -1,9 +1,9 @@
 """Folders that a load left behind: found, condemned, and a grace period later deleted.
 
-A folder with an id that no topic names belongs to a load that is running, that died, or that
-lost its name to another; or to a topic that was deleted. One whose youngest object is older
-than the grace period is condemned by an object in it; when that one has become as old, all of it
-is deleted. A load looks for the mark right before it makes its topic visible.
+A folder whose id no topic names belongs to a load that runs, that died, or that lost its name to
+another load; or to a topic that was deleted. If its youngest object is older than the grace
+period, the sweep puts a mark into it: the folder is condemned. When the mark is as old, the sweep
+deletes the folder. A load looks for the mark right before it makes its topic visible.
 All ages are by the store's clock.
 """
 
@@ -28,8 +28,8 @@ class LoadLost(KafscaleError):
 
 
 def sweep(bucket: Bucket, grace_ms: int = GRACE_MS) -> list[str]:
-    """Condemn and delete what nobody came back for; gives the folders that are gone."""
-    return bucket.run(lambda store: _sweep(store, bucket.namespace, grace_ms))
+    """Condemn and delete abandoned folders; return those that were deleted."""
+    return bucket.run(_sweep, bucket.namespace, grace_ms)
 
 
 async def _sweep(store: ObjectStore, namespace: str, grace_ms: int) -> list[str]:
@@ -56,18 +56,18 @@ async def _sweep(store: ObjectStore, namespace: str, grace_ms: int) -> list[str]
 
 
 def _is_home(topic: TopicDescriptor, folder: str) -> bool:
-    """Whether a topic lies there, or is on the way there."""
+    """Whether the topic lies in the folder, or moves there."""
     return folder in (topic.folder, topic.after_move().folder)
 
 
 async def _sweep_staged(store: ObjectStore, folder: str, before_ms: int) -> None:
-    """A visible topic needs nothing of what was staged for it; a late task may have added some."""
+    """Delete what was staged for a topic that is visible now; a late task may have added some."""
     found = await store.find(f"{folder}/staged")
     await _delete(store, [row.key for row in found if row.modified_ms < before_ms])
 
 
 async def check_whole(store: ObjectStore, folder: str, wanted: Set[str]) -> None:
-    """Raise LoadLost unless everything wanted is there and nobody has condemned it."""
+    """Raise LoadLost unless all wanted objects are there and the folder is not condemned."""
     found = {row.key for row in await store.find(folder)}
     if f"{folder}/{CONDEMNED}" in found:
         raise LoadLost(f"{folder} was taken for abandoned: load again")

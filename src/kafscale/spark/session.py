@@ -1,6 +1,7 @@
-"""A Spark session the way our work likes it, unless the caller brings one.
+"""A Spark session with the settings that the pipeline needs, unless the caller brings one.
 
-Here: settings measured to matter. Next door: what runs in it (units.py, source.py).
+Here: settings that were measured to matter. Next door: what runs in the session
+(execution/units.py, source/source.py).
 """
 
 import logging
@@ -30,10 +31,10 @@ DEFAULTS: Final = {
 
 @contextmanager
 def quiet_jvm() -> Iterator[None]:
-    """Start a JVM whose complaints nobody sees: errors of a query come back as errors anyway.
+    """Start a JVM and hide what it prints: errors of a query come back as errors anyway.
 
-    What is left are warnings at the start, stack traces of tasks that failed, and workers that
-    find their pipe closed because a LIMIT was satisfied. If it does not start, they are shown.
+    Hidden are warnings at the start, stack traces of failed tasks, and workers that find their
+    pipe closed because a LIMIT was satisfied. If the JVM does not start, all of it is shown.
     """
     logging.disable(logging.CRITICAL)  # PySpark logs errors that it raises as well
     ours = os.dup(2)
@@ -56,7 +57,7 @@ def open_session(
 ) -> SparkSession:
     """Start a session, or take the one that runs already.
 
-    Workers run the interpreter that runs us: another one would not have our libraries.
+    Workers run the same interpreter as this process: another one may not have the libraries.
     """
     use_this_python()
     running = SparkSession.getActiveSession()

@@ -1,7 +1,7 @@
 """A partition as the bucket has it now: where it starts and ends, and which bytes hold it.
 
 Here: plain data, and taking it from the snapshots of logs. Next door: finding topics and logs
-(bucket.py), cutting this into tasks (splits.py), keeping it for later (pins.py).
+(bucket.py), cutting this into tasks (source/splits.py), keeping it for later (source/pins.py).
 Never here: Spark.
 """
 
@@ -19,7 +19,7 @@ from kafscale.spark.bucket import Bucket
 _INDEXED_FLUSH: Final = 1 << 20
 
 
-class Stretch(NamedTuple):
+class StoredRange(NamedTuple):
     """One lane's batches in one object: offsets first to last, bytes from start on."""
 
     key: str
@@ -42,29 +42,29 @@ class PartitionView(NamedTuple):
     partition: int
     start: int
     end: int
-    stretches: tuple[Stretch, ...]
+    stored_ranges: tuple[StoredRange, ...]
 
 
-Wanted = Mapping[str, Collection[int]]  # topic -> which partitions of it, where not all
+ChosenPartitions = Mapping[str, Collection[int]]  # topic -> which partitions of it, where not all
 
 
-def look(
+def read_views(
     bucket: Bucket, topic: TopicDescriptor, wanted: Collection[int] | None = None
 ) -> list[PartitionView]:
     """The partitions of a topic, or those wanted of them."""
-    return look_at_all(bucket, [topic], {} if wanted is None else {topic.name: wanted})
+    return read_all_views(bucket, [topic], {} if wanted is None else {topic.name: wanted})
 
 
-def look_at_all(
-    bucket: Bucket, topics: Sequence[TopicDescriptor], wanted: Wanted | None = None
+def read_all_views(
+    bucket: Bucket, topics: Sequence[TopicDescriptor], wanted: ChosenPartitions | None = None
 ) -> list[PartitionView]:
-    """The partitions of several topics; a log that they share is looked at once."""
+    """The partitions of several topics; a log that they share is read once."""
     found = places_of(topics, wanted)
-    return views_of(found, bucket.look_at_logs(place.folder for _, _, place in found))
+    return views_of(found, bucket.read_logs(place.folder for _, _, place in found))
 
 
 def places_of(
-    topics: Iterable[TopicDescriptor], wanted: Wanted | None = None
+    topics: Iterable[TopicDescriptor], wanted: ChosenPartitions | None = None
 ) -> list[tuple[str, int, LanePlace]]:
     """Topic, partition and place of everything that is wanted."""
     return [
@@ -78,7 +78,7 @@ def places_of(
 def views_of(
     wanted: Sequence[tuple[str, int, LanePlace]], snapshots: Mapping[str, LogSnapshot]
 ) -> list[PartitionView]:
-    """What the logs, by folder, have of these partitions, and of nothing else in them."""
+    """What the logs, by folder, hold of these partitions."""
     lanes: dict[str, set[int]] = {}
     for _, _, place in wanted:
         lanes.setdefault(place.folder, set()).add(place.lane)
@@ -88,24 +88,24 @@ def views_of(
     }
     found = []
     for topic, number, place in wanted:
-        marks, stretches = logs[place.folder]
+        marks, stored_ranges = logs[place.folder]
         start, end = marks.get(place.lane, (0, 0))
-        mine = tuple(s for s in stretches.get(place.lane, ()) if s.last >= start)
+        mine = tuple(s for s in stored_ranges.get(place.lane, ()) if s.last >= start)
         found.append(PartitionView(topic, number, start, end, mine))
     return found
 
 
-def _by_lane(snapshot: LogSnapshot, wanted: Set[int]) -> dict[int, list[Stretch]]:
+def _by_lane(snapshot: LogSnapshot, wanted: Set[int]) -> dict[int, list[StoredRange]]:
     """What these lanes of a log consist of, in one pass: there may be thousands of lanes."""
     _refuse_broken_tail(snapshot)
-    found: dict[int, list[Stretch]] = {}
+    found: dict[int, list[StoredRange]] = {}
     for piece in snapshot.pieces:
         indexed = piece.entry.has_index if piece.entry else piece.size >= _INDEXED_FLUSH
         for span in piece.spans:
             if span.lane not in wanted:
                 continue
             found.setdefault(span.lane, []).append(
-                Stretch(
+                StoredRange(
                     piece.key,
                     span.lane,
                     span.first,
@@ -125,7 +125,7 @@ def _by_lane(snapshot: LogSnapshot, wanted: Set[int]) -> dict[int, list[Stretch]
 def _refuse_broken_tail(snapshot: LogSnapshot) -> None:
     """A flush that should continue the log but cannot be read hides everything after it.
 
-    Flushes beyond the chain's end are none of it: late uploads that never counted.
+    Flushes beyond the end of the chain do not count: they are late uploads.
     """
     following = keys.segment(snapshot.folder, snapshot.end)
     for problem in snapshot.problems:

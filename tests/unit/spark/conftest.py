@@ -23,7 +23,7 @@ class Units:
         some: Sequence[Any],
         work: Callable[[Any], Any],
         *,
-        progress: units.Progress | None = None,
+        progress: units.ShowUnits | None = None,
     ) -> list[Any]:
         work = cloudpickle.loads(cloudpickle.dumps(work))  # it must be able to travel
         found = []

@@ -11,8 +11,8 @@ from kafscale.records import batch
 from kafscale.records.record import Record, open_batch
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.sink import bulk, sealing
-from kafscale.spark.sink.staging import Section, stage
-from kafscale.spark.views import look
+from kafscale.spark.sink.staging import StagedSection, stage
+from kafscale.spark.views import read_views
 
 
 def bucket_in(folder: Path) -> Bucket:
@@ -20,11 +20,11 @@ def bucket_in(folder: Path) -> Bucket:
     return Bucket(f"file://{folder}")
 
 
-def staged(plan: bulk.Plan, tasks: Sequence[list[pa.RecordBatch]]) -> list[Section]:
+def staged(plan: bulk.LoadPlan, tasks: Sequence[list[pa.RecordBatch]]) -> list[StagedSection]:
     return [row for task, some in enumerate(tasks) for row in stage(plan.target, task, some)]
 
 
-def sealed(plan: bulk.Plan, sections: list[Section]) -> list[sealing.Sealed]:
+def sealed(plan: bulk.LoadPlan, sections: list[StagedSection]) -> list[sealing.Sealed]:
     return [sealing.seal(plan.target.bucket, work) for work in bulk.seals(plan, sections)]
 
 
@@ -58,10 +58,10 @@ def records_of(bucket: Bucket, topic: TopicDescriptor) -> list[list[Record]]:
     """Every record by partition, checksums looked at."""
     assert not any(log.problems for log in bucket.snapshots(topic))
     found = []
-    for view in look(bucket, topic):
+    for view in read_views(bucket, topic):
         mine: list[Record] = []
-        at = min((one.first for one in view.stretches), default=0)
-        for one in view.stretches:
+        at = min((one.first for one in view.stored_ranges), default=0)
+        for one in view.stored_ranges:
             data = bucket.read(one.key, one.start, one.length)
             for place, header in batch.walk(data):
                 whole = data[place : place + header.size]

@@ -22,7 +22,7 @@ from kafscale.objects.store import ObjectStore
 from kafscale.records import batch, record
 from kafscale.records.record import Record, build_batch
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 from kafscale.system import SystemClock, SystemDice
 
 NOW_MS = 1_700_000_000_000
@@ -119,9 +119,10 @@ class SharedNamespace:
     def raw(self, name: str) -> dict[int, bytes]:
         """The batches of every partition, byte for byte, from its log start on."""
         found = {}
-        for view in look(self.bucket, self.bucket.topic(name)):
+        for view in read_views(self.bucket, self.bucket.topic(name)):
             data = b"".join(
-                bytes(self.bucket.read(one.key, one.start, one.length)) for one in view.stretches
+                bytes(self.bucket.read(one.key, one.start, one.length))
+                for one in view.stored_ranges
             )
             kept = [
                 data[at : at + header.size]
@@ -133,7 +134,7 @@ class SharedNamespace:
 
     def pairs(self, name: str, partition: int) -> list[tuple[int, bytes | None, bytes | None]]:
         """The records of one partition, checksums looked at."""
-        [view] = look(self.bucket, self.bucket.topic(name), [partition])
+        [view] = read_views(self.bucket, self.bucket.topic(name), [partition])
         data = self.raw(name)[partition]
         found = []
         for at, header in batch.walk(data):

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from kafscale.model.errors import InvalidRequest
-from kafscale.spark.errors import plain_text, plainly, rows_plainly
+from kafscale.spark.errors import plain_text, rows_without_traceback, without_traceback
 
 SWITCH = "SPARK_HIDE_TRACEBACK"
 
@@ -21,12 +21,12 @@ def in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, "")
 
 
-@plainly
+@without_traceback
 def fail(error: Exception) -> None:
     raise error
 
 
-@rows_plainly
+@rows_without_traceback
 def fail_late(error: Exception) -> Iterator[int]:
     yield 1
     raise error

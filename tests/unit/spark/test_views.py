@@ -8,7 +8,7 @@ import pytest
 from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.protocol import survey
 from kafscale.spark.source import pins
-from kafscale.spark.views import look, look_at_all
+from kafscale.spark.views import read_all_views, read_views
 from tests.unit.spark.shared import SharedNamespace
 
 
@@ -42,20 +42,20 @@ def test_a_log_that_topics_share_is_looked_at_once(
         return await real(store, folder)
 
     monkeypatch.setattr(survey, "take_snapshot", counted)
-    found = look_at_all(shared.bucket, shared.bucket.topics())
+    found = read_all_views(shared.bucket, shared.bucket.topics())
     assert sorted(looked) == [shared.folder(0), shared.folder(1)]
     assert {(view.topic, view.partition): view.end for view in found} == {
         place: len(rows) for place, rows in shared.written.items()
     }
     looked.clear()
-    look(shared.bucket, shared.bucket.topic("b"), [1])
+    read_views(shared.bucket, shared.bucket.topic("b"), [1])
     assert len(looked) == 1, "one partition, one log"
 
 
 def test_a_lane_is_one_read_per_object(shared: SharedNamespace) -> None:
-    [view] = look(shared.bucket, shared.bucket.topic("a"), [1])
-    assert len({one.key for one in view.stretches}) == len(view.stretches) == 5
-    assert {one.lane for one in view.stretches} == {0}
+    [view] = read_views(shared.bucket, shared.bucket.topic("a"), [1])
+    assert len({one.key for one in view.stored_ranges}) == len(view.stored_ranges) == 5
+    assert {one.lane for one in view.stored_ranges} == {0}
 
 
 def test_partitions_that_were_added_later_lie_in_a_range_of_their_own(
@@ -65,7 +65,7 @@ def test_partitions_that_were_added_later_lie_in_a_range_of_their_own(
     grown = msgspec.structs.replace(old, partitions=5, shared=[*old.shared, *more.shared])
     shared.bucket.run(lambda store: Descriptors(store, "default").put(grown, 2))
     shared.write([{("a", n): [(None, b"%d" % n)] for n in range(5)}])
-    assert [view.end for view in look(shared.bucket, grown)] == [5, 6, 5, 1, 1]
+    assert [view.end for view in read_views(shared.bucket, grown)] == [5, 6, 5, 1, 1]
     for partition in range(5):
         assert shared.pairs("a", partition) == shared.written["a", partition]
 

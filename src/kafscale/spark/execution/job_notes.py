@@ -1,9 +1,9 @@
 """How far a job has come, kept in the bucket, so that a run after a crash goes on from there.
 
-Here: a plan that is made once and steps whose results are kept, each an object created only if
-absent: of two runs at once one makes the plan and both follow it, and of two results of one
+Here: a plan that is made once, and the results of finished steps. Each is an object that is created
+only if absent: of two runs at once one makes the plan and both follow it; of two results of one
 step the first counts for both. All of it is JSON, below `{namespace}/@{job}/{id}`.
-Next door: the jobs (jobs/), what they load (bulk.py).
+Next door: the jobs (jobs/), what they load (sink/bulk.py).
 """
 
 import hashlib
@@ -22,22 +22,21 @@ _U = TypeVar("_U")
 
 
 def fingerprint(*wishes: object) -> str:
-    """A short name for what a job was asked to do: the same wishes, the same name."""
+    """A short name for what a job was asked to do: the same request, the same name."""
     return hashlib.sha256(msgspec.json.encode(wishes)).hexdigest()[:24]
 
 
-class Progress:
-    """The notes of one job that was asked for one thing; travels to the executors."""
+class JobNotes:
+    """The notes of one request to one job; pickled to the executors."""
 
     def __init__(self, bucket: Bucket, job: str, identity: str) -> None:
-        """Keep notes below the job's name."""
         self.bucket = bucket
         self.job = job
         self.identity = identity
         self.folder = f"{bucket.namespace}/@{job}/{identity}"
 
     def keep(self, step: str, result: _T, kind: Any) -> _T:
-        """Note a result, or give back the one that was noted before."""
+        """Store a result; if another run stored one before, return that one."""
         key = f"{self.folder}/{step}"
         try:
             self.bucket.put_new(key, [msgspec.json.encode(result)])
@@ -53,20 +52,20 @@ class Progress:
             raise CorruptObject(f"{key}: {bad}") from bad
 
     def plan(self, make: Callable[[], _T], kind: Any) -> _T:
-        """The plan of this job: the one there is, else a new one."""
+        """The plan that is stored, else a new one."""
         if "plan" in self.steps():
             found: _T = self._read(f"{self.folder}/plan", kind)
             return found
         return self.keep("plan", make(), kind)
 
     def steps(self) -> set[str]:
-        """The steps that are noted."""
+        """The names of the steps whose results are stored."""
         found = self.bucket.run(lambda store: store.find(self.folder))
         return {row.key.removeprefix(f"{self.folder}/") for row in found}
 
     def forget(self) -> None:
-        """Delete all notes: what they were for is done, or cannot be done any more."""
-        self.bucket.run(lambda store: leftovers.delete_below(store, self.folder))
+        """Delete all notes: the job is done, or cannot be done any more."""
+        self.bucket.run(leftovers.delete_below, self.folder)
 
     def run(
         self,
@@ -76,9 +75,9 @@ class Progress:
         do: Callable[[_U], _T],
         kind: Any,
         *,
-        progress: units.Progress | None = None,
+        progress: units.ShowUnits | None = None,
     ) -> list[_T]:
-        """Do what is not done yet, on the executors; results of all, in the order of `work`."""
+        """Run the missing steps on the executors; return all results in the order of `work`."""
         names = [f"{prefix}-{number:06d}" for number in range(len(work))]
         noted = self.steps()
         missing = [at for at, name in enumerate(names) if name not in noted]

@@ -3,7 +3,7 @@
 A unit is anything that can be pickled; the work on it gives a few small results. Spark may run
 a unit twice (a retry, a speculative copy), so work writes under names unique to its attempt
 and nothing counts before the driver has committed it.
-Next door: rows that do enter Spark SQL (source.py).
+Next door: rows that do enter Spark SQL (source/source.py).
 """
 
 import gc
@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 U = TypeVar("U")
 R = TypeVar("R")
 
-Progress = Callable[[int, int], None]  # units done, units in all
+ShowUnits = Callable[[int, int], None]  # units done, units in all
 
 _POLL_S = 0.5
 
@@ -28,9 +28,9 @@ def run_units(
     units: Sequence[U],
     work: Callable[[U], R],
     *,
-    progress: Progress | None = None,
+    progress: ShowUnits | None = None,
 ) -> list[R]:
-    """Do `work` on every unit somewhere in the cluster; results in the order of the units.
+    """Do `work` on every unit somewhere in the cluster; return results in the order of the units.
 
     One task per unit: a unit should be worth a second or so (64 MB and more).
     """
@@ -39,7 +39,7 @@ def run_units(
     boxed = [pickle.dumps(unit) for unit in units]
 
     def on_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Spark collects garbage after every task, over all of our libraries' objects: 40 ms.
+        # Spark collects garbage after every task, over all objects of the libraries: 40 ms.
         gc.freeze()
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -60,9 +60,9 @@ def run_units(
 
 
 class _watched:  # noqa: N801 - used as a statement
-    """Tell how many tasks are done while a query runs, where Spark lets us ask (not on Connect)."""
+    """Report how many tasks are done while a query runs, where Spark says so (not on Connect)."""
 
-    def __init__(self, spark: SparkSession, total: int, progress: Progress | None) -> None:
+    def __init__(self, spark: SparkSession, total: int, progress: ShowUnits | None) -> None:
         self._total = total
         self._progress = progress
         self._over = threading.Event()

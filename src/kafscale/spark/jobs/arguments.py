@@ -1,8 +1,13 @@
-"""Words of the command line that several jobs share."""
+"""Arguments of the command line that several commands share.
+
+Never here: an import that needs Spark; the command line is read before it is known to be there.
+"""
 
 import argparse
 import re
 from typing import Final
+
+from kafscale.spark.values.names import VALUE_FORMATS, VALUE_FRAMINGS
 
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -24,3 +29,29 @@ def share_of(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1")
     return value
+
+
+def add_value_arguments(parser: argparse.ArgumentParser, usual: str = "binary") -> None:
+    """Declare how values are read; `usual` is the format unless another is named."""
+    parser.add_argument("--value-format", choices=VALUE_FORMATS, default=usual)
+    parser.add_argument(
+        "--value-schema", default="", metavar="TEXT|FILE",
+        help="json: 'id bigint, name string'; avro: the schema; protobuf: a file of protoc -o",
+    )  # fmt: skip
+    parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
+    parser.add_argument(
+        "--value-framing", choices=VALUE_FRAMINGS, default="none",
+        help="confluent: skip the schema id before each value",
+    )  # fmt: skip
+    parser.add_argument(
+        "--schema-registry",
+        default="",
+        metavar="URL",
+        help="avro, protobuf: registry of the schemas that values name",
+    )
+    parser.add_argument(
+        "--value-subject",
+        default="",
+        metavar="NAME",
+        help="subject in the registry (default: TOPIC-value)",
+    )

@@ -1,8 +1,8 @@
 """`audit`: every object against its format, its checksums, its index, its manifest, its neighbours.
 
-Here: the command, the plan, the findings as a table. Next door: one object (checks.py), one log
-(joints.py). Reads only; with --repair it writes indexes anew, which can be derived. Data is never
-touched.
+Here: the command, the plan, the findings as a table. Next door: one object
+(checking/checks.py), one log (checking/log_checks.py). The job reads only; with --repair it writes
+indexes again, which follow from the data. It never changes data.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs.checking import checks, log_checks
-from kafscale.spark.jobs.checking.checks import Checked, Target
-from kafscale.spark.jobs.checking.contents import Finding
+from kafscale.spark.jobs.checking.checks import AuditedObject, Checked
+from kafscale.spark.jobs.checking.contents import AuditFinding
 from kafscale.spark.jobs.compaction.commit_waves import in_waves
 from kafscale.spark.jobs.logs import object_io, selection
 from kafscale.spark.jobs.logs.removal import lanes_of
-from kafscale.spark.jobs.logs.selection import Whose
+from kafscale.spark.jobs.logs.selection import ChosenLog
 from kafscale.spark.kernels.finders import position_finder
 from kafscale.spark.kernels.positions import PositionFinder
 
@@ -35,7 +35,9 @@ _UNIT_BYTES: Final = 256 << 20  # a third of a second's work: a task by itself c
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the job takes."""
     parser.add_argument(
-        "--repair", action="store_true", help="write missing and wrong indexes anew; never data"
+        "--repair",
+        action="store_true",
+        help="write missing and wrong indexes again; data is never changed",
     )
 
 
@@ -49,7 +51,7 @@ class Batch(NamedTuple):
 
     bucket: Bucket
     folder: str
-    inputs: tuple[Target, ...]
+    inputs: tuple[AuditedObject, ...]
     repair: bool
 
     @property
@@ -61,24 +63,24 @@ class Batch(NamedTuple):
 class LogAudited(NamedTuple):
     """A log and what is known of it before any segment is opened."""
 
-    whose: Whose
+    whose: ChosenLog
     view: LogSurvey
-    targets: list[Target]
-    findings: list[Finding]
+    targets: list[AuditedObject]
+    findings: list[AuditFinding]
 
 
 def audit(context: Context, *, repair: bool = False) -> Report:
     """Check every object of the chosen topics; exit code 1 if anything is wrong."""
     bucket = context.bucket
     found: list[LogAudited] = []
-    findings: list[Finding] = []
-    rows = selection.whose_logs(context)
+    findings: list[AuditFinding] = []
+    rows = selection.chosen_logs(context)
     for number, whose in enumerate(rows):
         context.progress("listing", number, len(rows), "")
         try:
             found.append(_look(bucket, whose))
         except CorruptObject as bad:
-            findings.append(Finding(whose.folder, "manifest", "error", str(bad)))
+            findings.append(AuditFinding(whose.folder, "manifest", "error", str(bad)))
     findings += claimed_twice(bucket.topics())
     units = [unit for row in found for unit in _batches(bucket, row, repair=repair)]
     if context.dry_run:
@@ -90,7 +92,7 @@ def audit(context: Context, *, repair: bool = False) -> Report:
 
     if units:
         progress = selection.in_bytes(context, "checking")
-        in_waves(context, units, look_into, settle, progress)
+        in_waves(context, units, check_unit, settle, progress)
     by_key = {one.key: one for one in checked}
     for row in found:
         findings += row.findings
@@ -99,18 +101,18 @@ def audit(context: Context, *, repair: bool = False) -> Report:
     return _report(found, checked, _still_true(bucket, found, findings))
 
 
-def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[Finding]:
-    """A lane has one topic for ever: two that claim it would read each other's records."""
+def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[AuditFinding]:
+    """A lane belongs to one topic and to no later one: two would read each other's records."""
     owners: dict[LanePlace, str] = {}
     for topic in topics:
         for place in sorted({*lanes_of(topic), *lanes_of(topic.after_move())}):
             other = owners.setdefault(place, topic.name)
             if other != topic.name:
                 text = f"lane {place.lane} is {topic.name}'s and {other}'s"
-                yield Finding(place.folder, "lanes", "error", text)
+                yield AuditFinding(place.folder, "lanes", "error", text)
 
 
-def _look(bucket: Bucket, whose: Whose) -> LogAudited:
+def _look(bucket: Bucket, whose: ChosenLog) -> LogAudited:
     folder = whose.folder
 
     async def look(store: ObjectStore) -> tuple[LogSurvey, dict[str, int]]:
@@ -124,7 +126,7 @@ def _look(bucket: Bucket, whose: Whose) -> LogAudited:
     view, sizes = bucket.run(look)
     interval = whose.settings.index_interval_bytes
     targets = [
-        Target(
+        AuditedObject(
             piece.key,
             sizes[piece.key],
             piece.base,
@@ -143,8 +145,8 @@ def _look(bucket: Bucket, whose: Whose) -> LogAudited:
 
 
 def _batches(bucket: Bucket, row: LogAudited, *, repair: bool) -> list[Batch]:
-    """One per large object; small ones share."""
-    packs: list[list[Target]] = []
+    """A unit for each large object; small objects share units."""
+    packs: list[list[AuditedObject]] = []
     size = 0
     for target in row.targets:
         if not packs or size + target.size > _UNIT_BYTES or len(packs[-1]) >= 2048:
@@ -155,7 +157,7 @@ def _batches(bucket: Bucket, row: LogAudited, *, repair: bool) -> list[Batch]:
     return [Batch(bucket, row.view.folder, tuple(pack), repair) for pack in packs]
 
 
-def look_into(unit: Batch) -> list[Checked]:
+def check_unit(unit: Batch) -> list[Checked]:
     """Check the objects of one unit."""
     finder = position_finder()
     small = [target for target in unit.inputs if target.size <= checks.WINDOW_BYTES]
@@ -169,7 +171,10 @@ def look_into(unit: Batch) -> list[Checked]:
 
 
 def _check(
-    unit: Batch, target: Target, finder: PositionFinder, body: memoryview | ObjectMissing | None
+    unit: Batch,
+    target: AuditedObject,
+    finder: PositionFinder,
+    body: memoryview | ObjectMissing | None,
 ) -> Checked:
     bucket = unit.bucket
 
@@ -179,7 +184,7 @@ def _check(
         if body is not None:
             return body[start : start + length]
         return bucket.run(
-            lambda store: object_io.patiently(lambda: store.read(target.key, start, length))
+            lambda store: object_io.with_retries(lambda: store.read(target.key, start, length))
         )
 
     def read_index() -> memoryview:
@@ -190,18 +195,18 @@ def _check(
         found = checks.check(target, read, read_index, finder)
     except ObjectMissing as gone:
         text = f"gone since it was listed: {gone}"
-        return Checked(target.key, 0, 0, [Finding(target.key, "missing", "error", text)])
+        return Checked(target.key, 0, 0, [AuditFinding(target.key, "missing", "error", text)])
     if unit.repair and found.rebuilt is not None:
         return _repaired(bucket, found)
     return found._replace(rebuilt=None)
 
 
 def _repaired(bucket: Bucket, found: Checked) -> Checked:
-    """Write the index anew. It is a hint: between the two steps readers do without."""
+    """Write the index again. It is a hint: readers do without it between the two steps."""
     assert found.rebuilt is not None
     key = keys.index_of(found.key)
     bucket.run(lambda store: store.delete([key]))
-    object_io.put_own(bucket, key, [index.encode(found.rebuilt)])
+    object_io.put_unique(bucket, key, [index.encode(found.rebuilt)])
     findings = [
         finding._replace(severity="repaired", text=f"{finding.text}; written anew")
         if finding.object == key
@@ -212,9 +217,9 @@ def _repaired(bucket: Bucket, found: Checked) -> Checked:
 
 
 def _still_true(
-    bucket: Bucket, found: Sequence[LogAudited], findings: list[Finding]
-) -> list[Finding]:
-    """Leave out what was replaced and deleted while we looked: no newer manifest names it."""
+    bucket: Bucket, found: Sequence[LogAudited], findings: list[AuditFinding]
+) -> list[AuditFinding]:
+    """Leave out objects that were replaced and deleted meanwhile: no newer manifest names them."""
     doubtful = {one.object for one in findings if one.kind == "missing"}
     if not doubtful:
         return findings
@@ -227,7 +232,7 @@ def _still_true(
 
 
 def _report(
-    found: Sequence[LogAudited], checked: Sequence[Checked], findings: list[Finding]
+    found: Sequence[LogAudited], checked: Sequence[Checked], findings: list[AuditFinding]
 ) -> Report:
     order = {"error": 0, "warning": 1, "repaired": 2, "info": 3}
     findings = sorted(findings, key=lambda one: (order[one.severity], one.object))
@@ -250,13 +255,13 @@ def _report(
 
 
 def _topics(found: Sequence[LogAudited]) -> set[str]:
-    """Those that were chosen and have a log."""
+    """The chosen topics that have a log."""
     own = {row.whose.topic.name for row in found if row.whose.topic is not None}
     return own | {topic.name for row in found for topic in row.whose.lanes.values()}
 
 
 def _dry_run(
-    found: Sequence[LogAudited], units: Sequence[Batch], findings: Sequence[Finding]
+    found: Sequence[LogAudited], units: Sequence[Batch], findings: Sequence[AuditFinding]
 ) -> Report:
     rows = [
         {

@@ -1,8 +1,8 @@
-"""`compact`: small objects of the past become large ones; with --by-key, superseded records go.
+"""`compact`: joins small objects of the history; with --by-key it removes superseded records.
 
-Here: the command, and joining objects in rounds until nothing is left to join. Next door: one
-group (merge.py), how it becomes the log's past (rewriting.py), the newest record of each key
-(by_key.py).
+Here: the command, and joining objects in rounds until nothing is left to join. Next door, in
+compaction/: one group (merge.py), how it becomes part of the log's history (commit_waves.py), the
+newest record of each key (by_key.py).
 """
 
 import argparse
@@ -17,7 +17,7 @@ from kafscale.spark.jobs.compaction import by_key, lane_sort
 from kafscale.spark.jobs.compaction.commit_waves import Tally, rewrite
 from kafscale.spark.jobs.compaction.merge import Merge, merge, plan, plan_by_lanes, target_of
 from kafscale.spark.jobs.logs import selection
-from kafscale.spark.jobs.logs.selection import LogFound
+from kafscale.spark.jobs.logs.selection import FoundLog
 
 TAIL_IDLE_S: Final = 900.0
 _ROUNDS: Final = 4  # small objects, then what they became, and once more for late roll-ups
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=TAIL_IDLE_S,
         metavar="S",
-        help="take in flushes that nobody has added to for S seconds (900; negative: never)",
+        help="include tails that no broker wrote to for S seconds (900; negative: none)",
     )
     by_key.add_arguments(parser)
 
@@ -56,14 +56,14 @@ def compact(
 ) -> Report:
     """Join small neighbouring objects of the chosen topics into objects of about `target` bytes."""
     bucket = context.bucket
-    before = selection.look(context, tail_idle_s)
+    before = selection.find_logs(context, tail_idle_s)
     if context.dry_run:
         return _dry_run(bucket, before, target)
     notes = selection.roll_up_tails(bucket, before)
     tally = Tally()
     after = before
     for number in range(_ROUNDS):
-        after = selection.look(context)
+        after = selection.find_logs(context)
         units = [unit for row in after for unit in merges(bucket, row, target)]
         if not units:
             break
@@ -73,12 +73,12 @@ def compact(
         if len(tally.committed) == committed:
             break
     else:
-        after = selection.look(context)
+        after = selection.find_logs(context)
     return tally.report("compact", _rows(before, after), notes)
 
 
-def merges(bucket: Bucket, row: LogFound, target: int | None) -> list[Merge]:
-    """The groups of one log that are worth joining; of a shared one, that each lane gains by."""
+def merges(bucket: Bucket, row: FoundLog, target: int | None) -> list[Merge]:
+    """The groups of one log that are worth joining; in a shared log, each lane must gain."""
     past = row.found.manifest
     starts = {lane: mark.start for lane, mark in past.lanes.items()}
     interval = row.whose.settings.index_interval_bytes
@@ -110,7 +110,7 @@ def _outputs_of(unit: Merge) -> int:
     return lane_sort.count(sizes, unit.lane_target)
 
 
-def _rows(before: Sequence[LogFound], after: Sequence[LogFound]) -> list[dict[str, Any]]:
+def _rows(before: Sequence[FoundLog], after: Sequence[FoundLog]) -> list[dict[str, Any]]:
     now = {row.found.folder: row.found for row in after}
     return [
         {
@@ -125,7 +125,7 @@ def _rows(before: Sequence[LogFound], after: Sequence[LogFound]) -> list[dict[st
     ]
 
 
-def _dry_run(bucket: Bucket, found: Sequence[LogFound], target: int | None) -> Report:
+def _dry_run(bucket: Bucket, found: Sequence[FoundLog], target: int | None) -> Report:
     rows: list[dict[str, Any]] = []
     for row in found:
         units = merges(bucket, selection.as_if_rolled_up(row), target)

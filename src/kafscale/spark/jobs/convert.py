@@ -1,15 +1,16 @@
-"""`convert`: a topic packed otherwise, or divided otherwise, as a new topic.
+"""`convert`: makes a new topic of a topic, with other packing, partitions or layout.
 
     same number of partitions   every record keeps its partition and offset; batches are joined
                                 and compressed anew; committed offsets of groups stay true
     another number              records are divided by key as Kafka's clients do it, and get new
                                 offsets; a map from old to new offsets lies beside the topic, and
-                                groups' offsets are translated by it (offset_map.py)
+                                it translates the offsets of groups (transfer/offset_map.py)
 
     ordinary, virtual           the new topic has logs of its own, as many as it has partitions or
                                 fewer: all of it is written beside, and named at once
     shared                      it gets lanes of logs that brokers are writing: its records are
-                                added to the end of these logs, beside the brokers (filling.py)
+                                appended to these logs, beside the brokers
+                                (conversion/shared_append.py)
 
 The new topic appears when all of it is there. What a run has finished is kept: a run after a
 crash goes on from there, and two runs at once share the work.
@@ -24,9 +25,9 @@ from kafscale.log.formats import keys
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.execution.job_notes import Progress, fingerprint
+from kafscale.spark.execution.job_notes import JobNotes, fingerprint
 from kafscale.spark.job import Context, Report
-from kafscale.spark.jobs.conversion.steps import Plan, Wanted, Work
+from kafscale.spark.jobs.conversion.steps import ConversionPlan, NewTopicSpec, Work
 from kafscale.spark.leftovers import LoadLost
 from kafscale.spark.sink import bulk
 from kafscale.spark.sink.bulk import Loaded
@@ -34,7 +35,7 @@ from kafscale.spark.sink.encode import BATCH_BYTES
 from kafscale.spark.source import splits
 from kafscale.spark.source.splits import Slice
 from kafscale.spark.transfer import offset_map
-from kafscale.spark.views import PartitionView, look
+from kafscale.spark.views import PartitionView, read_views
 
 JOB: Final = "convert"
 _PUTS_PER_SEGMENT: Final = 2
@@ -44,7 +45,9 @@ _NAME_LEFT: Final = 200  # of the longest name, when an id is added
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to make of which topic."""
     parser.add_argument("--to", required=True, metavar="T", help="the new topic")
-    parser.add_argument("--partitions", type=int, default=0, metavar="N", help="else as it has")
+    parser.add_argument(
+        "--partitions", type=int, default=0, metavar="N", help="default: as many as the topic has"
+    )
     parser.add_argument(
         "--compression", default="zstd", choices=["none", "gzip", "snappy", "lz4", "zstd"]
     )
@@ -64,11 +67,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--give-up",
         action="store_true",
-        help="let what an earlier run of the same command has begun be deleted",
+        help="delete what an earlier, unfinished run of the same command has written",
     )
     parser.add_argument("--batch-bytes", type=int, default=BATCH_BYTES, metavar="N")
     parser.add_argument(
-        "--group", action="append", default=[], metavar="G", help="take its offsets along"
+        "--group",
+        action="append",
+        default=[],
+        metavar="G",
+        help="translate the committed offsets of this group, too",
     )
     parser.add_argument("--bootstrap", default="", metavar="HOST:PORT", help="needed for --group")
 
@@ -83,7 +90,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         raise InvalidRequest("an ordinary topic has a log per partition: say --layout virtual")
     if args.layout == "virtual" and not args.physical_partitions:
         raise InvalidRequest("on how many logs? --layout virtual needs --physical-partitions P")
-    wanted = Wanted(
+    wanted = NewTopicSpec(
         context.topics[0],
         args.to,
         args.partitions,
@@ -96,25 +103,25 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         return give_up(context, wanted)
     report = convert(context, wanted)
     if args.group and not context.dry_run:
-        report.rows += offset_map.take_along(
+        report.rows += offset_map.translate_groups(
             context.bucket, args.bootstrap, wanted.topic, wanted.to, args.group
         )
     return report
 
 
-def convert(context: Context, wanted: Wanted) -> Report:
+def convert(context: Context, wanted: NewTopicSpec) -> Report:
     """Make the new topic, or find that an earlier run has made it."""
     bucket = context.bucket
     source = bucket.topic(wanted.topic)
     wanted = wanted._replace(partitions=wanted.partitions or source.partitions)
     identity = fingerprint(source.topic_id, *wanted)
-    notes = Progress(bucket, JOB, identity)
+    notes = JobNotes(bucket, JOB, identity)
     if context.dry_run:
         return _estimate(bucket, source, wanted)
     if (made := _made_before(bucket, wanted.to, f"{JOB} {identity}")) is not None:
         notes.forget()
         return _report(wanted, made, 0, ["made by an earlier run: nothing was done"])
-    plan = notes.plan(lambda: _decide(bucket, source, wanted, f"{JOB} {identity}"), Plan)
+    plan = notes.plan(lambda: _decide(bucket, source, wanted, f"{JOB} {identity}"), ConversionPlan)
     try:
         loaded = _convert(context, notes, plan, wanted, source)
     except LoadLost:
@@ -124,19 +131,19 @@ def convert(context: Context, wanted: Wanted) -> Report:
     return _report(wanted, loaded.topic, loaded.bytes, [])
 
 
-def give_up(context: Context, wanted: Wanted) -> Report:
-    """Let what a run has begun, that nobody will go on with, be deleted.
+def give_up(context: Context, wanted: NewTopicSpec) -> Report:
+    """Let the pipeline delete what an unfinished conversion has written.
 
-    Folders of its own are found by those who look for leftovers; lanes of shared logs end by a
-    tombstone that names them (removal.py), under a name that no topic has.
+    The sweep of leftovers finds its own folders. Lanes of shared logs end by a tombstone that names
+    them (logs/removal.py), under a name that no topic has.
     """
     bucket = context.bucket
     source = bucket.topic(wanted.topic)
     wanted = wanted._replace(partitions=wanted.partitions or source.partitions)
-    notes = Progress(bucket, JOB, fingerprint(source.topic_id, *wanted))
+    notes = JobNotes(bucket, JOB, fingerprint(source.topic_id, *wanted))
     if "plan" not in notes.steps():
         return Report(JOB, notes=["no such conversion has been begun"], dry_run=context.dry_run)
-    wish = notes.plan(_no_plan, Plan).wish
+    wish = notes.plan(_no_plan, ConversionPlan).wish
     held = sum(one.count for one in wish.shared)
     facts = {"from": wanted.topic, "to": wanted.to, "lanes_given_up": held}
     if context.dry_run:
@@ -168,8 +175,8 @@ def bury(bucket: Bucket, wish: TopicSpec) -> None:
     bucket.run(lambda store: Descriptors(store, bucket.namespace).put(gone, 1))
 
 
-def _no_plan() -> Plan:
-    raise LoadLost("somebody else has given it up, or finished it")
+def _no_plan() -> ConversionPlan:
+    raise LoadLost("another run has given it up, or finished it")
 
 
 def _made_before(bucket: Bucket, to: str, origin: str) -> TopicDescriptor | None:
@@ -182,8 +189,10 @@ def _made_before(bucket: Bucket, to: str, origin: str) -> TopicDescriptor | None
     return found
 
 
-def _decide(bucket: Bucket, source: TopicDescriptor, wanted: Wanted, origin: str) -> Plan:
-    views = look(bucket, source)
+def _decide(
+    bucket: Bucket, source: TopicDescriptor, wanted: NewTopicSpec, origin: str
+) -> ConversionPlan:
+    views = read_views(bucket, source)
     begun = bulk.begin(
         bucket,
         wanted.to,
@@ -194,11 +203,13 @@ def _decide(bucket: Bucket, source: TopicDescriptor, wanted: Wanted, origin: str
         layout=wanted.layout,
         logs=wanted.logs,
     )
-    return Plan(begun.wish, in_time_order(slices_of(views)), [view.start for view in views])
+    return ConversionPlan(
+        begun.wish, in_time_order(slices_of(views)), [view.start for view in views]
+    )
 
 
 def slices_of(views: Sequence[PartitionView]) -> list[list[Slice]]:
-    """Every partition in pieces of a task's size."""
+    """Every partition, cut into slices of the size of a task."""
     found = []
     for view in views:
         whole = splits.window(view, view.start, view.end)
@@ -216,13 +227,17 @@ def in_time_order(partitions: Sequence[Sequence[Slice]]) -> list[Slice]:
     for mine in partitions:
         latest = -(1 << 63)
         for number, one in enumerate(mine):
-            latest = max(latest, min(s.min_timestamp_ms for s in one.stretches))
+            latest = max(latest, min(s.min_timestamp_ms for s in one.stored_ranges))
             rows.append((latest, one.partition, number, one))
     return [row[-1] for row in sorted(rows, key=lambda row: row[:3])]
 
 
 def _convert(
-    context: Context, notes: Progress, plan: Plan, wanted: Wanted, source: TopicDescriptor
+    context: Context,
+    notes: JobNotes,
+    plan: ConversionPlan,
+    wanted: NewTopicSpec,
+    source: TopicDescriptor,
 ) -> Loaded:
     bucket = context.bucket
     load = bulk.plan_of(bucket, plan.wish, wanted.compression)
@@ -247,7 +262,7 @@ def _convert(
 # -- telling ---------------------------------------------------------------------------------
 
 
-def _report(wanted: Wanted, made: TopicDescriptor, size: int, notes: list[str]) -> Report:
+def _report(wanted: NewTopicSpec, made: TopicDescriptor, size: int, notes: list[str]) -> Report:
     facts = {
         "from": wanted.topic,
         "to": wanted.to,
@@ -259,13 +274,13 @@ def _report(wanted: Wanted, made: TopicDescriptor, size: int, notes: list[str]) 
     return Report(JOB, facts=facts, notes=notes)
 
 
-def _estimate(bucket: Bucket, source: TopicDescriptor, wanted: Wanted) -> Report:
+def _estimate(bucket: Bucket, source: TopicDescriptor, wanted: NewTopicSpec) -> Report:
     """What it would read and write, at most as much as there is."""
     _made_before(bucket, wanted.to, "")
-    views = look(bucket, source)
-    size = sum(s.length for view in views for s in view.stretches)
-    records = sum(s.records for view in views for s in view.stretches)
-    objects = sum(len(view.stretches) for view in views)
+    views = read_views(bucket, source)
+    size = sum(s.length for view in views for s in view.stored_ranges)
+    records = sum(s.records for view in views for s in view.stored_ranges)
+    objects = sum(len(view.stored_ranges) for view in views)
     twice = wanted.partitions != source.partitions
     slices = sum(map(len, slices_of(views)))
     facts = {

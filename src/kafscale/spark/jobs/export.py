@@ -1,7 +1,7 @@
 """Topic to table: Parquet, Delta or Iceberg, every record once.
 
 Here: the arguments, the rounds of plan, work and commit, the report. Progress lives in the table:
-files and how far it is then are one commit, and whoever loses the race for it plans anew.
+one commit adds files and moves the progress. An export that loses the race for it plans again.
 Next door: the work on a unit (lake/unit.py), the tables (lake/), what is new (lake/backlog.py).
 """
 
@@ -14,20 +14,21 @@ from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.execution.here_or_spark import run_near
+from kafscale.spark.execution.here_or_spark import run_here_or_on_spark
 from kafscale.spark.job import Context, Report
+from kafscale.spark.jobs.arguments import add_value_arguments
 from kafscale.spark.jobs.stopping import Stop, stoppable
 from kafscale.spark.kernels.decoder import BUFFER_BYTES
 from kafscale.spark.lake import attempts, dead_letters, evolution, schemas
 from kafscale.spark.lake.backlog import Gap, backlog, progress_name
-from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, still_there
+from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, check_progress
 from kafscale.spark.lake.tables import open_table
-from kafscale.spark.lake.unit import Outlet, Result, Target, export_unit
+from kafscale.spark.lake.unit import ExportedFiles, ExportTarget, Outlet, export_unit
 from kafscale.spark.source import cuts, splits
 from kafscale.spark.source.splits import Slice, Split
 from kafscale.spark.values import formats
 from kafscale.spark.values.formats import Spec
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 
 ROUND_BYTES: Final = 8 << 30  # stored bytes between two commits
 WITHOUT_SPARK_BYTES: Final = 32 << 20  # a session takes longer to start than this to export
@@ -36,7 +37,7 @@ PARTITIONINGS: Final = ("day", "hour", "none")
 
 
 @dataclass(frozen=True)
-class Wish:
+class ExportRequest:
     """What to export, and how."""
 
     table: str  # a path or URL; {topic} in it is replaced
@@ -50,8 +51,8 @@ class Wish:
 
 
 @dataclass
-class Done:
-    """What came of it, for one topic."""
+class ExportResult:
+    """What an export did, for one topic."""
 
     table: str
     topic: str
@@ -88,37 +89,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--partition-by", choices=PARTITIONINGS, help="event time; default: day, or as the table is"
     )
     parser.add_argument(
-        "--allow-gaps", action="store_true", help="go on where retention was faster than the export"
+        "--allow-gaps",
+        action="store_true",
+        help="go on where retention deleted records before they were exported",
     )
-    parser.add_argument("--follow", action="store_true", help="again and again, until stopped")
+    parser.add_argument(
+        "--follow", action="store_true", help="export again and again, until stopped"
+    )
     parser.add_argument(
         "--interval", type=float, default=60.0, metavar="SECONDS", help="between two exports"
     )
 
 
-def add_value_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare how values are read."""
-    parser.add_argument("--value-format", choices=formats.FORMATS, default="binary")
-    parser.add_argument(
-        "--value-schema", default="", metavar="TEXT|FILE",
-        help="json: 'id bigint, name string'; avro: the schema; protobuf: a file of protoc -o",
-    )  # fmt: skip
-    parser.add_argument("--value-message", default="", metavar="NAME", help="protobuf: pkg.Message")
-    parser.add_argument(
-        "--value-framing", choices=formats.FRAMINGS, default="none",
-        help="confluent: pass over the number of a schema before each value",
-    )  # fmt: skip
-    parser.add_argument(
-        "--schema-registry", default="", metavar="URL", help="avro, protobuf: values name schemas"
-    )
-    parser.add_argument(
-        "--value-subject", default="", metavar="NAME", help="of the registry; default: TOPIC-value"
-    )
-
-
 def run(context: Context, args: argparse.Namespace) -> Report:
     """Export what was asked for."""
-    wish = Wish(
+    wish = ExportRequest(
         args.table,
         args.format,
         args.catalog,
@@ -138,9 +123,9 @@ def run(context: Context, args: argparse.Namespace) -> Report:
     return _report(context, follow(context, wish, args.interval))
 
 
-def follow(context: Context, wish: Wish, interval_s: float) -> list[Done]:
-    """Export again and again until somebody says stop; progress is in the tables all along."""
-    total: dict[str, Done] = {}
+def follow(context: Context, wish: ExportRequest, interval_s: float) -> list[ExportResult]:
+    """Export again and again until the user stops it; progress is in the tables all along."""
+    total: dict[str, ExportResult] = {}
     with stoppable() as stop:
         while not stop.asked:
             for new in run_export(context, wish, stop):
@@ -169,12 +154,14 @@ def export_topic(
     spec = formats.spec_of(
         value_format, value_schema, value_message, value_framing, schema_registry, value_subject
     )
-    wish = Wish(table, format, catalog, spec, partition_by)
+    wish = ExportRequest(table, format, catalog, spec, partition_by)
     context = Context(Bucket(store), (topic,), session=spark)
     return _report(context, run_export(context, wish))
 
 
-def run_export(context: Context, wish: Wish, stop: Stop | None = None) -> list[Done]:
+def run_export(
+    context: Context, wish: ExportRequest, stop: Stop | None = None
+) -> list[ExportResult]:
     """Export every chosen topic into its table; when stopped, up to the next commit."""
     topics = context.chosen()
     if not topics:
@@ -192,7 +179,7 @@ def run_export(context: Context, wish: Wish, stop: Stop | None = None) -> list[D
 class Export:
     """One topic into one table."""
 
-    def __init__(self, context: Context, wish: Wish, topic: TopicDescriptor) -> None:
+    def __init__(self, context: Context, wish: ExportRequest, topic: TopicDescriptor) -> None:
         """Open the table; nothing is written."""
         self._context = context
         self._wish = wish
@@ -200,9 +187,9 @@ class Export:
         self._table = open_table(wish.table, wish.format, wish.catalog)
         spec = wish.values._replace(subject=wish.values.subject or f"{topic.name}-value")
         self._reading = evolution.begin(spec, self._table.columns())
-        self.done = Done(wish.table, topic.name)
+        self.done = ExportResult(wish.table, topic.name)
 
-    def run(self, stop: Stop) -> Done:
+    def run(self, stop: Stop) -> ExportResult:
         """Rounds of plan, work and commit until all is exported that was there at the start."""
         if self._context.dry_run:
             self._estimate()
@@ -242,7 +229,7 @@ class Export:
             self._reading = evolution.learn(self._reading, unknown, self._table.columns())
             self._prepare()
             return
-        still_there(self._table.progress(before), before)
+        check_progress(self._table.progress(before), before)
         attempt.check_in_time()
         spec = self._reading.spec
         dead = dead_letters.commit(self._table, spec, names, after, results, attempt.name)
@@ -268,9 +255,9 @@ class Export:
                 raise LostRace(f"{name} is at {known[name]}, beyond {first}")
         return {name: known.get(name, 0) for name in firsts}
 
-    def _work(self, units: Sequence[Split], round_name: str) -> list[Result]:
+    def _work(self, units: Sequence[Split], round_name: str) -> list[ExportedFiles]:
         dead = self._table.dead_letters()
-        target = Target(
+        target = ExportTarget(
             self._context.bucket,
             self._reading,
             self._columns,
@@ -287,12 +274,14 @@ class Export:
 
         work = [(target, unit) for unit in units]
         small = size <= WITHOUT_SPARK_BYTES
-        return run_near(self._context, work, export_unit, small=small, progress=progress)
+        return run_here_or_on_spark(
+            self._context, work, export_unit, small=small, progress=progress
+        )
 
     def _backlog(self) -> list[Slice]:
         names = [self._name(at) for at in range(self._topic.partitions)]
         known = self._table.progress(names)
-        found = backlog(self._topic, look(self._context.bucket, self._topic), known)
+        found = backlog(self._topic, read_views(self._context.bucket, self._topic), known)
         self.done.gaps += [gap for gap in found.gaps if gap not in self.done.gaps]
         if found.gaps and not self._wish.allow_gaps:
             raise OffsetOutOfRange(f"{found.gaps[0]}; --allow-gaps goes on after them")
@@ -308,9 +297,9 @@ class Export:
         self.done.bytes_read = _size(units)
         self.done.rows = sum(one.offsets for unit in units for one in unit)
         self.done.files = len(units)
-        stretches = [part for unit in units for one in unit for part in one.stretches]
-        self.done.objects = len({part.key for part in stretches})
-        self.done.requests = sum(-(-part.length // BUFFER_BYTES) for part in stretches)
+        stored_ranges = [part for unit in units for one in unit for part in one.stored_ranges]
+        self.done.objects = len({part.key for part in stored_ranges})
+        self.done.requests = sum(-(-part.length // BUFFER_BYTES) for part in stored_ranges)
         while units:
             self.done.commits += 1
             units = units[len(_first(units, self._wish.round_bytes)) :]
@@ -334,7 +323,7 @@ def _size(units: Sequence[Split]) -> int:
     return sum(one.size for unit in units for one in unit)
 
 
-def _sum(old: Done, new: Done) -> Done:
+def _sum(old: ExportResult, new: ExportResult) -> ExportResult:
     counts = (
         "rows",
         "dead",
@@ -350,7 +339,7 @@ def _sum(old: Done, new: Done) -> Done:
     return replace(new, **added, gaps=gaps)
 
 
-def _report(context: Context, done: Sequence[Done]) -> Report:
+def _report(context: Context, done: Sequence[ExportResult]) -> Report:
     report = Report("export", dry_run=context.dry_run)
     for one in done:
         row: dict[str, Any] = {"topic": one.topic, "records": one.rows}

@@ -3,10 +3,10 @@
 Every partition is copied by one task, from where the copy ends to where the source ended when the
 run began. Whole segments are added to the end of the log like a broker's flushes
 (log/writer/job_appender.py): what a run has copied stays, the next one goes on behind it, and two
-at once do not double anything. Where the source has holes, the copy has them too. Kept: offsets,
+at once copy nothing twice. Where the source has holes, the copy has them too. Kept: offsets,
 keys, values, headers, times, log starts. Not kept: producers' ids, transactions (what was aborted
 is left out), and whether a time was set by the broker. Next door: reading the other Kafka
-(foreign.py), groups (offset_map.py).
+(transfer/foreign.py), groups (transfer/offset_map.py).
 """
 
 import argparse
@@ -28,7 +28,7 @@ from kafscale.spark.sink import bulk
 from kafscale.spark.transfer import foreign, offset_map
 from kafscale.spark.transfer.foreign import Foreign, ForeignTopic
 from kafscale.spark.transfer.rewriter import Rewriter
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 
 JOB: Final = "mirror"
 SEGMENT_BYTES: Final = 32 << 20
@@ -49,7 +49,7 @@ class Copy(NamedTuple):
     segment_bytes: int = SEGMENT_BYTES
 
 
-class Copied(NamedTuple):
+class CopiedRange(NamedTuple):
     """What a task has done."""
 
     topic: str
@@ -196,8 +196,8 @@ def _grow(
 # -- records ---------------------------------------------------------------------------------
 
 
-def copy_partition(work: Copy) -> Copied:
-    """Copy from where the log ends; whoever else writes to it only makes us look again."""
+def copy_partition(work: Copy) -> CopiedRange:
+    """Copy from where the log ends; if another writer appends to it, read its end again."""
 
     async def opened(store: ObjectStore) -> JobAppender:
         found = JobAppender(
@@ -223,19 +223,19 @@ def copy_partition(work: Copy) -> Copied:
                 break  # the source has nothing more, whatever it announced
             made = writer.finish(end)._replace(lane=lane)
             try:
-                work.bucket.run(lambda _, made=made, log=log: log.append([made]))  # type: ignore[misc]
+                work.bucket.wait(log.append([made]))
             except LostRace:
                 log = work.bucket.run(opened)
                 continue
             records += made.records
             size += writer.bytes
-    return Copied(work.topic, work.partition, first, log.next(lane), records, size)
+    return CopiedRange(work.topic, work.partition, first, log.next(lane), records, size)
 
 
 # -- groups ----------------------------------------------------------------------------------
 
 
-def _copy_groups(source: Foreign, bootstrap: str, done: Sequence[Copied]) -> int:
+def _copy_groups(source: Foreign, bootstrap: str, done: Sequence[CopiedRange]) -> int:
     """Commit what groups have committed at the source, as far as it has been copied."""
     ends: dict[str, dict[int, int]] = {}
     for row in done:
@@ -257,7 +257,7 @@ def _copy_groups(source: Foreign, bootstrap: str, done: Sequence[Copied]) -> int
 # -- telling ---------------------------------------------------------------------------------
 
 
-def _tell(report: Report, done: Sequence[Copied]) -> None:
+def _tell(report: Report, done: Sequence[CopiedRange]) -> None:
     report.facts |= {
         "topics": len({row.topic for row in done}),
         "partitions": len(done),
@@ -280,7 +280,9 @@ def _estimate(bucket: Bucket, cluster: str, topics: Sequence[ForeignTopic]) -> R
     rows: list[dict[str, Any]] = []
     for topic in topics:
         made = _existing(bucket, cluster, topic.name)
-        ends = {} if made is None else {view.partition: view.end for view in look(bucket, made)}
+        ends = (
+            {} if made is None else {view.partition: view.end for view in read_views(bucket, made)}
+        )
         for number, (low, high) in enumerate(topic.bounds):
             at = max(ends.get(number, low), low)
             row = {"topic": topic.name, "partition": number, "from": at, "to": high}

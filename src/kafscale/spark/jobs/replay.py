@@ -6,7 +6,8 @@
                           steps are noted in the bucket and a run after a crash goes on behind
                           them. The step in which it died is written again: at least once
 
-Next door: where rows come from (origins.py), the load (bulk.py), producers (producing.py).
+Next door: where rows come from (transfer/origins.py), the load (sink/bulk.py), producers
+(sink/producing.py).
 """
 
 import argparse
@@ -22,7 +23,7 @@ from pyspark.sql import functions as sql
 
 from kafscale.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.execution.job_notes import Progress, fingerprint
+from kafscale.spark.execution.job_notes import JobNotes, fingerprint
 from kafscale.spark.job import Context, Report
 from kafscale.spark.sink import bulk, producing
 from kafscale.spark.transfer import origins
@@ -33,7 +34,7 @@ _MOST_TASKS: Final = 64
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReplayRequest:
     """What is replayed, and where to."""
 
     into: str
@@ -53,19 +54,29 @@ class Wanted:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What, which part of it, where to, how fast."""
-    parser.add_argument("--lake", default="", metavar="PATH", help="Parquet or Delta, no --topic")
+    parser.add_argument(
+        "--lake", default="", metavar="PATH", help="a Parquet or Delta table, instead of --topic"
+    )
     parser.add_argument("--into", required=True, metavar="T", help="the topic that is written")
-    parser.add_argument("--from", dest="since", metavar="TIME", help="ISO 8601, or Unix ms")
+    parser.add_argument(
+        "--from", dest="since", metavar="TIME", help="from this time on: ISO 8601, or Unix ms"
+    )
     parser.add_argument("--to", dest="until", metavar="TIME", help="up to before this time")
     parser.add_argument("--where", default="", metavar="SQL", help="only rows for which this holds")
     for name in ("key", "value", "timestamp", "headers"):
         parser.add_argument(f"--{name}", default="", metavar="SQL", help=f"what becomes the {name}")
-    parser.add_argument("--order-by", default="", metavar="COLUMNS", help="of a lake")
-    parser.add_argument("--partitions", type=int, default=0, metavar="N", help="of a new topic")
+    parser.add_argument(
+        "--order-by", default="", metavar="COLUMNS", help="order of the rows of a lake table"
+    )
+    parser.add_argument(
+        "--partitions", type=int, default=0, metavar="N", help="make a new topic with N partitions"
+    )
     parser.add_argument(
         "--compression", default="lz4", choices=["none", "gzip", "snappy", "lz4", "zstd"]
     )
-    parser.add_argument("--bootstrap", default="", metavar="HOST:PORT", help="through brokers")
+    parser.add_argument(
+        "--bootstrap", default="", metavar="HOST:PORT", help="write through brokers"
+    )
     parser.add_argument("--rate", type=float, default=0.0, metavar="N", help="records per second")
 
 
@@ -74,7 +85,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
     columns = {name: getattr(args, name) for name in ("key", "value", "timestamp", "headers")}
     if len(context.topics) > 1:
         raise InvalidRequest("one --topic at a time")
-    wanted = Wanted(
+    wanted = ReplayRequest(
         into=args.into,
         topic=context.topics[0] if context.topics else "",
         lake=args.lake,
@@ -92,7 +103,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
 
 
 def read_time(text: str | None) -> int | None:
-    """Milliseconds of a time people write; without a zone it is UTC."""
+    """Milliseconds of a time as users write it; without a zone it is UTC."""
     if text is None:
         return None
     if text.isdecimal():
@@ -105,7 +116,7 @@ def read_time(text: str | None) -> int | None:
     return int(aware.timestamp() * 1000)
 
 
-def replay(context: Context, wanted: Wanted) -> Report:
+def replay(context: Context, wanted: ReplayRequest) -> Report:
     """Do it, or go on with it."""
     if bool(wanted.topic) == bool(wanted.lake):
         raise InvalidRequest("say what to replay: --topic T or --lake PATH")
@@ -127,7 +138,7 @@ def replay(context: Context, wanted: Wanted) -> Report:
 # -- rows ------------------------------------------------------------------------------------
 
 
-def chosen(frame: DataFrame, wanted: Wanted) -> DataFrame:
+def chosen(frame: DataFrame, wanted: ReplayRequest) -> DataFrame:
     """The part that is wanted, with the columns of the sink; others stay, for ordering."""
     expressions = {**origins.columns_of(frame), **wanted.columns}
     if "value" not in expressions:
@@ -160,7 +171,7 @@ def orders(text: str) -> list[Column]:
     return found
 
 
-def _in_bulk(context: Context, wanted: Wanted, origin: str) -> Report:
+def _in_bulk(context: Context, wanted: ReplayRequest, origin: str) -> Report:
     try:
         made = context.bucket.topic(wanted.into)
     except UnknownTopic:
@@ -194,8 +205,8 @@ def _in_bulk(context: Context, wanted: Wanted, origin: str) -> Report:
 # -- through brokers -------------------------------------------------------------------------
 
 
-def _through_brokers(context: Context, wanted: Wanted, identity: str) -> Report:
-    notes = Progress(context.bucket, JOB, identity)
+def _through_brokers(context: Context, wanted: ReplayRequest, identity: str) -> Report:
+    notes = JobNotes(context.bucket, JOB, identity)
     steps = notes.plan(
         lambda: origins.steps(
             lambda: context.spark, context.bucket, wanted.topic, wanted.lake, wanted.step_records
@@ -219,7 +230,7 @@ def _through_brokers(context: Context, wanted: Wanted, identity: str) -> Report:
     return Report(JOB, facts=facts)
 
 
-def _write_step(context: Context, wanted: Wanted, step: Step) -> int:
+def _write_step(context: Context, wanted: ReplayRequest, step: Step) -> int:
     """Produce the rows of one step; rows of one partition of a topic keep their order."""
     rows = chosen(origins.read_step(context.spark, context.bucket, wanted.topic, step), wanted)
     if wanted.topic:
@@ -243,7 +254,7 @@ def _write_step(context: Context, wanted: Wanted, step: Step) -> int:
     return sum(row["records"] for row in found)
 
 
-def _estimate(bucket: Bucket, wanted: Wanted) -> Report:
+def _estimate(bucket: Bucket, wanted: ReplayRequest) -> Report:
     facts: dict[str, Any] = {"into": wanted.into}
     facts |= origins.estimate(bucket, wanted.topic, wanted.lake, wanted.since_ms, wanted.until_ms)
     if wanted.partitions:

@@ -1,12 +1,12 @@
-"""`retain`: what is too old or too much goes, the mostly dead is rewritten, leftovers are swept.
+"""`retain`: expires records by retention, rewrites objects that are mostly dead, sweeps leftovers.
 
 Here: the command, retention by the bucket's own descriptors, the report. Next door: rewriting
-(merge.py, rewriting.py), what may be deleted (log/upkeep/sweep.py), deleted topics
-(removal.py).
+(compaction/merge.py, compaction/commit_waves.py), what may be deleted (log/upkeep/sweep.py),
+deleted topics (logs/removal.py).
 
-Beside live brokers it repeats what they do and finds little to do; it is for buckets whose brokers
-are few, busy or gone. Settings that a topic does not have itself are the brokers' to know: without
---default-retention such a topic is not expired.
+Live brokers do the same, so that the job finds little to do beside them. It is for buckets whose
+brokers are few, busy or gone. Only brokers know the defaults of settings that a topic does not have
+itself: without --default-retention-ms the job does not expire such a topic.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from kafscale.spark.jobs.compaction.commit_waves import Tally, rewrite
 from kafscale.spark.jobs.compaction.merge import Merge, merge
 from kafscale.spark.jobs.logs import removal, selection
 from kafscale.spark.jobs.logs.log_starts import raise_starts
-from kafscale.spark.jobs.logs.selection import LogFound
+from kafscale.spark.jobs.logs.selection import FoundLog
 
 TAIL_IDLE_S: Final = 900.0
 GRACE_S: Final = 600.0
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=GRACE_S,
         metavar="S",
-        help="how long what is replaced stays (600); never less than the brokers' gracePeriod",
+        help="keep replaced objects for S seconds (600); at least the brokers' gracePeriod",
     )
     parser.add_argument(
         "--dead-share",
@@ -61,13 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=TAIL_IDLE_S,
         metavar="S",
-        help="expire flushes, too, that nobody has added to for S seconds (900; negative: never)",
+        help="expire tails, too, that no broker wrote to for S seconds (900; negative: none)",
     )
     parser.add_argument(
-        "--default-retention-ms", type=int, metavar="MS", help="for topics without retention.ms"
+        "--default-retention-ms",
+        type=int,
+        metavar="MS",
+        help="retention of topics without retention.ms",
     )
     parser.add_argument(
-        "--default-retention-bytes", type=int, metavar="N", help="likewise for retention.bytes"
+        "--default-retention-bytes",
+        type=int,
+        metavar="N",
+        help="retention of topics without retention.bytes",
     )
 
 
@@ -96,7 +102,7 @@ def retain(
     bucket = context.bucket
     now_ms = bucket.run(lambda store: store.now_ms())
     rules = Rules(now_ms, default_ms, default_bytes, removal.ended_lanes(context, grace_s))
-    found = selection.look(context, tail_idle_s)
+    found = selection.find_logs(context, tail_idle_s)
     if context.dry_run:
         return _dry_run(context, found, rules, dead_share, grace_s)
     idle = [row for row in found if row.idle]
@@ -106,7 +112,7 @@ def retain(
     tally = Tally()
     units = [
         unit
-        for row in selection.look(context)
+        for row in selection.find_logs(context)
         for unit in mostly_dead(bucket, row, rules, dead_share)
     ]
     if units:
@@ -134,7 +140,7 @@ def retain(
 
 
 class Rules(NamedTuple):
-    """What goes, besides what each topic says of its own."""
+    """What expires, besides what the topics' own settings say."""
 
     now_ms: int
     default_ms: int | None = None
@@ -149,7 +155,7 @@ class Rules(NamedTuple):
 def limits_of(
     topic: TopicDescriptor, default_ms: int | None, default_bytes: int | None
 ) -> tuple[int, int]:
-    """Retention in milliseconds and bytes; -1 where there is none, or where we do not know."""
+    """Retention in milliseconds and bytes; -1 where there is none, or where it is unknown."""
     settings = selection.settings_of(topic)
     if not settings.deletes:
         return -1, -1
@@ -159,7 +165,7 @@ def limits_of(
     return -1 if by_time is None else by_time, -1 if by_size is None else by_size
 
 
-def new_starts(row: LogFound, rules: Rules) -> dict[int, int]:
+def new_starts(row: FoundLog, rules: Rules) -> dict[int, int]:
     """For each lane with something to expire: its new log start, at most the manifest's end.
 
     Every lane goes by its own topic's limits. One of a topic that was not chosen is left alone,
@@ -194,7 +200,7 @@ def _spans_by_lane(found: LogSnapshot) -> dict[int, list[Span]]:
 def expire_all(context: Context, rules: Rules) -> dict[str, int]:
     """Move log starts up, one manifest per log that needs it; gives the lanes moved."""
     moved: dict[str, int] = {}
-    found = selection.look(context)
+    found = selection.find_logs(context)
     for number, row in enumerate(found):
         context.progress("expiring", number, len(found), "")
         starts = new_starts(row, rules)
@@ -203,7 +209,7 @@ def expire_all(context: Context, rules: Rules) -> dict[str, int]:
     return moved
 
 
-def mostly_dead(bucket: Bucket, row: LogFound, rules: Rules, dead_share: float) -> list[Merge]:
+def mostly_dead(bucket: Bucket, row: FoundLog, rules: Rules, dead_share: float) -> list[Merge]:
     """Objects so much of which lies below the log starts that rewriting them pays.
 
     What a deleted topic has left in an object beside others' records is not weighed: it goes.
@@ -238,7 +244,7 @@ def dead_bytes(entry: SegmentEntry, starts: dict[int, int]) -> int:
 
 def _dry_run(
     context: Context,
-    found: Sequence[LogFound],
+    found: Sequence[FoundLog],
     rules: Rules,
     dead_share: float,
     grace_s: float,

@@ -16,13 +16,13 @@ from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings,
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.execution.here_or_spark import run_near
+from kafscale.spark.execution.here_or_spark import run_here_or_on_spark
 from kafscale.spark.job import Context, Report
 from kafscale.spark.report import group_offsets, sampling, statistics
-from kafscale.spark.report.sampling import Look, Sample
-from kafscale.spark.report.statistics import Flush, Prices, Statistics, TopicStats
+from kafscale.spark.report.sampling import RecordSample, SampledRange
+from kafscale.spark.report.statistics import FlushObject, Prices, Statistics, TopicStats
 from kafscale.spark.source.splits import SPLIT_BYTES
-from kafscale.spark.views import PartitionView, Stretch, look_at_all, places_of, views_of
+from kafscale.spark.views import PartitionView, StoredRange, places_of, read_all_views, views_of
 
 SAMPLE_BYTES: Final = 4 << 20
 WITHOUT_SPARK_BYTES: Final = 256 << 20  # a session takes longer to start than this to read
@@ -97,19 +97,19 @@ def gather(
     chosen = context.chosen()
     context.progress("looking at topics", 0, len(chosen), "")
     wanted = places_of(chosen)
-    snapshots = bucket.look_at_logs(place.folder for _, _, place in wanted)
+    snapshots = bucket.read_logs(place.folder for _, _, place in wanted)
     views = views_of(wanted, snapshots)
-    flushes: dict[str, Flush] = {}
+    flushes: dict[str, FlushObject] = {}
     for snapshot in snapshots.values():
         flushes |= statistics.flushes_of(snapshot.tail)
     by_topic: dict[str, list[PartitionView]] = {topic.name: [] for topic in chosen}
     for view in views:
         by_topic[view.topic].append(view)
     topics = [_topic(bucket, one, flushes, by_topic[one.name], target_bytes) for one in chosen]
-    looks = [look for view in views for look in sampling.looks(bucket, view, sample_bytes)]
+    looks = [look for view in views for look in sampling.sampled_ranges(bucket, view, sample_bytes)]
     samples = _sampled(context, looks) if sample_bytes else {}
     for one in (one for topic in topics for one in topic.partitions):
-        one.sample = samples.get((one.topic, one.partition), Sample())
+        one.sample = samples.get((one.topic, one.partition), RecordSample())
     found = Statistics(
         bucket.url,
         iso_time(bucket.clock.now_ms()),
@@ -117,7 +117,7 @@ def gather(
         prices or Prices(),
         gets_per_day,
         sampled_bytes=sum(look.length for look in looks) if sample_bytes else 0,
-        objects=len({one.key for view in views for one in view.stretches}),
+        objects=len({one.key for view in views for one in view.stored_ranges}),
     )
     _add_lags(found, bucket, metadata)
     return found
@@ -126,20 +126,20 @@ def gather(
 def _topic(
     bucket: Bucket,
     topic: TopicDescriptor,
-    flushes: Mapping[str, Flush],
+    flushes: Mapping[str, FlushObject],
     views: Sequence[PartitionView],
     target_bytes: int | None,
 ) -> TopicStats:
     settings = TopicSettings.of(topic.configs, TopicDefaults())
     target = target_bytes or settings.segment_bytes
-    times = _times(bucket, [one for view in views for one in view.stretches])
+    times = _times(bucket, [one for view in views for one in view.stored_ranges])
     partitions = [statistics.partition_stats(view, flushes, target, times) for view in views]
     return TopicStats(topic.name, topic.topic_id, target, partitions)
 
 
-def _times(bucket: Bucket, stretches: Sequence[Stretch]) -> dict[str, tuple[int, int]]:
+def _times(bucket: Bucket, stored_ranges: Sequence[StoredRange]) -> dict[str, tuple[int, int]]:
     """The times of large flushes that were not rolled up yet, by their first batch."""
-    untold = [one for one in stretches if not statistics.told(one)]
+    untold = [one for one in stored_ranges if not statistics.told(one)]
 
     async def look(store: ObjectStore) -> list[memoryview]:
         return await await_limited(
@@ -153,8 +153,10 @@ def _times(bucket: Bucket, stretches: Sequence[Stretch]) -> dict[str, tuple[int,
     }
 
 
-def _sampled(context: Context, looks: Sequence[Look]) -> dict[tuple[str, int], Sample]:
-    groups: list[list[Look]] = []
+def _sampled(
+    context: Context, looks: Sequence[SampledRange]
+) -> dict[tuple[str, int], RecordSample]:
+    groups: list[list[SampledRange]] = []
     size = SPLIT_BYTES
     for look in looks:
         if size + look.length > SPLIT_BYTES:
@@ -162,15 +164,17 @@ def _sampled(context: Context, looks: Sequence[Look]) -> dict[tuple[str, int], S
             size = 0
         groups[-1].append(look)
         size += look.length
-    found: dict[tuple[str, int], Sample] = {}
+    found: dict[tuple[str, int], RecordSample] = {}
 
     def progress(done: int, total: int) -> None:
         context.progress("taking samples", done, total, "")
 
     small = sum(look.length for look in looks) <= WITHOUT_SPARK_BYTES
-    for result in run_near(context, groups, sampling.look_at_all, small=small, progress=progress):
+    for result in run_here_or_on_spark(
+        context, groups, sampling.look_at_all, small=small, progress=progress
+    ):
         for place, sample in result.items():
-            found[place] = found.get(place, Sample()) + sample
+            found[place] = found.get(place, RecordSample()) + sample
     return found
 
 
@@ -183,9 +187,9 @@ def _add_lags(found: Statistics, bucket: Bucket, metadata: Path | None) -> None:
 
 def _plan(context: Context, sample_bytes: int) -> Report:
     objects = read = requests = 0
-    for view in look_at_all(context.bucket, context.chosen()):
-        looks = sampling.looks(context.bucket, view, sample_bytes) if sample_bytes else []
-        objects += len(view.stretches)
+    for view in read_all_views(context.bucket, context.chosen()):
+        looks = sampling.sampled_ranges(context.bucket, view, sample_bytes) if sample_bytes else []
+        objects += len(view.stored_ranges)
         read += sum(look.length for look in looks)
         requests += len(looks)
     facts = {"objects": objects, "bytes_read": read, "requests": requests}

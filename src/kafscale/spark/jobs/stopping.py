@@ -1,7 +1,7 @@
-"""Work that goes on until somebody says stop.
+"""Work that goes on until the user stops it.
 
-The first SIGTERM or Ctrl-C asks: what is under way is brought to its next commit. The second one
-interrupts. Next door: the jobs that follow a topic (export.py).
+After the first SIGTERM or Ctrl-C the job finishes what is under way, up to its next commit. The
+second one interrupts it. Next door: the jobs that follow a topic (export.py).
 """
 
 import signal
@@ -16,13 +16,13 @@ _LOOK_S: Final = 0.2  # a sleep goes on after a signal: it is taken in pieces
 
 
 class Stop:
-    """Whether somebody said so."""
+    """Whether the user asked to stop."""
 
     def __init__(self) -> None:
         self.asked = False
 
     def sleep(self, seconds: float) -> None:
-        """Wait so long, or until somebody says stop."""
+        """Wait so long, or until the user asks to stop."""
         rest = seconds
         while rest > 0 and not self.asked:
             time.sleep(min(rest, _LOOK_S))
@@ -36,9 +36,9 @@ class Stop:
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Listen to signals meanwhile, where that can be done; an interrupt ends it too.
+    """Handle signals meanwhile, where that is possible; an interrupt ends the work, too.
 
-    Spark takes Ctrl-C for itself, cancels its tasks and interrupts: nothing of them counts.
+    Spark handles Ctrl-C itself: it cancels its tasks and interrupts. No result of them counts.
     """
     stop = Stop()
     listens = threading.current_thread() is threading.main_thread()

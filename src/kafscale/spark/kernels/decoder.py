@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kafscale.model.buffers import Buffer
 from kafscale.model.errors import BadBatch, CorruptBatch, CorruptObject
 from kafscale.records import batch
 from kafscale.records.compression import Codec, decompress
@@ -24,9 +25,7 @@ from kafscale.spark.kernels.positions import (
     Positions,
     Regions,
 )
-from kafscale.spark.kernels.scan import Headers
-
-Buffer = bytes | bytearray | memoryview
+from kafscale.spark.kernels.scan import BatchHeaders
 
 BUFFER_BYTES: Final = 4 << 20  # measured: 1 to 4 MiB are best, half or four times that cost 20 %
 LARGEST_BATCH: Final = 512 << 20
@@ -44,7 +43,7 @@ FIELDS: Final = {
 }
 
 
-class Lane(NamedTuple):
+class PartitionWindow(NamedTuple):
     """Whose records these are, and the window of offsets that is wanted.
 
     With `since_ms`, batches whose latest record is older are passed over unopened; older records
@@ -58,7 +57,7 @@ class Lane(NamedTuple):
     since_ms: int | None = None
 
 
-class Piece(NamedTuple):
+class ObjectPiece(NamedTuple):
     """Whole batches of one lane as they lie in one object, in chunks of any size."""
 
     key: str
@@ -66,7 +65,7 @@ class Piece(NamedTuple):
     chunks: Iterable[Buffer]
 
 
-class Finding(NamedTuple):
+class UnreadableBatch(NamedTuple):
     """A batch that could not be read; offset -1 where it is not known."""
 
     key: str
@@ -87,8 +86,8 @@ class _Origin(NamedTuple):
     start: int
 
 
-class Decoder:
-    """PriorityGate pieces of lanes into Arrow, only the wanted columns.
+class RecordDecoder:
+    """Turns pieces of lanes into Arrow, only the wanted columns.
 
     One decoder serves one task: it keeps its buffers from lane to lane. What cannot be read
     raises CorruptBatch or CorruptObject; with a list of `findings` it is put down there instead,
@@ -103,7 +102,7 @@ class Decoder:
         fast: bool | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         largest_batch: int = LARGEST_BATCH,
-        findings: list[Finding] | None = None,
+        findings: list[UnreadableBatch] | None = None,
     ) -> None:
         self.schema = pa.schema([(name, FIELDS[name]) for name in columns])
         self._finder = position_finder(fast)
@@ -115,13 +114,15 @@ class Decoder:
         self._unpacked: ByteArray = np.empty(0, np.uint8)
         self._used = 0
         self._origins: list[_Origin] = []
-        self._lane = Lane()
+        self._lane = PartitionWindow()
         self._constants: dict[str | int, pa.Array] = {}
         self.next_offset = 0  # after the last row that was handed out
         self._past_window = False
         self._lost = False  # no next batch can be found in this piece
 
-    def decode(self, lane: Lane, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+    def decode(
+        self, lane: PartitionWindow, pieces: Iterable[ObjectPiece]
+    ) -> Iterator[pa.RecordBatch]:
         """The lane's records, in the order of the pieces; stops reading after the window."""
         self._lane = lane
         self._constants = {}
@@ -189,7 +190,7 @@ class Decoder:
         self._origins = [_Origin(0, last.key, last.start + rest - last.at)]
         self._used = left
 
-    def _rows(self, view: memoryview, headers: Headers) -> Iterator[pa.RecordBatch]:
+    def _rows(self, view: memoryview, headers: BatchHeaders) -> Iterator[pa.RecordBatch]:
         lane = self._lane
         bases = headers.column("base_offset")
         self._past_window = bool((bases >= lane.until).any())
@@ -197,7 +198,7 @@ class Decoder:
         wanted &= ~headers.flagged(batch.CONTROL)
         if lane.since_ms is not None:
             wanted &= headers.column("max_timestamp_ms") >= lane.since_ms
-        headers = self._sound(view, Headers(headers.positions[wanted], headers.table[wanted]))
+        headers = self._sound(view, BatchHeaders(headers.positions[wanted], headers.table[wanted]))
         if not len(headers.positions):
             return
         if not headers.codecs.any():
@@ -207,7 +208,7 @@ class Decoder:
             return
         yield from self._packed_rows(view, headers)
 
-    def _sound(self, view: memoryview, headers: Headers) -> Headers:
+    def _sound(self, view: memoryview, headers: BatchHeaders) -> BatchHeaders:
         """Those batches whose checksum and format are right."""
         bad = headers.column("magic") != 2
         if self._verify_crc:
@@ -224,9 +225,9 @@ class Decoder:
             magic = int(headers.table["magic"][at])
             reason = "the checksum does not match" if magic == 2 else f"magic {magic}, not 2"
             self._report(CorruptBatch, self._where_batch(headers, at, reason))
-        return Headers(headers.positions[~bad], headers.table[~bad])
+        return BatchHeaders(headers.positions[~bad], headers.table[~bad])
 
-    def _packed_rows(self, view: memoryview, headers: Headers) -> Iterator[pa.RecordBatch]:
+    def _packed_rows(self, view: memoryview, headers: BatchHeaders) -> Iterator[pa.RecordBatch]:
         """Unpack batch after batch into one buffer, and decode whenever that is full."""
         starts: list[int] = []
         ends: list[int] = []
@@ -245,7 +246,7 @@ class Decoder:
                 self._report(CorruptBatch, self._where_batch(headers, row, str(problem)))
                 continue
             if used and used + len(data) > self._target:
-                some = Headers(headers.positions[rows], headers.table[rows])
+                some = BatchHeaders(headers.positions[rows], headers.table[rows])
                 yield from self._arrow(self._unpacked, _regions(some, starts, ends), some)
                 starts, ends, rows, used = [], [], [], 0
             self._unpacked = _with_room(self._unpacked, used, len(data), self._target)
@@ -255,11 +256,11 @@ class Decoder:
             ends.append(used)
             rows.append(row)
         if rows:
-            some = Headers(headers.positions[rows], headers.table[rows])
+            some = BatchHeaders(headers.positions[rows], headers.table[rows])
             yield from self._arrow(self._unpacked, _regions(some, starts, ends), some)
 
     def _arrow(
-        self, data: ByteArray, regions: Regions, headers: Headers
+        self, data: ByteArray, regions: Regions, headers: BatchHeaders
     ) -> Iterator[pa.RecordBatch]:
         lane = self._lane
         while True:
@@ -272,7 +273,7 @@ class Decoder:
                 self._report(CorruptBatch, where)
                 regions = regions.without(problem.index)
                 left = np.delete(np.arange(len(headers.positions)), problem.index)
-                headers = Headers(headers.positions[left], headers.table[left])
+                headers = BatchHeaders(headers.positions[left], headers.table[left])
         if len(found.offsets):
             self.next_offset = int(found.offsets[-1]) + 1
             columns = [self._column(name, data, regions, found) for name in self.schema.names]
@@ -305,22 +306,24 @@ class Decoder:
             known = self._constants[value] = pa.repeat(pa.scalar(value, kind), 2 * count)
         return known[:count]
 
-    def _where_batch(self, headers: Headers, row: int, reason: str) -> Finding:
+    def _where_batch(self, headers: BatchHeaders, row: int, reason: str) -> UnreadableBatch:
         offset = int(headers.table["base_offset"][row])
         return self._where(int(headers.positions[row]), reason)._replace(offset=offset)
 
-    def _where(self, at: int, reason: str) -> Finding:
+    def _where(self, at: int, reason: str) -> UnreadableBatch:
         origin = next(row for row in reversed(self._origins) if row.at <= at)
-        return Finding(origin.key, origin.start + at - origin.at, -1, reason)
+        return UnreadableBatch(origin.key, origin.start + at - origin.at, -1, reason)
 
-    def _report(self, error: type[CorruptBatch] | type[CorruptObject], finding: Finding) -> None:
+    def _report(
+        self, error: type[CorruptBatch] | type[CorruptObject], finding: UnreadableBatch
+    ) -> None:
         if self._findings is None:
             raise error(str(finding))
         self._findings.append(finding)
 
 
 def _regions(
-    headers: Headers, starts: LongArray | list[int], ends: LongArray | list[int]
+    headers: BatchHeaders, starts: LongArray | list[int], ends: LongArray | list[int]
 ) -> Regions:
     return Regions(
         np.asarray(starts, np.int64),

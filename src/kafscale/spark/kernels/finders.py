@@ -1,4 +1,4 @@
-"""The choice between the two that find positions: compiled where numba is installed, else plain."""
+"""The choice of a finder: the compiled one where numba is installed, else the plain one."""
 
 from kafscale.spark.kernels.positions import PositionFinder
 from kafscale.spark.kernels.positions_plain import PlainFinder

@@ -15,7 +15,7 @@ from crc32c import crc32c
 from kafscale.records import batch
 from kafscale.spark.kernels.arrays import BoolArray, ByteArray, LongArray
 
-Table = npt.NDArray[np.void]
+HeaderTable = npt.NDArray[np.void]
 
 # The header as it lies in the bytes, field by field the struct of records/batch.py.
 STORED: Final = np.dtype(
@@ -49,11 +49,11 @@ class Walk(NamedTuple):
     problem: str = ""
 
 
-class Headers(NamedTuple):
+class BatchHeaders(NamedTuple):
     """The headers of a run of batches, one row each."""
 
     positions: LongArray
-    table: Table
+    table: HeaderTable
 
     def column(self, name: str) -> LongArray:
         """One field of all headers, by its name in records.batch.BatchHeader."""
@@ -96,11 +96,11 @@ def walk(data: memoryview, start: int, end: int) -> Walk:
     return Walk(positions, at)
 
 
-def read_headers(data: ByteArray, positions: list[int]) -> Headers:
+def read_headers(data: ByteArray, positions: list[int]) -> BatchHeaders:
     """Read the headers at these positions, which `walk` found."""
     at = np.array(positions, np.int64)
     rows = data[at[:, None] + _ROW]
-    return Headers(at, rows.view(STORED)[:, 0])
+    return BatchHeaders(at, rows.view(STORED)[:, 0])
 
 
 def crc_is_right(data: memoryview, position: int, size: int, claimed: int) -> bool:

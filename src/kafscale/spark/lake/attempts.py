@@ -2,9 +2,9 @@
 
 Each round of an export leaves a note before its workers write, and the list of its files after
 its commit. Files carry the round's name, so that later exports find what a round left behind: all
-of it where it died, and the files of tasks that Spark ran twice. A day later, by the store's
-clock, they are deleted. No file of a round at work is touched: a round that takes half as long
-commits nothing and begins anew.
+of it where the round died, and the files of tasks that Spark ran twice. A day later, by the store's
+clock, they are deleted. No file of a running round is deleted: a round that takes more than half a
+day commits nothing and begins again.
 Next door: the rounds (jobs/export.py), the tables (table.py).
 """
 
@@ -15,8 +15,8 @@ import msgspec
 
 from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import ObjectExists
-from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import Table
+from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile
 from kafscale.system import SystemDice
 
@@ -52,7 +52,7 @@ class Round:
 
 
 def sweep(table: Table, grace_ms: int = GRACE_MS) -> int:
-    """Delete what rounds of long ago left behind; gives the files deleted."""
+    """Delete what rounds of long ago left behind; return how many files were deleted."""
     place = table.place
     notes = {row.key.rpartition("/")[2]: row for row in place.find(FOLDER)}
     if not notes:
@@ -72,7 +72,7 @@ def sweep(table: Table, grace_ms: int = GRACE_MS) -> int:
     return deleted
 
 
-def _sweep_files(table: Table, noted: Place, old: list[str], notes: Iterable[str]) -> int:
+def _sweep_files(table: Table, noted: TableFolder, old: list[str], notes: Iterable[str]) -> int:
     rounds: dict[str, list[str]] = {}
     for row in table.place.find(table.folder.rstrip("/")):
         if (found := round_of(row.key)) in old:
@@ -90,7 +90,7 @@ def _sweep_files(table: Table, noted: Place, old: list[str], notes: Iterable[str
 
 
 def round_of(path: str) -> str:
-    """The round a file was written in, by its name; nothing for others' files."""
+    """The round a file was written in, by its name; nothing for files of other programs."""
     name = path.rpartition("/")[2]
     parts = name.removesuffix(".parquet").split("-")
     is_ours = name.endswith(".parquet") and len(parts) == 4 and parts[0] == "part"

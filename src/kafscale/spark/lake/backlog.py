@@ -1,7 +1,8 @@
-"""What of a topic is new to somebody who keeps track of it.
+"""Which records of a topic are new to a table.
 
-Here: from where partitions are and how far somebody is to windows of offsets; names that progress
-is kept under. Pure. Next door: cutting windows into tasks (splits.py), reading them (reading.py).
+Here: from the ends of partitions and the progress of a table to windows of offsets; names that
+progress is kept under. Pure. Next door: cutting windows into tasks (source/splits.py), reading them
+(source/reading.py).
 """
 
 from collections.abc import Iterable, Mapping

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from kafscale.log.protocol.commits import LostRace
 from kafscale.spark.lake import schemas
 from kafscale.spark.lake.table import Table
-from kafscale.spark.lake.unit import Result
+from kafscale.spark.lake.unit import ExportedFiles
 from kafscale.spark.lake.writer import DataFile, PartitionedWriter
 from kafscale.spark.values.formats import Spec
 from kafscale.system import SystemDice
@@ -30,10 +30,10 @@ def commit(
     spec: Spec,
     names: Mapping[int, str],
     after: Mapping[str, int],
-    results: Sequence[Result],
+    results: Sequence[ExportedFiles],
     round_name: str,
 ) -> list[DataFile]:
-    """Write down those nobody has written down; gives the files that did it.
+    """Commit the dead letters that are not committed yet; return their files.
 
     `names` are the partitions' names in the table's progress, `after` where it will be.
     """

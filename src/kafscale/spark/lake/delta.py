@@ -20,12 +20,11 @@ from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import StoreUnavailable
 from kafscale.settings import locations
 from kafscale.spark.lake import schemas, table
-from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import DEAD_LETTERS
+from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile
 from kafscale.system import SystemClock
 
-ATTEMPTS: Final = 20
 APPLICATION: Final = "kafscale/"
 ROUNDS: Final = "kafscale.rounds"  # in a commit's own words: the rounds whose files it added
 
@@ -35,8 +34,7 @@ class DeltaTable:
 
     folder = ""
 
-    def __init__(self, place: Place) -> None:
-        """Look at nothing yet."""
+    def __init__(self, place: TableFolder) -> None:
         self.place = place
         self.partition_by = ""
         self._clock = SystemClock()
@@ -47,23 +45,25 @@ class DeltaTable:
         return DeltaTable(self.place.beside(DEAD_LETTERS))
 
     def prepare(self, columns: pa.Schema, partition_by: str | None) -> None:
-        """Create it, or add columns; another who does the same at once is asked to have won."""
-        for _ in range(ATTEMPTS):
-            try:
-                found = self._load()
-                if found is None:
-                    self._create(columns, partition_by or "day")
-                    continue
-                self.partition_by = table.agreed_partitioning(_partitioning(found), partition_by)
-                missing = schemas.additions(pa.schema(found.schema()), columns)
-                if not missing:
-                    return
-                fields = deltalake.Schema.from_arrow(pa.schema(missing)).fields
-                found.alter.add_columns(fields)
-            except (CommitFailedError, DeltaError) as failed:
-                if not _is_race(failed):
-                    raise StoreUnavailable(f"{self.place.url}: {failed}") from failed
-        raise LostRace(f"{self.place.url} is being changed by too many others")
+        """Create it, or add columns; a writer that does the same at once counts as done."""
+        table.repeat(lambda: self._is_prepared(columns, partition_by), self.place.url)
+
+    def _is_prepared(self, columns: pa.Schema, partition_by: str | None) -> bool:
+        """Whether nothing is missing any more; else take one step."""
+        try:
+            found = self._load()
+            if found is None:
+                self._create(columns, partition_by or "day")
+                return False
+            self.partition_by = table.agreed_partitioning(_partitioning(found), partition_by)
+            missing = schemas.additions(pa.schema(found.schema()), columns)
+            if missing:
+                found.alter.add_columns(deltalake.Schema.from_arrow(pa.schema(missing)).fields)
+            return not missing
+        except (CommitFailedError, DeltaError) as failed:
+            if not _is_race(failed):
+                raise StoreUnavailable(f"{self.place.url}: {failed}") from failed
+            return False
 
     def columns(self) -> pa.Schema | None:
         """What the newest version says."""
@@ -79,11 +79,11 @@ class DeltaTable:
         self, files: Sequence[DataFile], before: Mapping[str, int], after: Mapping[str, int]
     ) -> None:
         """Write the next version, never a later one: what came between must be looked at."""
-        for _ in range(ATTEMPTS):
+        for _ in range(table.ATTEMPTS):
             found = self._load()
             if found is None:
                 raise LostRace(f"{self.place.url} is gone")
-            table.still_there(_versions(found, before), before)
+            table.check_progress(_versions(found, before), before)
             marks = [
                 deltalake.Transaction(app_id=APPLICATION + name, version=offset)
                 for name, offset in after.items()
@@ -174,7 +174,7 @@ def _is_race(failed: Exception) -> bool:
 
 
 def storage_options(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What `deltalake` is told about a bucket: the same as our own store."""
+    """What `deltalake` is told about a bucket: the same as the pipeline's own store."""
     settings = locations.s3_settings("", environment)
     options = {
         "AWS_REGION": settings.region,

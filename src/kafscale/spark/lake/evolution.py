@@ -1,8 +1,8 @@
 """How a table's columns follow the schemas of a registry.
 
 Here: which schemas are known, which columns they make together, and which of them do not go with
-the table. The driver learns, workers are told: one that meets a number it was not told of says so,
-the driver looks it up and the round is done again. So columns are there before any file that
+the table. Only the driver asks the registry. A worker that meets the number of an unknown schema
+reports it; the driver looks it up and repeats the round. Columns thus exist before any file that
 has them, and all workers come to the same verdict.
 Next door: reading values by many schemas (values/framed.py), adding columns (schemas.py).
 """
@@ -15,30 +15,30 @@ import pyarrow as pa
 from kafscale.model.errors import InvalidRequest
 from kafscale.spark.lake import schemas
 from kafscale.spark.values import formats, framed, registry, types
-from kafscale.spark.values.decoding import Decoder
+from kafscale.spark.values.decoding import ValueReader
 from kafscale.spark.values.formats import Spec
 from kafscale.spark.values.framed import FramedValues, UnknownSchemas
 from kafscale.spark.values.registry import Schema
 
 
-class Reading(NamedTuple):
-    """How values become columns; travels to workers, which ask nobody."""
+class ValueReading(NamedTuple):
+    """How values become columns; pickled to workers, which ask no registry."""
 
     spec: Spec
     columns: pa.Schema
     known: tuple[Schema, ...] = ()
     refused: Mapping[int, str] = {}
 
-    def decoder(self) -> Decoder:
-        """The reader of such values; raises UnknownSchemas for numbers nobody told it of."""
+    def decoder(self) -> ValueReader:
+        """The reader of such values; raises UnknownSchemas for numbers it does not know."""
         if not self.spec.registry:
             return formats.decoder_of(self.spec)
-        readers: dict[int, Decoder | str] = dict(self.refused)
+        readers: dict[int, ValueReader | str] = dict(self.refused)
         for schema in self.known:
             writer = framed.writer_of(schema, self.spec.format, self.spec.message)
             readers[schema.number] = framed.into(self.columns, writer, schema.number)
 
-        def lookup(numbers: Sequence[int]) -> dict[int, Decoder | str]:
+        def lookup(numbers: Sequence[int]) -> dict[int, ValueReader | str]:
             if unknown := set(numbers) - readers.keys():
                 raise UnknownSchemas(unknown)
             return {number: readers[number] for number in numbers}
@@ -46,15 +46,15 @@ class Reading(NamedTuple):
         return FramedValues(self.columns, lookup)
 
 
-def begin(spec: Spec, table: pa.Schema | None) -> Reading:
+def begin(spec: Spec, table: pa.Schema | None) -> ValueReading:
     """What is known before any value is: the schema given, or all of the registry's subject."""
     if not spec.registry:
-        return Reading(spec, formats.columns_of(spec))
-    empty = Reading(spec, formats.columns_of(spec) if spec.schema else pa.schema([]))
+        return ValueReading(spec, formats.columns_of(spec))
+    empty = ValueReading(spec, formats.columns_of(spec) if spec.schema else pa.schema([]))
     return _grown(empty, registry.versions(spec.registry, spec.subject), table)
 
 
-def learn(reading: Reading, numbers: Iterable[int], table: pa.Schema | None) -> Reading:
+def learn(reading: ValueReading, numbers: Iterable[int], table: pa.Schema | None) -> ValueReading:
     """Look up schemas that values name. A registry that is away is an error, no verdict."""
     found, refused = [], dict(reading.refused)
     for number in sorted(numbers):
@@ -65,7 +65,7 @@ def learn(reading: Reading, numbers: Iterable[int], table: pa.Schema | None) -> 
     return _grown(reading._replace(refused=refused), found, table)
 
 
-def _grown(reading: Reading, found: Iterable[Schema], table: pa.Schema | None) -> Reading:
+def _grown(reading: ValueReading, found: Iterable[Schema], table: pa.Schema | None) -> ValueReading:
     """Take schemas in, oldest first: what a table has stays, and of two that differ the first."""
     for schema in found:
         if any(schema.number == other.number for other in reading.known):
@@ -80,7 +80,7 @@ def _grown(reading: Reading, found: Iterable[Schema], table: pa.Schema | None) -
     return reading
 
 
-def _with(reading: Reading, schema: Schema, table: pa.Schema | None) -> pa.Schema:
+def _with(reading: ValueReading, schema: Schema, table: pa.Schema | None) -> pa.Schema:
     spec = reading.spec
     writer = framed.writer_of(schema, spec.format, spec.message).schema
     # Where the columns are given, others are passed over.

@@ -30,8 +30,8 @@ from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import InvalidRequest
 from kafscale.settings import locations
 from kafscale.spark.lake import schemas, table
-from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import DEAD_LETTERS
+from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile
 
 try:
@@ -47,9 +47,8 @@ _AGAIN: Final[tuple[type[Exception], ...]] = (
     TableAlreadyExistsError,
     *_RACES,
 )
-ATTEMPTS: Final = 20
 OFFSETS: Final = "kafscale.offsets"
-_SEQUENCE: Final = "kafscale.sequence-number"  # of the last snapshot of ours
+_SEQUENCE: Final = "kafscale.sequence-number"  # of the last snapshot of an export
 NAMESPACE: Final = "kafscale"
 CATALOG_FILE: Final = "iceberg-catalog.sqlite"
 _RETRIES: Final = "commit.retry.num-retries"
@@ -66,7 +65,7 @@ class IcebergTable:
     def __init__(
         self, catalog: Callable[[bool], Catalog], name: tuple[str, ...], location: str
     ) -> None:
-        """Look at nothing yet. Without a location the catalog chooses one."""
+        """Read nothing yet. Without a location the catalog chooses one."""
         self._open = catalog
         self._name = name
         self._location = location
@@ -77,7 +76,7 @@ class IcebergTable:
         """A table by its path, or by its name in a catalog."""
         if catalog and "://" not in url and not url.startswith((".", "/")):
             return IcebergTable(partial(_catalog, catalog, ""), tuple(url.split(".")), "")
-        place = Place(url)
+        place = TableFolder(url)
         name = (NAMESPACE, place.name.replace(".", "_"))
         location = place.url if place.where.kind == "s3" else f"file://{place.url}"
         if not catalog:
@@ -91,14 +90,14 @@ class IcebergTable:
         return self._open(False)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TableFolder:
         """Where its files go."""
         if not self._location:
             found = self._load()
             if found is None:
                 raise InvalidRequest(f"there is no table {'.'.join(self._name)}")
             self._location = found.location()
-        return Place(self._location)
+        return TableFolder(self._location)
 
     def dead_letters(self) -> "IcebergTable":
         """The table beside this one."""
@@ -106,22 +105,24 @@ class IcebergTable:
         return IcebergTable(self._open, name, self._url() + DEAD_LETTERS)
 
     def prepare(self, columns: pa.Schema, partition_by: str | None) -> None:
-        """Create it, or add columns; another who does the same at once is asked to have won."""
-        for _ in range(ATTEMPTS):
-            try:
-                found = self._load()
-                if found is None:
-                    self._create(columns, partition_by or "day")
-                    continue
-                self.partition_by = table.agreed_partitioning(_partitioning(found), partition_by)
-                missing = schemas.additions(found.schema().as_arrow(), columns)
-                if not missing:
-                    return
+        """Create it, or add columns; a writer that does the same at once counts as done."""
+        table.repeat(lambda: self._is_prepared(columns, partition_by), ".".join(self._name))
+
+    def _is_prepared(self, columns: pa.Schema, partition_by: str | None) -> bool:
+        """Whether nothing is missing any more; else take one step."""
+        try:
+            found = self._load()
+            if found is None:
+                self._create(columns, partition_by or "day")
+                return False
+            self.partition_by = table.agreed_partitioning(_partitioning(found), partition_by)
+            missing = schemas.additions(found.schema().as_arrow(), columns)
+            if missing:
                 with found.update_schema() as change:
                     change.union_by_name(pa.schema([*found.schema().as_arrow(), *missing]))
-            except _AGAIN:
-                continue
-        raise LostRace(f"{'.'.join(self._name)} is being changed by too many others")
+            return not missing
+        except _AGAIN:
+            return False
 
     def columns(self) -> pa.Schema | None:
         """The current schema."""
@@ -139,12 +140,12 @@ class IcebergTable:
     ) -> None:
         """Add the files in one snapshot on top of the one that was read, or none."""
         paths = [f"{self._url()}/{file.path}" for file in files]
-        for _ in range(ATTEMPTS):
+        for _ in range(table.ATTEMPTS):
             found = self._load()
             if found is None:
                 raise LostRace(f"{'.'.join(self._name)} is gone")
             known = _offsets(found)
-            table.still_there(known, before)
+            table.check_progress(known, before)
             text = msgspec.json.encode({**known, **after}).decode()
             found.metadata.properties[_RETRIES] = "0"  # of this copy, not of the table
             try:
@@ -195,7 +196,7 @@ class IcebergTable:
 
 
 def _offsets(found: Found) -> dict[str, int]:
-    """By the newest snapshot of ours among the current one's ancestors.
+    """By the newest snapshot of an export among the current one's ancestors.
 
     A table rolled back to an older snapshot is as far as that one says. Where none is left because
     snapshots were expired, the table's properties have the last word; unless the current snapshot

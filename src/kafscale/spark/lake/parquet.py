@@ -16,8 +16,8 @@ from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import CorruptObject, InvalidRequest, ObjectExists
 from kafscale.settings import locations
 from kafscale.spark.lake import schemas, table
-from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import DEAD_LETTERS
+from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile
 from kafscale.spark.values import ddl
 from kafscale.system import SystemClock, SystemDice
@@ -27,7 +27,7 @@ WHOLE_EVERY: Final = 50
 ATTEMPTS: Final = 100
 
 
-class Commit(msgspec.Struct, frozen=True, kw_only=True):
+class TableCommit(msgspec.Struct, frozen=True, kw_only=True):
     """One object of the log."""
 
     format: int = 1
@@ -41,10 +41,10 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     whole: list[DataFile] | None = None  # all files up to and with this commit
 
 
-class Head(NamedTuple):
+class TableHead(NamedTuple):
     """The newest commit, and what it says about columns."""
 
-    commit: Commit
+    commit: TableCommit
     columns: pa.Schema
 
 
@@ -53,8 +53,7 @@ class ParquetTable:
 
     folder = "data/"
 
-    def __init__(self, place: Place) -> None:
-        """Look at nothing yet."""
+    def __init__(self, place: TableFolder) -> None:
         self.place = place
         self.partition_by = ""
         self._clock = SystemClock()
@@ -102,7 +101,7 @@ class ParquetTable:
             if head is None:
                 raise LostRace(f"{self.place.url} is gone")
             old = head.commit
-            table.still_there(old.next, before)
+            table.check_progress(old.next, before)
             if self._append(old, old.partition_by, head.columns, {**old.next, **after}, files):
                 return
         raise LostRace(f"{self.place.url} is being written by too many others")
@@ -111,13 +110,13 @@ class ParquetTable:
         """Files never leave such a table."""
         return any(f"part-{name}-" in file.path for file in self.files())
 
-    def head(self) -> Head | None:
+    def head(self) -> TableHead | None:
         """The newest commit, None where there is no table."""
         versions = self._versions()
         if not versions:
             return None
         commit = self._read(versions[-1])
-        return Head(commit, ddl.parse(commit.columns))
+        return TableHead(commit, ddl.parse(commit.columns))
 
     def files(self) -> list[DataFile]:
         """All files that count, oldest first."""
@@ -133,7 +132,7 @@ class ParquetTable:
         names = [row.key.rpartition("/")[2] for row in self.place.find(LOG)]
         return sorted(int(name[:-5]) for name in names if name[:-5].isdecimal())
 
-    def _read(self, version: int) -> Commit:
+    def _read(self, version: int) -> TableCommit:
         name = _name(version)
         try:
             commit = _DECODER.decode(self.place.read(name))
@@ -145,15 +144,15 @@ class ParquetTable:
 
     def _append(
         self,
-        old: Commit | None,
+        old: TableCommit | None,
         partition_by: str,
         columns: pa.Schema,
         after: dict[str, int],
         files: Sequence[DataFile],
     ) -> bool:
-        """Create the version after `old`; False if somebody else has."""
+        """Create the version after `old`; False if another writer has."""
         version = old.version + 1 if old else 1
-        ours = Commit(
+        ours = TableCommit(
             version=version,
             commit_id=self._dice.token(16).hex(),
             committed_ms=self._clock.now_ms(),
@@ -171,12 +170,12 @@ class ParquetTable:
         return True
 
 
-_DECODER: Final = msgspec.json.Decoder(Commit)
+_DECODER: Final = msgspec.json.Decoder(TableCommit)
 
 
 def committed_files(url: str) -> list[str]:
     """For any reader of Parquet: the paths of the files that count, and of no others."""
-    found = ParquetTable(Place(url))
+    found = ParquetTable(TableFolder(url))
     return [found.place.path(file.path) for file in found.files()]
 
 
@@ -184,7 +183,7 @@ def dataset(url: str) -> Any:
     """The table as a pyarrow dataset: all its columns, null where a file is older than one."""
     import pyarrow.dataset as ds
 
-    found = ParquetTable(Place(url))
+    found = ParquetTable(TableFolder(url))
     head = found.head()
     if head is None:
         raise InvalidRequest(f"there is no table at {url}")
@@ -206,7 +205,7 @@ def dataset(url: str) -> Any:
     )
 
 
-def _arrow_filesystem(place: Place) -> tuple[Any, str]:
+def _arrow_filesystem(place: TableFolder) -> tuple[Any, str]:
     """Arrow's own way to the place, and the place's name there."""
     from pyarrow import fs
 

@@ -1,26 +1,27 @@
 """What the kinds of tables have in common.
 
-Here: the port. A table is asked how far it is, and takes files together with how far it is then,
-in one commit of its own; whoever comes second with the same records is told so.
+Here: the port. A table says how far it is. One commit of its own adds files and moves its progress;
+a second export that comes with the same records is refused.
 Next door: the kinds (parquet.py, delta.py, iceberg.py), the choice of one (tables.py), making files
 (writer.py).
 
 Progress is kept under names such as `{topic id}/{partition}`: a topic that was deleted and
-created again has another id and begins anew.
+created again has another id and begins at the start.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import pyarrow as pa
 
 from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import InvalidRequest
-from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile
 
 KINDS: Final = ("parquet", "delta", "iceberg")
 DEAD_LETTERS: Final = "_dead_letters"
+ATTEMPTS: Final = 20  # of a change that other writers of the same table may disturb
 
 
 class Table(Protocol):
@@ -30,7 +31,7 @@ class Table(Protocol):
     partition_by: str  # day, hour or none; known once prepared
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TableFolder:
         """The folder it lies in."""
         ...
 
@@ -64,7 +65,15 @@ class Table(Protocol):
         ...
 
 
-def still_there(found: Mapping[str, int], before: Mapping[str, int]) -> None:
+def repeat(attempt: Callable[[], bool], title: str) -> None:
+    """Repeat an attempt until it says that the table is as it should be; LostRace at last."""
+    for _ in range(ATTEMPTS):
+        if attempt():
+            return
+    raise LostRace(f"{title} is being changed by too many others")
+
+
+def check_progress(found: Mapping[str, int], before: Mapping[str, int]) -> None:
     """Raise LostRace unless the table is where its exporter believes."""
     for name, offset in before.items():
         if found.get(name, 0) != offset:

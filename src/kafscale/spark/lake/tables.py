@@ -1,8 +1,8 @@
 """From the name of a format to a table of it; each needs a library that may not be installed."""
 
 from kafscale.model.errors import InvalidRequest
-from kafscale.spark.lake.place import Place
 from kafscale.spark.lake.table import KINDS, Table
+from kafscale.spark.lake.table_folder import TableFolder
 
 
 def open_table(url: str, kind: str, catalog: str = "") -> Table:
@@ -13,11 +13,11 @@ def open_table(url: str, kind: str, catalog: str = "") -> Table:
         case "parquet":
             from kafscale.spark.lake.parquet import ParquetTable
 
-            return ParquetTable(Place(url))
+            return ParquetTable(TableFolder(url))
         case "delta":
             from kafscale.spark.lake.delta import DeltaTable
 
-            return DeltaTable(Place(url))
+            return DeltaTable(TableFolder(url))
         case "iceberg":
             from kafscale.spark.lake.iceberg import IcebergTable
 

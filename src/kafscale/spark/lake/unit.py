@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.kernels.decoder import Decoder
+from kafscale.spark.kernels.decoder import RecordDecoder
 from kafscale.spark.lake import schemas
-from kafscale.spark.lake.evolution import Reading
-from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.evolution import ValueReading
+from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile, PartitionedWriter
 from kafscale.spark.source import reading
 from kafscale.spark.source.splits import Split
-from kafscale.spark.values.decoding import Decoder as ValueReader
+from kafscale.spark.values.decoding import ValueReader
 from kafscale.spark.values.framed import UnknownSchemas
 
 _COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
@@ -27,15 +27,15 @@ _VALUE: Final = _COLUMNS.index("value")
 class Outlet(NamedTuple):
     """Where files go."""
 
-    place: Place
+    place: TableFolder
     folder: str
 
 
-class Target(NamedTuple):
+class ExportTarget(NamedTuple):
     """What becomes of records, the same for all units."""
 
     bucket: Bucket
-    reading: Reading
+    reading: ValueReading
     columns: pa.Schema
     partition_by: str
     rows: Outlet
@@ -43,7 +43,7 @@ class Target(NamedTuple):
     round: str
 
 
-class Result(NamedTuple):
+class ExportedFiles(NamedTuple):
     """What one unit made."""
 
     files: list[DataFile]
@@ -51,7 +51,7 @@ class Result(NamedTuple):
     unknown: frozenset[int] = frozenset()  # schemas to be looked up before anything is written
 
 
-def export_unit(unit: tuple[Target, Split]) -> Result:
+def export_unit(unit: tuple[ExportTarget, Split]) -> ExportedFiles:
     """Write the records of some slices to files."""
     target, split = unit
     token = f"{target.round}-{target.bucket.dice.token(8).hex()}"
@@ -67,16 +67,16 @@ def export_unit(unit: tuple[Target, Split]) -> Result:
     )
     decode = target.reading.decoder()
     refresh = reading.replaced(target.bucket, fail_on_data_loss=True)
-    batches = reading.read_split(target.bucket, split, Decoder(_COLUMNS), None, refresh)
+    batches = reading.read_split(target.bucket, split, RecordDecoder(_COLUMNS), None, refresh)
     for batch in batches:
         try:
             good, bad = _judged(batch, decode, target.columns)
         except UnknownSchemas as unknown:
-            return Result([], [], unknown.numbers)
+            return ExportedFiles([], [], unknown.numbers)
         rows.write(good)
         if bad is not None:
             dead.write(bad)
-    return Result(rows.close(), dead.close())
+    return ExportedFiles(rows.close(), dead.close())
 
 
 def _judged(

@@ -28,7 +28,7 @@ _YEAR_1_US: Final = -62_135_596_800_000_000
 _YEAR_10000_US: Final = 253_402_300_800_000_000
 NO_TIME: Final = np.iinfo(np.int64).min  # the partition of rows whose time no calendar has
 
-Put = Callable[[str, pa.Buffer], None]
+PutFile = Callable[[str, pa.Buffer], None]
 
 
 class DataFile(NamedTuple):
@@ -67,7 +67,7 @@ class PartitionedWriter:
 
     def __init__(
         self,
-        put: Put,
+        put: PutFile,
         schema: pa.Schema,
         *,
         token: str,

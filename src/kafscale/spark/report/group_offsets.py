@@ -16,13 +16,15 @@ from kafscale.model.topics import iso_time
 from kafscale.settings import locations, stores
 from kafscale.spark.bucket import Bucket
 
-Offsets = dict[tuple[str, str, int], tuple[int, str]]  # group, topic, partition: offset, topic id
+GroupOffsets = dict[
+    tuple[str, str, int], tuple[int, str]
+]  # group, topic, partition: offset, topic id
 
 
 class Committed(NamedTuple):
     """What was found, where, and how old it is."""
 
-    offsets: Offsets
+    offsets: GroupOffsets
     source: str
     age_s: int | None = None  # None: as of now, or there is none
     known: bool = True
@@ -40,7 +42,7 @@ def committed(bucket: Bucket, metadata: Path | None) -> Committed:
 
 
 def _from_bucket(bucket: Bucket) -> Committed:
-    found = bucket.run(lambda store: checkpoints.newest(store, bucket.namespace))
+    found = bucket.run(checkpoints.newest, bucket.namespace)
     if found.checkpoint is None:
         reasons = [*found.problems, "--metadata names the broker's metadata.db"]
         text = "the lag of groups is not known: no checkpoint in the bucket; " + "; ".join(reasons)
@@ -55,8 +57,8 @@ def _from_bucket(bucket: Bucket) -> Committed:
     return Committed(_read(rows), "; ".join([source, *found.problems]), age_s)
 
 
-def _read(rows: Iterable[tuple[str, bytes]]) -> Offsets:
-    offsets: Offsets = {}
+def _read(rows: Iterable[tuple[str, bytes]]) -> GroupOffsets:
+    offsets: GroupOffsets = {}
     for key, raw in rows:
         place, group = keys.place_committed_by(key), keys.group_named_by(key)
         if place is not None and group is not None:

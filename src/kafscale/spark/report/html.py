@@ -189,8 +189,8 @@ def _lags(found: Statistics) -> str:
         by_group[lag.group, lag.topic] += lag.records
     title = "Groups"
     if not by_group:
-        nobody = "No group has read these topics; " if found.lags_known else ""
-        text = f"{nobody}{found.lags_from}."
+        unread = "No group has read these topics; " if found.lags_known else ""
+        text = f"{unread}{found.lags_from}."
         return f"<h2>{title}</h2><p>{html.escape(text)}</p>"
     rows = by_group.most_common(15)
     axes = _axes(0.34 * len(rows) + 0.5)

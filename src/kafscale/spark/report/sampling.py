@@ -21,8 +21,8 @@ from kafscale.records.compression import Codec
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.kernels import scan
 from kafscale.spark.kernels.arrays import ByteArray
-from kafscale.spark.kernels.decoder import Decoder, Lane, Piece
-from kafscale.spark.views import PartitionView, Stretch
+from kafscale.spark.kernels.decoder import ObjectPiece, PartitionWindow, RecordDecoder
+from kafscale.spark.views import PartitionView, StoredRange
 
 KEPT: Final = 1000  # frequent keys a look reports
 LOOK_BYTES: Final = 1 << 20
@@ -30,7 +30,7 @@ _PRECISION: Final = 12
 _REGISTERS: Final = 1 << _PRECISION
 
 
-class Look(NamedTuple):
+class SampledRange(NamedTuple):
     """One range of whole or cut batches of a partition."""
 
     bucket: Bucket
@@ -42,7 +42,7 @@ class Look(NamedTuple):
 
 
 @dataclass
-class Sample:
+class RecordSample:
     """What looks have found; they can be added."""
 
     records: int = 0
@@ -55,10 +55,10 @@ class Sample:
     without_key: int = 0
     registers: bytes = bytes(_REGISTERS)
 
-    def __add__(self, other: "Sample") -> "Sample":
+    def __add__(self, other: "RecordSample") -> "RecordSample":
         """Both together, the less frequent keys forgotten again."""
         keys, slack = _trimmed(self.keys + other.keys)
-        return Sample(
+        return RecordSample(
             self.records + other.records,
             self.stored_bytes + other.stored_bytes,
             self.raw_bytes + other.raw_bytes,
@@ -88,50 +88,50 @@ class Sample:
         return [(key, seen / keyed) for key, seen in self.keys.most_common(count)]
 
 
-def looks(bucket: Bucket, view: PartitionView, budget_bytes: int) -> list[Look]:
+def sampled_ranges(bucket: Bucket, view: PartitionView, budget_bytes: int) -> list[SampledRange]:
     """Ranges spread evenly over a partition's objects; all of it where the budget allows."""
-    total = sum(stretch.length for stretch in view.stretches)
+    total = sum(stored.length for stored in view.stored_ranges)
     if total <= budget_bytes:
-        chosen = [(stretch, stretch.length) for stretch in view.stretches]
+        chosen = [(stored, stored.length) for stored in view.stored_ranges]
     else:
         count = max(1, budget_bytes // LOOK_BYTES)
-        step = max(1, len(view.stretches) // count)
-        picked: Sequence[Stretch] = view.stretches[::step]
+        step = max(1, len(view.stored_ranges) // count)
+        picked: Sequence[StoredRange] = view.stored_ranges[::step]
         share = max(LOOK_BYTES, budget_bytes // len(picked))
-        chosen = [(stretch, min(stretch.length, share)) for stretch in picked]
+        chosen = [(stored, min(stored.length, share)) for stored in picked]
     return [
-        Look(bucket, view.topic, view.partition, stretch.key, stretch.start, length)
-        for stretch, length in chosen
+        SampledRange(bucket, view.topic, view.partition, stored.key, stored.start, length)
+        for stored, length in chosen
     ]
 
 
-def look_at_all(group: Iterable[Look]) -> dict[tuple[str, int], Sample]:
+def look_at_all(group: Iterable[SampledRange]) -> dict[tuple[str, int], RecordSample]:
     """What these looks find, by topic and partition; runs on a worker."""
-    found: dict[tuple[str, int], Sample] = {}
-    decoder = Decoder(("key",), verify_crc=False)
+    found: dict[tuple[str, int], RecordSample] = {}
+    decoder = RecordDecoder(("key",), verify_crc=False)
     for one in group:
         place = (one.topic, one.partition)
-        found[place] = found.get(place, Sample()) + _look(one, decoder)
+        found[place] = found.get(place, RecordSample()) + _look(one, decoder)
     return found
 
 
-def _look(one: Look, decoder: Decoder) -> Sample:
+def _look(one: SampledRange, decoder: RecordDecoder) -> RecordSample:
     data = one.bucket.read(one.key, one.start, one.length)
     walked = scan.walk(data, 0, len(data))
     if not walked.positions:
-        return Sample()
+        return RecordSample()
     headers = scan.read_headers(np.frombuffer(data, np.uint8), walked.positions)
     sizes = headers.sizes
     codecs: Counter[str] = Counter()
     for number in np.unique(headers.codecs).tolist():
         name = Codec(number).name.lower() if number <= Codec.ZSTD else f"codec {number}"
         codecs[name] = int(sizes[headers.codecs == number].sum())
-    lane = Lane(one.topic, one.partition)
-    whole = [Piece(one.key, one.start, [data[: walked.stop]])]
+    lane = PartitionWindow(one.topic, one.partition)
+    whole = [ObjectPiece(one.key, one.start, [data[: walked.stop]])]
     columns = [found.column(0) for found in decoder.decode(lane, whole)]
     keys = pa.chunked_array(columns, pa.binary())
     counts, slack = _frequent(keys)
-    return Sample(
+    return RecordSample(
         len(keys),
         int(sizes.sum()),
         _raw_bytes(data, headers),
@@ -144,7 +144,7 @@ def _look(one: Look, decoder: Decoder) -> Sample:
     )
 
 
-def _raw_bytes(data: memoryview, headers: scan.Headers) -> int:
+def _raw_bytes(data: memoryview, headers: scan.BatchHeaders) -> int:
     """Bytes as they were before compression, by the batches' own sizes."""
     from kafscale.records.compression import decompress
 

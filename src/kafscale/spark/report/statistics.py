@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from kafscale.log.formats import segment
 from kafscale.log.protocol.survey import LiveSegment
-from kafscale.spark.report.sampling import Sample
-from kafscale.spark.views import PartitionView, Stretch
+from kafscale.spark.report.sampling import RecordSample
+from kafscale.spark.views import PartitionView, StoredRange
 
 DAY_MS: Final = 86_400_000
 _SOONEST_MS: Final = 0
@@ -45,7 +45,7 @@ class PartitionStats:
     small: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
-    sample: Sample = field(default_factory=Sample)
+    sample: RecordSample = field(default_factory=RecordSample)
     sizes: list[int] = field(default_factory=list)
     days: Counter[date] = field(default_factory=Counter)  # bytes by day of event time
     flushes_per_day: float = 0.0
@@ -65,9 +65,9 @@ class TopicStats:
         return sum(getattr(one, what) for one in self.partitions)
 
     @property
-    def sample(self) -> Sample:
+    def sample(self) -> RecordSample:
         """What was seen of all partitions."""
-        return sum((one.sample for one in self.partitions), Sample())
+        return sum((one.sample for one in self.partitions), RecordSample())
 
     @property
     def days(self) -> Counter[date]:
@@ -114,7 +114,7 @@ class TopicStats:
         }
 
 
-class Lag(NamedTuple):
+class PartitionLag(NamedTuple):
     """How far a group is behind in one partition."""
 
     group: str
@@ -132,29 +132,29 @@ class Lag(NamedTuple):
 Times = Mapping[str, tuple[int, int]]  # of the first batch of an object, in ms
 
 
-def told(stretch: Stretch) -> bool:
+def told(stored: StoredRange) -> bool:
     """Whether the log knows the times of an object; of a large flush only its batches do."""
-    return (stretch.min_timestamp_ms, stretch.max_timestamp_ms) != segment.ANY_TIME
+    return (stored.min_timestamp_ms, stored.max_timestamp_ms) != segment.ANY_TIME
 
 
-class Flush(NamedTuple):
-    """An object that a broker wrote and nobody has rewritten yet."""
+class FlushObject(NamedTuple):
+    """An object that a broker wrote and no job has rewritten yet."""
 
     written_ms: int
     bytes: int  # of the batches of all lanes in it
 
 
-def flushes_of(pieces: Iterable[LiveSegment]) -> dict[str, Flush]:
+def flushes_of(pieces: Iterable[LiveSegment]) -> dict[str, FlushObject]:
     """The flushes among the objects of a log."""
     return {
-        piece.key: Flush(piece.modified_ms, sum(span.length for span in piece.spans))
+        piece.key: FlushObject(piece.modified_ms, sum(span.length for span in piece.spans))
         for piece in pieces
         if piece.kind == "flush" and piece.modified_ms is not None
     }
 
 
 def partition_stats(
-    view: PartitionView, flushes: Mapping[str, Flush], target_bytes: int, times: Times
+    view: PartitionView, flushes: Mapping[str, FlushObject], target_bytes: int, times: Times
 ) -> PartitionStats:
     """Figures of one partition; of a flush that it shares with others it pays its share.
 
@@ -162,25 +162,25 @@ def partition_stats(
     """
     found = PartitionStats(view.topic, view.partition, view.start, view.end)
     written = [
-        (flush.written_ms, stretch.length / flush.bytes)
-        for stretch in view.stretches
-        if (flush := flushes.get(stretch.key)) is not None
+        (flush.written_ms, stored.length / flush.bytes)
+        for stored in view.stored_ranges
+        if (flush := flushes.get(stored.key)) is not None
     ]
-    for stretch in view.stretches:
-        # What is below the log start lies in an object still, and nobody reads it.
-        found.records += min(stretch.records, stretch.last + 1 - max(stretch.first, view.start))
-        found.bytes += stretch.length
+    for stored in view.stored_ranges:
+        # What is below the log start lies in an object still, and is not read.
+        found.records += min(stored.records, stored.last + 1 - max(stored.first, view.start))
+        found.bytes += stored.length
         found.objects += 1
-        found.small += stretch.length < target_bytes // 2
-        found.sizes.append(stretch.length)
-        first, last = stretch.min_timestamp_ms, stretch.max_timestamp_ms
-        if not told(stretch):
-            first, last = times.get(stretch.key, (-1, -1))
+        found.small += stored.length < target_bytes // 2
+        found.sizes.append(stored.length)
+        first, last = stored.min_timestamp_ms, stored.max_timestamp_ms
+        if not told(stored):
+            first, last = times.get(stored.key, (-1, -1))
         if not _SOONEST_MS <= first <= last <= _LATEST_MS:
             continue  # a time no calendar has
         found.first_ms = first if found.first_ms is None else min(first, found.first_ms)
         found.last_ms = last if found.last_ms is None else max(last, found.last_ms)
-        found.days += spread(stretch.length, first, last)
+        found.days += spread(stored.length, first, last)
     if written:
         # A burst is not a day's pace: what there is counts for a day at least.
         took_ms = max(written)[0] - min(written)[0]
@@ -206,7 +206,7 @@ def spread(size: int, first_ms: int, last_ms: int) -> Counter[date]:
 
 def lags(
     committed: Mapping[tuple[str, str, int], tuple[int, str]], topics: Iterable[TopicStats]
-) -> list[Lag]:
+) -> list[PartitionLag]:
     """Of every group in every partition; offsets of a topic's earlier life do not count."""
     found = []
     known = {topic.name: topic for topic in topics}
@@ -216,7 +216,7 @@ def lags(
             continue
         if topic_id and topic_id != topic.topic_id:
             continue
-        found.append(Lag(group, name, partition, offset, topic.partitions[partition].end))
+        found.append(PartitionLag(group, name, partition, offset, topic.partitions[partition].end))
     return found
 
 
@@ -229,7 +229,7 @@ class Statistics:
     topics: list[TopicStats]
     prices: Prices
     gets_per_day: float = 0.0
-    lags: list[Lag] = field(default_factory=list)
+    lags: list[PartitionLag] = field(default_factory=list)
     lags_from: str = ""  # where group offsets come from, or why there are none
     lags_known: bool = False
     lags_age_s: int | None = None  # of offsets that are not as of now

@@ -2,10 +2,10 @@
 
 Tasks put encoded batches aside (staging.py); when all have counted their rows, the batches get
 their offsets and become segments (sealing.py); then the driver writes one manifest per log and,
-last, the topic's descriptor, created only if absent. Before that nobody can see anything; after
+last, the topic's descriptor, created only if absent. Before that no reader sees anything; after
 it everything is there. All of it lies in a folder that carries the topic's fresh id, so
 two loads of one name never meet: one of them is told that the topic exists.
-Next door: the DataFrame's sink (sink.py), folders nobody came back for (leftovers.py).
+Next door: the DataFrame's sink (sink.py), abandoned folders (leftovers.py).
 """
 
 import gc
@@ -45,18 +45,18 @@ from kafscale.spark.execution import units
 from kafscale.spark.leftovers import LoadLost
 from kafscale.spark.sink import sealing
 from kafscale.spark.sink.sealing import LEADER_EPOCH, Seal, Sealed
-from kafscale.spark.sink.staging import Section, Target, stage
+from kafscale.spark.sink.staging import LoadTarget, StagedSection, stage
 
 MOST_PARTITIONS: Final = 100_000
 _STAGED: Final = "task int, sections binary"
 
-Progress = Callable[[str, int, int], None]  # what, how many are done, of how many
+ShowStep = Callable[[str, int, int], None]  # what, how many are done, of how many
 
 
-class Plan(NamedTuple):
-    """A load that has begun: its topic exists for nobody yet."""
+class LoadPlan(NamedTuple):
+    """A load that has begun: its topic is not visible yet."""
 
-    target: Target
+    target: LoadTarget
     wish: TopicSpec
     settings: TopicSettings
     places: list[LanePlace]  # of its partitions
@@ -92,7 +92,7 @@ def begin(
     origin: str = "",
     layout: Layout = "ordinary",
     logs: int = 0,
-) -> Plan:
+) -> LoadPlan:
     """Refuse what cannot become a topic, else choose where its objects will lie.
 
     `logs`: on how many the partitions of a virtual topic lie; of a shared one, how many logs
@@ -107,7 +107,7 @@ def begin(
     configs = laid_out(configs or {}, layout, logs)
     validate_configs(configs)
     Codec.named(compression)
-    bucket.run(lambda store: _check_name(store, bucket.namespace, topic))
+    bucket.run(_check_name, bucket.namespace, topic)
     leftovers.sweep(bucket)
     shared: list[LaneRange] = []
     if layout == "shared":
@@ -127,7 +127,7 @@ def begin(
 
 
 async def _allotted(store: ObjectStore, namespace: str, count: int, logs: int) -> LaneRange:
-    """Lanes that nobody has ever had."""
+    """Lanes that no topic has ever had."""
     return await SharedLogs(store, namespace).allot(count, max(logs, 1))
 
 
@@ -141,13 +141,13 @@ def laid_out(configs: Mapping[str, str], layout: Layout, logs: int) -> dict[str,
     return found
 
 
-def plan_of(bucket: Bucket, wish: TopicSpec, compression: str) -> Plan:
+def plan_of(bucket: Bucket, wish: TopicSpec, compression: str) -> LoadPlan:
     """The load that is to fulfil a wish, begun now or by a run before this one."""
     folder = keys.topic_folder(bucket.namespace, wish.name, wish.topic_id)
     settings = TopicSettings.of(wish.configs, TopicDefaults())
     now_ms = bucket.clock.now_ms()
-    target = Target(bucket, folder, wish.partitions, compression, now_ms)
-    return Plan(target, wish, settings, _places(wish, folder))
+    target = LoadTarget(bucket, folder, wish.partitions, compression, now_ms)
+    return LoadPlan(target, wish, settings, _places(wish, folder))
 
 
 def _places(wish: TopicSpec, folder: str) -> list[LanePlace]:
@@ -170,7 +170,7 @@ async def _check_name(store: ObjectStore, namespace: str, topic: str) -> None:
                 raise InvalidTopicName(f"{topic!r} collides with {other!r} ('.' and '_' are one)")
 
 
-def seals(plan: Plan, sections: Iterable[Section]) -> list[Seal]:
+def seals(plan: LoadPlan, sections: Iterable[StagedSection]) -> list[Seal]:
     """The segments to be made of everything that was staged, in the order of the tasks."""
     return sealing.plan(
         plan.target.folder,
@@ -182,7 +182,7 @@ def seals(plan: Plan, sections: Iterable[Section]) -> list[Seal]:
 
 
 def commit(
-    plan: Plan, sealed: Iterable[Sealed], *, starts: Mapping[int, int] | None = None
+    plan: LoadPlan, sealed: Iterable[Sealed], *, starts: Mapping[int, int] | None = None
 ) -> Loaded:
     """Make the topic visible: manifests, a last look, then the descriptor that counts.
 
@@ -209,7 +209,7 @@ def commit(
         key = keys.manifest(log, past.generation)
         wanted |= {key, *(f"{log}/{entry.name}" for entry in entries)}
         _put(bucket, key, manifest.encode(past))
-    bucket.run(lambda store: leftovers.check_whole(store, folder, wanted))
+    bucket.run(leftovers.check_whole, folder, wanted)
     made = describe(plan)
     entries = [entry for rows in by_log.values() for entry in rows]
     records, size = sum(e.records for e in entries), sum(e.size for e in entries)
@@ -224,7 +224,7 @@ def put_map_names(bucket: Bucket, folder: str, maps: Sequence[str]) -> None:
 
 def _put(bucket: Bucket, key: str, body: bytes) -> None:
     # In a folder of our own: a name that is taken is taken by our attempt whose answer was lost.
-    bucket.run(lambda store: commits.put_same(store, key, [body], "manifest"))
+    bucket.run(commits.put_same, key, [body], "manifest")
 
 
 def _manifest(
@@ -254,7 +254,7 @@ def _manifest(
     )
 
 
-def describe(plan: Plan) -> TopicDescriptor:
+def describe(plan: LoadPlan) -> TopicDescriptor:
     """Make the topic visible, all of which is there."""
     bucket = plan.target.bucket
 
@@ -265,14 +265,14 @@ def describe(plan: Plan) -> TopicDescriptor:
 
     made = bucket.run(create)
     if made.topic_id != plan.wish.topic_id:
-        raise TopicExists(f"topic {plan.topic!r} was created by somebody else meanwhile")
+        raise TopicExists(f"topic {plan.topic!r} was created by another client meanwhile")
     return made
 
 
-def tidy_up(plan: Plan) -> None:
+def tidy_up(plan: LoadPlan) -> None:
     """Delete what was staged; a task that is still running may leave more, for the sweep."""
     folder = f"{plan.target.folder}/staged"
-    plan.target.bucket.run(lambda store: leftovers.delete_below(store, folder))
+    plan.target.bucket.run(leftovers.delete_below, folder)
 
 
 # -- a DataFrame as a whole ------------------------------------------------------------------
@@ -287,7 +287,7 @@ def load(
     compression: str = "none",
     configs: Mapping[str, str] | None = None,
     origin: str = "",
-    progress: Progress | None = None,
+    progress: ShowStep | None = None,
 ) -> Loaded:
     """Make a new topic of a DataFrame with the columns of the sink, all of it on the executors.
 
@@ -299,7 +299,10 @@ def load(
 
 
 def finish(
-    plan: Plan, sections: Sequence[Section], frame: DataFrame, progress: Progress | None = None
+    plan: LoadPlan,
+    sections: Sequence[StagedSection],
+    frame: DataFrame,
+    progress: ShowStep | None = None,
 ) -> Loaded:
     """Seal on the executors, commit here."""
     bucket = plan.target.bucket
@@ -314,7 +317,7 @@ def finish(
     return loaded
 
 
-def stage_frame(frame: DataFrame, target: Target) -> list[Section]:
+def stage_frame(frame: DataFrame, target: LoadTarget) -> list[StagedSection]:
     """Put all rows of a DataFrame aside; sections in the order of its partitions."""
 
     def on_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -333,4 +336,4 @@ def stage_frame(frame: DataFrame, target: Target) -> list[Section]:
         row["task"]: json.loads(row["sections"])
         for row in frame.mapInArrow(on_worker, _STAGED).collect()
     }
-    return [Section(*one) for task in sorted(found) for one in found[task]]
+    return [StagedSection(*one) for task in sorted(found) for one in found[task]]

@@ -3,7 +3,7 @@
 Here: rows of an Arrow batch, chosen and ordered by the caller, laid into a batch, packed and
 signed; Kafka's choice of a partition by key. With numba the records are written by compiled
 loops (encode_jit.py), without it by whole columns (encode_numpy.py); records with headers then
-go through the plain builder that everybody else uses.
+go through the plain builder (records/record.py).
 Next door: where batches go (bulk.py), the way out (kernels/).
 Never here: Spark, the bucket, clocks.
 """
@@ -78,7 +78,7 @@ def _present(column: pa.Array) -> BoolArray:
     return found
 
 
-class Rows:
+class RecordRows:
     """The rows of an Arrow batch, ready to be written in any order."""
 
     def __init__(
@@ -135,7 +135,7 @@ def _at(column: Blobs, row: int) -> bytes | None:
     return column.data[column.starts[row] : column.starts[row + 1]].tobytes()
 
 
-class Encoder:
+class BatchEncoder:
     """Writes batches; keeps its scratch memory between them."""
 
     def __init__(self, codec: Codec = Codec.NONE, *, fast: bool | None = None) -> None:
@@ -146,7 +146,9 @@ class Encoder:
             raise ImportError("numba is not installed: pip install 'kafscale[fast]'")
         self._scratch: ByteArray = np.empty(1 << 20, np.uint8)
 
-    def cut(self, rows: Rows, chosen: LongArray, batch_bytes: int = BATCH_BYTES) -> list[LongArray]:
+    def cut(
+        self, rows: RecordRows, chosen: LongArray, batch_bytes: int = BATCH_BYTES
+    ) -> list[LongArray]:
         """Divide the chosen rows into batches of about equal size, none much above the limit."""
         if not len(chosen):
             return []
@@ -161,7 +163,7 @@ class Encoder:
 
     def encode(
         self,
-        rows: Rows,
+        rows: RecordRows,
         chosen: LongArray,
         *,
         base_offset: int = 0,
@@ -195,7 +197,7 @@ class Encoder:
             count=len(chosen),
         )
 
-    def _lay(self, rows: Rows, chosen: LongArray, deltas: LongArray) -> memoryview:
+    def _lay(self, rows: RecordRows, chosen: LongArray, deltas: LongArray) -> memoryview:
         """The records, not packed yet; what is given holds until the next call."""
         if self._jit is None:
             key, value = (column.take(pa.array(chosen)) for column in rows.columns)
@@ -221,7 +223,7 @@ class Encoder:
 
     def _plain(
         self,
-        rows: Rows,
+        rows: RecordRows,
         chosen: LongArray,
         base_offset: int,
         deltas: LongArray,

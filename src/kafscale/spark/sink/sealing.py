@@ -24,7 +24,7 @@ from kafscale.model.errors import CorruptObject
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.sink.staging import Section
+from kafscale.spark.sink.staging import StagedSection
 
 GENERATION: Final = 1  # of the one manifest a loaded log has
 LEADER_EPOCH: Final = 0
@@ -51,7 +51,7 @@ class Seal(NamedTuple):
     folder: str  # of the topic
     base: int  # its first position in the log
     first: int  # its first offset in the partition
-    sections: tuple[Section, ...]
+    sections: tuple[StagedSection, ...]
     index_interval_bytes: int
 
     @property
@@ -70,7 +70,7 @@ class Sealed(NamedTuple):
 
 def plan(
     folder: str,
-    sections: Iterable[Section],
+    sections: Iterable[StagedSection],
     places: Sequence[LanePlace],
     *,
     segment_bytes: int,
@@ -80,7 +80,7 @@ def plan(
 
     `places` are where the topic's partitions lie. Segments of one log divide its positions.
     """
-    by_partition: dict[int, list[Section]] = {}
+    by_partition: dict[int, list[StagedSection]] = {}
     for section in sections:
         by_partition.setdefault(section.partition, []).append(section)
     ends: dict[str, int] = {}
@@ -96,8 +96,10 @@ def plan(
     return seals
 
 
-def _groups(rows: Sequence[Section], segment_bytes: int) -> Iterator[tuple[Section, ...]]:
-    group: list[Section] = []
+def _groups(
+    rows: Sequence[StagedSection], segment_bytes: int
+) -> Iterator[tuple[StagedSection, ...]]:
+    group: list[StagedSection] = []
     size = 0
     for row in rows:
         if group and size + row.length > segment_bytes:
@@ -117,7 +119,7 @@ def seal(bucket: Bucket, work: Seal) -> Sealed:
 
 def stamped(bucket: Bucket, work: Seal) -> LaneBatches:
     """What was staged for a segment, every batch with its offset."""
-    pieces = bucket.run(lambda store: _read(store, work.sections))
+    pieces = bucket.run(_read, work.sections)
     at = work.first
     runs: list[Buffer] = []
     for section, piece in zip(work.sections, pieces, strict=True):
@@ -151,7 +153,7 @@ def put_segment(
     hints = index.encode(index.of_pieces(built.spans, [lane.batches], interval))
 
     async def put(store: ObjectStore) -> None:
-        # Names nobody else has: a name that is taken is taken by ourselves.
+        # Unique names: if one is taken, an earlier try of this attempt took it.
         await commits.put_same(store, keys.index_of(key), [hints], "index")
         await commits.put_same(store, key, built.body, "segment")
 
@@ -171,7 +173,7 @@ def build(bucket: Bucket, base: int, lane: LaneBatches, token: int) -> Built:
     )
 
 
-async def _read(store: ObjectStore, sections: Sequence[Section]) -> list[memoryview]:
+async def _read(store: ObjectStore, sections: Sequence[StagedSection]) -> list[memoryview]:
     return await survey.await_limited(
         store.read(row.key, row.start, row.length) for row in sections
     )

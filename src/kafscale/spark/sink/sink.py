@@ -7,7 +7,7 @@ Two ways, by the options given:
     store, topic, partitions  a new topic, straight into the bucket (bulk.py): all of it or nothing
 
 Columns as in Spark's Kafka sink: value (needed), key, headers, topic, partition; strings or bytes.
-Ours besides: timestamp, a time or milliseconds.
+In addition: timestamp, a time or milliseconds.
 Next door: the producer in a task (producing.py), reading (source/source.py).
 """
 
@@ -33,9 +33,9 @@ from pyspark.sql.types import (
 
 from kafscale.model.errors import InvalidRecord, InvalidRequest
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.errors import plainly
+from kafscale.spark.errors import without_traceback
 from kafscale.spark.sink import bulk, producing, sealing
-from kafscale.spark.sink.staging import Section, stage
+from kafscale.spark.sink.staging import StagedSection, stage
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -63,7 +63,7 @@ class Written(WriterCommitMessage):
 
     task: int
     records: int
-    sections: tuple[Section, ...] = ()
+    sections: tuple[StagedSection, ...] = ()
 
 
 def batch_writer(
@@ -98,7 +98,7 @@ def stream_writer(
 def read_options(options: Mapping[str, str]) -> dict[str, str]:
     """Options by their names in small letters.
 
-    What nobody knows is refused: rows would go somewhere else than was meant.
+    Unknown options are refused: rows would go somewhere else than was meant.
     """
     given = {name.lower(): str(value).strip() for name, value in options.items()}
     if BOOTSTRAP in given and "store" in given:
@@ -167,11 +167,11 @@ class _Produces:
     """What the writers of batches and of streams do in every task."""
 
     def __init__(self, settings: dict[str, Any], topic: str | None) -> None:
-        """Take what travels to the executors."""
+        """Keep what is pickled to the executors."""
         self._settings = settings
         self._topic = topic
 
-    @plainly
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Produce everything and wait until it is acknowledged."""
         return Written(this_task(), producing.produce(self._settings, self._topic, iterator))
@@ -235,14 +235,14 @@ class BulkWriter(DataSourceArrowWriter):
             logs=int(logs) if is_virtual else 0,
         )
 
-    @plainly
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Put the rows of one task aside."""
         task = this_task()
         sections = stage(self._plan.target, task, iterator)
         return Written(task, sum(row.records for row in sections), tuple(sections))
 
-    @plainly
+    @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the topic visible."""
         written = sorted(

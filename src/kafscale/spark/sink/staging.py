@@ -2,7 +2,7 @@
 
 A task cannot know its offsets before all tasks before it have counted their rows. So it writes
 finished batches without their offsets, which lie outside a batch's checksum, grouped by
-partition, under names nobody else uses; sealing.py lays them into segments afterwards.
+partition, under unique names; sealing.py lays them into segments afterwards.
 Next door: the encoder (encode.py), the load as a whole (bulk.py).
 """
 
@@ -18,14 +18,14 @@ from kafscale.model.errors import InvalidRecord
 from kafscale.records.compression import Codec
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.kernels.arrays import IntArray, LongArray
-from kafscale.spark.sink.encode import BATCH_BYTES, Encoder, Rows, partitions_of
+from kafscale.spark.sink.encode import BATCH_BYTES, BatchEncoder, RecordRows, partitions_of
 
 MOST_BUFFERED: Final = 64 << 20
 _LEAST_BUFFERED: Final = 4 << 20
 
 
-class Target(NamedTuple):
-    """Where a load goes and what its tasks must know; travels to the executors."""
+class LoadTarget(NamedTuple):
+    """Where a load goes and what its tasks must know; pickled to the executors."""
 
     bucket: Bucket
     folder: str
@@ -35,7 +35,7 @@ class Target(NamedTuple):
     batch_bytes: int = BATCH_BYTES
 
 
-class Section(NamedTuple):
+class StagedSection(NamedTuple):
     """A run of batches of one partition in a staged object."""
 
     partition: int
@@ -53,7 +53,7 @@ class Section(NamedTuple):
 class Columns(NamedTuple):
     """What a batch of rows says: the records, and the partitions some of them ask for."""
 
-    rows: Rows
+    rows: RecordRows
     partition: pa.Array | None
 
 
@@ -67,7 +67,7 @@ def read_columns(batch: pa.RecordBatch, now_ms: int) -> Columns:
     value = named("value")
     if value is None:
         raise InvalidRecord("there is no column 'value'")
-    rows = Rows(
+    rows = RecordRows(
         value,
         key=named("key"),
         headers=named("headers"),
@@ -104,17 +104,17 @@ def choose_partitions(columns: Columns, count: int, first: int) -> IntArray:
 class Stager:
     """Gathers rows until batches are worth writing, then puts one object per gathering aside."""
 
-    def __init__(self, target: Target, task: int, *, source: int = -1) -> None:
+    def __init__(self, target: LoadTarget, task: int, *, source: int = -1) -> None:
         """Work for one task; with a `source` partition, rows carry an `offset` to be mapped."""
         self._target = target
-        self._encoder = Encoder(Codec.named(target.codec))
+        self._encoder = BatchEncoder(Codec.named(target.codec))
         self._first = task
         self._source = source
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         wanted = 2 * target.partitions * target.batch_bytes
         self._limit = min(MOST_BUFFERED, max(_LEAST_BUFFERED, wanted))
-        self.sections: list[Section] = []
+        self.sections: list[StagedSection] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows, in their order."""
@@ -124,7 +124,7 @@ class Stager:
             if self._bytes >= self._limit:
                 self._put_aside()
 
-    def finish(self) -> list[Section]:
+    def finish(self) -> list[StagedSection]:
         """Put the rest aside; gives everything this task wrote, in order."""
         if self._waiting:
             self._put_aside()
@@ -159,7 +159,7 @@ class Stager:
                 at += len(body[-1])
             times = rows.times_ms[mine]
             self.sections.append(
-                Section(
+                StagedSection(
                     partition,
                     key,
                     start,
@@ -176,8 +176,8 @@ class Stager:
 
 
 def stage(
-    target: Target, task: int, batches: Iterable[pa.RecordBatch], *, source: int = -1
-) -> list[Section]:
+    target: LoadTarget, task: int, batches: Iterable[pa.RecordBatch], *, source: int = -1
+) -> list[StagedSection]:
     """Put all rows of a task aside."""
     stager = Stager(target, task, source=source)
     for batch in batches:

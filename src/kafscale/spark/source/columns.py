@@ -1,6 +1,6 @@
 """Which columns a query has, and which types.
 
-Here: Spark's schema of each table, and what a narrower one asks us to decode.
+Here: Spark's schema of each table, and what a narrower one decodes.
 Next door: the options that decide it (options.py), decoding values (values.py, ../values/).
 """
 
@@ -26,7 +26,7 @@ RECORDS: Final = {
 _BAD_VALUE: Final = "badValue"
 
 
-class Wanted(NamedTuple):
+class WantedColumns(NamedTuple):
     """What rows are to consist of."""
 
     columns: tuple[str, ...]
@@ -67,8 +67,8 @@ def _value_type(shape: Shape) -> str:
     return kind.replace("timestamp_ntz", "timestamp")
 
 
-def wanted(shape: Shape, schema: StructType) -> Wanted:
-    """What a schema asks for; its columns must be ours: nothing is cast on the way."""
+def wanted(shape: Shape, schema: StructType) -> WantedColumns:
+    """What a schema asks for; its types must be those of the source: nothing is cast."""
     known = dict(_types(shape)) if shape.value_format == "binary" else dict(RECORDS)
     if shape.table == "records":
         known |= {"headers": RECORDS["headers"]}
@@ -86,11 +86,11 @@ def wanted(shape: Shape, schema: StructType) -> Wanted:
             raise BadOption(f"{field.name}: columns of this source are nullable")
     names = tuple(field.name for field in schema.fields)
     if shape.value_format == "binary" or not {"value", _BAD_VALUE} & set(names):
-        return Wanted(names)
+        return WantedColumns(names)
     return _with_values(shape, schema, names)
 
 
-def _with_values(shape: Shape, schema: StructType, names: tuple[str, ...]) -> Wanted:
+def _with_values(shape: Shape, schema: StructType, names: tuple[str, ...]) -> WantedColumns:
     from pyspark.sql.pandas.types import to_arrow_type
 
     from kafscale.spark.source import values
@@ -103,4 +103,4 @@ def _with_values(shape: Shape, schema: StructType, names: tuple[str, ...]) -> Wa
         target = to_arrow_type(kind, timezone="UTC")
     except TypeError:  # Spark before 4.2 takes UTC for granted
         target = to_arrow_type(kind)
-    return Wanted(names, given, target)
+    return WantedColumns(names, given, target)

@@ -1,6 +1,6 @@
 """Places to cut inside an object, from the index beside it.
 
-Here: dividing large stretches, and leaving out what a window does not need. An index is a hint:
+Here: dividing large ranges, and leaving out what a window does not need. An index is a hint:
 a place counts only if the batch that begins there has the offset the index says.
 Next door: packing the parts into tasks (splits.py).
 """
@@ -17,35 +17,35 @@ from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.source.splits import Slice
-from kafscale.spark.views import Stretch
+from kafscale.spark.views import StoredRange
 
 _WORTH_IT: Final = 4 << 20  # below this, reading all of it costs less than looking at the index
 
-Place = tuple[int, int]  # offset, byte position
+CutPoint = tuple[int, int]  # offset, byte position
 
 
 def refined(bucket: Bucket, slices: Sequence[Slice], target: int) -> list[Slice]:
-    """The same windows over smaller stretches, where objects are large."""
+    """The same windows over smaller ranges, where objects are large."""
     large = {
-        stretch: (one.first, one.until)
+        stored: (one.first, one.until)
         for one in slices
-        for stretch in one.stretches
-        if stretch.has_index and _is_worth_it(stretch, one, target)
+        for stored in one.stored_ranges
+        if stored.has_index and _is_worth_it(stored, one, target)
     }
     if not large:
         return list(slices)
 
-    async def look(store: ObjectStore) -> list[list[Place]]:
-        work = (_places(store, stretch, target, *large[stretch]) for stretch in large)
+    async def look(store: ObjectStore) -> list[list[CutPoint]]:
+        work = (_places(store, stored, target, *large[stored]) for stored in large)
         return await survey.await_limited(work)
 
     found = dict(zip(large, bucket.run(look), strict=True))
     return [
         one._replace(
-            stretches=tuple(
+            stored_ranges=tuple(
                 part
-                for stretch in one.stretches
-                for part in divided(stretch, found.get(stretch, ()))
+                for stored in one.stored_ranges
+                for part in divided(stored, found.get(stored, ()))
                 if part.first < one.until and part.last >= one.first
             )
         )
@@ -53,23 +53,23 @@ def refined(bucket: Bucket, slices: Sequence[Slice], target: int) -> list[Slice]
     ]
 
 
-def _is_worth_it(stretch: Stretch, one: Slice, target: int) -> bool:
-    unwanted = max(0, one.first - stretch.first) + max(0, stretch.last + 1 - one.until)
-    narrow = stretch.length >= _WORTH_IT and unwanted * 4 > stretch.last - stretch.first
-    return narrow or 2 * stretch.length > 3 * target
+def _is_worth_it(stored: StoredRange, one: Slice, target: int) -> bool:
+    unwanted = max(0, one.first - stored.first) + max(0, stored.last + 1 - one.until)
+    narrow = stored.length >= _WORTH_IT and unwanted * 4 > stored.last - stored.first
+    return narrow or 2 * stored.length > 3 * target
 
 
 async def _places(
-    store: ObjectStore, stretch: Stretch, target: int, first: int, until: int
-) -> list[Place]:
+    store: ObjectStore, stored: StoredRange, target: int, first: int, until: int
+) -> list[CutPoint]:
     """Places that have been looked at; none if there is no index or it does not add up."""
     try:
-        found = index.decode(await store.read(keys.index_of(stretch.key)))
+        found = index.decode(await store.read(keys.index_of(stored.key)))
     except (ObjectMissing, CorruptObject):
         return []
-    wanted = places(found, stretch, target, first, until)
+    wanted = places(found, stored, target, first, until)
     heads = await survey.await_limited(
-        store.read(stretch.key, position, batch.HEADER_SIZE) for _, position in wanted
+        store.read(stored.key, position, batch.HEADER_SIZE) for _, position in wanted
     )
     rows = zip(wanted, heads, strict=True)
     return [place for place, head in rows if _is_there(head, place[0])]
@@ -82,17 +82,19 @@ def _is_there(head: memoryview, offset: int) -> bool:
     return header.magic == 2 and header.base_offset == offset
 
 
-def places(found: Index, stretch: Stretch, target: int, first: int, until: int) -> list[Place]:
+def places(
+    found: Index, stored: StoredRange, target: int, first: int, until: int
+) -> list[CutPoint]:
     """Where to cut: at the window's edges, and every `target` bytes between them."""
-    low = stretch.lane * index.RANGE
+    low = stored.lane * index.RANGE
     rows = [
         (address - low, position)
         for address, position in zip(found.addresses, found.positions, strict=True)
-        if stretch.first < address - low <= stretch.last
-        and stretch.start < position < stretch.start + stretch.length
+        if stored.first < address - low <= stored.last
+        and stored.start < position < stored.start + stored.length
     ]
-    chosen: list[Place] = []
-    due = stretch.start + target
+    chosen: list[CutPoint] = []
+    due = stored.start + target
     for row, following in zip_longest(rows, rows[1:]):
         begins = row[0] <= first and (following is None or following[0] > first)
         ends = row[0] >= until and (not chosen or chosen[-1][0] < until)
@@ -102,10 +104,10 @@ def places(found: Index, stretch: Stretch, target: int, first: int, until: int) 
     return chosen
 
 
-def divided(stretch: Stretch, cuts: Iterable[Place]) -> list[Stretch]:
-    """The stretch in parts; batches that were compacted away leave no part uncovered."""
-    parts: list[Stretch] = []
-    rest = stretch
+def divided(stored: StoredRange, cuts: Iterable[CutPoint]) -> list[StoredRange]:
+    """The range in parts; batches that were compacted away leave no part uncovered."""
+    parts: list[StoredRange] = []
+    rest = stored
     for offset, position in cuts:
         parts.append(rest._replace(last=offset - 1, length=position - rest.start, has_index=False))
         end = rest.start + rest.length

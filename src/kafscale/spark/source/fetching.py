@@ -15,8 +15,8 @@ from kafscale.log.protocol import survey
 from kafscale.model.errors import CorruptObject
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.kernels.decoder import BUFFER_BYTES, Piece
-from kafscale.spark.views import Stretch
+from kafscale.spark.kernels.decoder import BUFFER_BYTES, ObjectPiece
+from kafscale.spark.views import StoredRange
 
 _CHUNK: Final = BUFFER_BYTES
 _AT_ONCE: Final = 64  # objects fetched side by side
@@ -30,33 +30,33 @@ class _Part(NamedTuple):
     length: int
 
 
-def pieces(bucket: Bucket, stretches: Sequence[Stretch]) -> Iterator[Piece]:
-    """The stretches' bytes, the next ones being fetched while the last ones are in use."""
-    return map(Fetch(bucket, stretches).piece, range(len(stretches)))
+def pieces(bucket: Bucket, stored_ranges: Sequence[StoredRange]) -> Iterator[ObjectPiece]:
+    """The ranges' bytes, the next ones being fetched while the last ones are in use."""
+    return map(Fetch(bucket, stored_ranges).piece, range(len(stored_ranges)))
 
 
 class Fetch:
-    """The bytes of many stretches in order, fetched ahead across all of them.
+    """The bytes of many ranges in order, fetched ahead across all of them.
 
     A task may consist of thousands of small objects of as many partitions; one by one they would
     cost a round trip each.
     """
 
-    def __init__(self, bucket: Bucket, stretches: Sequence[Stretch]) -> None:
-        self._stretches = stretches
-        parts = [_parts(stretch) for stretch in stretches]
+    def __init__(self, bucket: Bucket, stored_ranges: Sequence[StoredRange]) -> None:
+        self._ranges = stored_ranges
+        parts = [_parts(stored) for stored in stored_ranges]
         self._ends = list(accumulate(map(len, parts)))
         self._chunks = _in_order(bucket, [part for row in parts for part in row])
         self._at = 0
 
-    def piece(self, number: int) -> Piece:
+    def piece(self, number: int) -> ObjectPiece:
         """One of them; to be asked for in order, and read as far as is needed."""
-        stretch = self._stretches[number]
-        return Piece(stretch.key, stretch.start, self._chunks_of(number))
+        stored = self._ranges[number]
+        return ObjectPiece(stored.key, stored.start, self._chunks_of(number))
 
     def _chunks_of(self, number: int) -> Iterator[memoryview]:
         start = self._ends[number - 1] if number else 0
-        while self._at < start:  # what somebody before us did not need
+        while self._at < start:  # what an earlier reader did not need
             next(self._chunks)
             self._at += 1
         while self._at < self._ends[number]:
@@ -65,11 +65,9 @@ class Fetch:
             yield chunk
 
 
-def _parts(stretch: Stretch) -> list[_Part]:
-    end = stretch.start + stretch.length
-    return [
-        _Part(stretch.key, at, min(_CHUNK, end - at)) for at in range(stretch.start, end, _CHUNK)
-    ]
+def _parts(stored: StoredRange) -> list[_Part]:
+    end = stored.start + stored.length
+    return [_Part(stored.key, at, min(_CHUNK, end - at)) for at in range(stored.start, end, _CHUNK)]
 
 
 def _in_order(bucket: Bucket, parts: Sequence[_Part]) -> Iterator[memoryview]:

@@ -1,9 +1,9 @@
-"""What a query's filters allow us to leave unread.
+"""What a query's filters allow the reader to leave unread.
 
 Here: bounds on topic, partition, offset and time, taken from the filters Spark offers. They only
 ever prune; Spark filters the rows again, so a filter that is not understood costs time, nothing
 else. Upper bounds on time prune nothing: a batch knows its latest record, not its earliest.
-Next door: who uses them (planning.py, source.py).
+Next door: their users (planning.py, source.py).
 """
 
 from collections.abc import Iterable

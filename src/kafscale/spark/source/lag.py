@@ -1,7 +1,7 @@
 """How far a streaming query is behind its topics, from what Spark reports of its progress.
 
-Here: the difference between where a trigger ended and where the logs end (reading stream.py's
-reportLatestOffset). Never here: asking the bucket; that is done once per trigger anyway.
+Here: the difference between where a trigger ended and where the logs end, which
+`reportLatestOffset` (stream.py) tells. Never here: reading the bucket; each trigger does that once.
 """
 
 import json
@@ -11,21 +11,21 @@ from typing import Any, NamedTuple
 from kafscale.spark.source import offsets
 
 
-class Lag(NamedTuple):
+class StreamLag(NamedTuple):
     """Offsets that are there and not read yet, in all and by partition."""
 
     records: int
     partitions: dict[str, dict[str, int]]
 
 
-def stream_lag(progress: Any) -> Lag | None:
+def stream_lag(progress: Any) -> StreamLag | None:
     """Of `query.lastProgress` or of the progress in a StreamingQueryListener.
 
     None where Spark told no end: before the first trigger, or a Spark before 4.2.
     """
     if progress is None:
         return None
-    behind: offsets.Offsets = {}
+    behind: offsets.PartitionOffsets = {}
     known = False
     for source in _get(progress, "sources") or ():
         reached, latest = _offsets(source, "endOffset"), _offsets(source, "latestOffset")
@@ -36,10 +36,10 @@ def stream_lag(progress: Any) -> Lag | None:
         for place, end in latest.items():
             at = reached.get(place, begun.get(place, 0))
             behind[place] = behind.get(place, 0) + max(end - at, 0)
-    return Lag(sum(behind.values()), offsets.to_json(behind)) if known else None
+    return StreamLag(sum(behind.values()), offsets.to_json(behind)) if known else None
 
 
-def _offsets(source: Any, name: str) -> offsets.Offsets | None:
+def _offsets(source: Any, name: str) -> offsets.PartitionOffsets | None:
     found = _get(source, name)
     if isinstance(found, str):
         try:

@@ -1,6 +1,6 @@
 """Offsets of many partitions at once: where to begin, where to end, how far to go.
 
-Here: pure arithmetic on `{topic: {partition: next offset}}`, the shape people know from the
+Here: pure arithmetic on `{topic: {partition: next offset}}`, the form of the
 checkpoints of Spark's Kafka source. Next door: offsets by time (times.py).
 Never here: the bucket, Spark.
 """
@@ -12,8 +12,8 @@ from kafscale.model.errors import KafscaleError
 from kafscale.spark.source.options import EARLIEST, LATEST, BadOption, OffsetRule
 from kafscale.spark.views import PartitionView
 
-Place = tuple[str, int]  # topic, partition
-Offsets = dict[Place, int]
+TopicPartition = tuple[str, int]  # topic, partition
+PartitionOffsets = dict[TopicPartition, int]
 FindTime = Callable[[PartitionView, int], int | None]  # the first offset not older, if any
 
 
@@ -21,7 +21,7 @@ class DataLost(KafscaleError):
     """Records that were to be read are no longer there."""
 
 
-def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """The form in which Spark keeps them."""
     rows: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
@@ -29,7 +29,7 @@ def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
     return rows
 
 
-def from_json(rows: Mapping[str, Mapping[str, Any]]) -> Offsets:
+def from_json(rows: Mapping[str, Mapping[str, Any]]) -> PartitionOffsets:
     """Read them back."""
     return {(topic, int(p)): int(o) for topic, row in rows.items() for p, o in row.items()}
 
@@ -41,10 +41,10 @@ def resolve(
     *,
     side: str,
     no_match_is_latest: bool,
-) -> Offsets:
+) -> PartitionOffsets:
     """Turn a rule into offsets; `side` is starting or ending."""
     name = rule.option(side)
-    found: Offsets = {}
+    found: PartitionOffsets = {}
     for view in views:
         place = (view.topic, view.partition)
         match rule.kind:
@@ -68,8 +68,8 @@ def resolve(
     return found
 
 
-def refuse_strangers(rule: OffsetRule, views: Iterable[PartitionView], side: str) -> None:
-    """Refuse a rule that names partitions the query is not about: a slip of the pen, mostly."""
+def refuse_unknown_partitions(rule: OffsetRule, views: Iterable[PartitionView], side: str) -> None:
+    """Refuse a rule that names partitions which the query does not read: mostly a typing error."""
     known = {(view.topic, view.partition) for view in views}
     for topic, row in rule.numbers.items():
         for partition in row:
@@ -105,7 +105,7 @@ def within(
     return first, max(first, min(until, view.end))
 
 
-def limited(start: Offsets, latest: Offsets, most: int) -> Offsets:
+def limited(start: PartitionOffsets, latest: PartitionOffsets, most: int) -> PartitionOffsets:
     """Go at most `most` offsets further in all, each partition in proportion to what it has."""
     waiting = {place: max(0, end - start.get(place, end)) for place, end in latest.items()}
     total = sum(waiting.values())

@@ -1,7 +1,7 @@
 """The options of the source, read and checked.
 
 Here: names and defaults of Spark's Kafka source where the meaning is the same, and our own.
-What nobody knows is refused by name; `kafka.*` is passed over, because no broker is asked.
+Unknown options are refused by name; `kafka.*` is ignored, because no broker is asked.
 Never here: looking at the bucket.
 """
 
@@ -22,7 +22,7 @@ PartitionNumbers = dict[str, dict[int, int]]
 
 
 class BadOption(KafscaleError):
-    """An option nobody knows, or a value it cannot have."""
+    """An unknown option, or a value it cannot have."""
 
 
 @dataclass(frozen=True)

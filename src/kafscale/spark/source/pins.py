@@ -1,4 +1,4 @@
-"""Named snapshots: topics as they were at one moment, readable until a day of one's choice.
+"""Named snapshots: topics as they were at one moment, readable until a chosen time.
 
 Here: taking one, reading it back, giving it up. A snapshot is one object that lists what every
 partition consisted of; a pin in each log's folder keeps the deleter from those objects until it
@@ -55,7 +55,7 @@ def take(
     expires_ms = began_ms + kept_ms
     chosen = bucket.select(topics)
     wanted = places_of(chosen)
-    logs = bucket.look_at_logs(place.folder for _, _, place in wanted)
+    logs = bucket.read_logs(place.folder for _, _, place in wanted)
     pins: list[str] = []
     for log in logs.values():
         held = keys.Pin(log.manifest.generation, log.end, expires_ms)
@@ -91,7 +91,7 @@ def read(bucket: Bucket, name: str) -> NamedSnapshot:
 
 
 def find_all(bucket: Bucket) -> list[NamedSnapshot]:
-    """All of them by name, also those whose time is over and that nobody has given up."""
+    """All of them by name, also those that have expired and were not released."""
     folder = keys.snapshot(bucket.namespace, "").rstrip("/")
     rows = bucket.run(lambda store: store.find(folder))
     return [_read(bucket, name) for name in sorted(row.key.rpartition("/")[2] for row in rows)]

@@ -17,7 +17,7 @@ from kafscale.spark.source.filters import EVERYTHING, Bounds
 from kafscale.spark.source.options import Options
 from kafscale.spark.source.pins import NamedSnapshot
 from kafscale.spark.source.splits import Slice, Split
-from kafscale.spark.views import PartitionView, look_at_all
+from kafscale.spark.views import PartitionView, read_all_views
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def views(bucket: Bucket, options: Options, bounds: Bounds = EVERYTHING) -> list
         if any(not 0 <= p < topic.partitions for p in options.assign.get(topic.name, ())):
             raise UnknownTopic(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
     if pinned is None:
-        return look_at_all(bucket, chosen, options.assign)
+        return read_all_views(bucket, chosen, options.assign)
     rows = {(view.topic, view.partition): view for view in pinned.partitions}
     return [
         rows[topic.name, number]
@@ -79,8 +79,8 @@ def windows(
         return times.first_at_or_after(bucket, view, time_ms)
 
     if bounds.topics is None and not bounds.prefixes:  # else `found` is not all the query is about
-        offsets.refuse_strangers(options.starting, found, "starting")
-        offsets.refuse_strangers(options.ending, found, "ending")
+        offsets.refuse_unknown_partitions(options.starting, found, "starting")
+        offsets.refuse_unknown_partitions(options.ending, found, "ending")
     meant = [view for view in found if bounds.allow(view.topic, view.partition)]
     starts = offsets.resolve(
         options.starting,

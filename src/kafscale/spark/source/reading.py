@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.kernels.decoder import Decoder, Lane
+from kafscale.spark.kernels.decoder import PartitionWindow, RecordDecoder
 from kafscale.spark.source import pins
 from kafscale.spark.source.fetching import Fetch
 from kafscale.spark.source.offsets import DataLost
 from kafscale.spark.source.splits import Slice, Split
-from kafscale.spark.views import PartitionView, look_at_all
+from kafscale.spark.views import PartitionView, read_all_views
 
 _SMALL: Final = 2 << 20  # Arrow batches below this are joined with their neighbours
 
@@ -29,7 +29,7 @@ Refresh = Callable[[Sequence[Slice]], list[Slice]]  # the first of them misses s
 
 
 def read_split(
-    bucket: Bucket, split: Split, decoder: Decoder, since_ms: int | None, refresh: Refresh
+    bucket: Bucket, split: Split, decoder: RecordDecoder, since_ms: int | None, refresh: Refresh
 ) -> Iterator[pa.RecordBatch]:
     """All rows of a split; `refresh` gives slices anew when objects are gone."""
     settle()
@@ -53,7 +53,7 @@ def replaced(bucket: Bucket, fail_on_data_loss: bool, as_of: str = "") -> Refres
         wanted: dict[str, set[int]] = {}
         for one in slices:
             wanted.setdefault(one.topic, set()).add(one.partition)
-        views = look_at_all(bucket, [bucket.topic(name) for name in wanted], wanted)
+        views = read_all_views(bucket, [bucket.topic(name) for name in wanted], wanted)
         found = {(view.topic, view.partition): view for view in views}
         missing, *others = slices
         # What the others have lost, if anything, may be readable for a while yet.
@@ -75,19 +75,19 @@ def _again(one: Slice, view: PartitionView, fail_on_data_loss: bool) -> Slice:
             "deleted while they were read (failOnDataLoss=false reads on without them)"
         )
     first = min(max(one.first, view.start), one.until)
-    return one._replace(stretches=view.stretches).narrowed(first, one.until)
+    return one._replace(stored_ranges=view.stored_ranges).narrowed(first, one.until)
 
 
 def _rows(
-    bucket: Bucket, split: Split, decoder: Decoder, since_ms: int | None, refresh: Refresh
+    bucket: Bucket, split: Split, decoder: RecordDecoder, since_ms: int | None, refresh: Refresh
 ) -> Iterator[pa.RecordBatch]:
     left: Sequence[Slice] = split
     looked_up = None  # where something was missing last
     while left:
-        fetch = Fetch(bucket, [stretch for one in left for stretch in one.stretches])
+        fetch = Fetch(bucket, [stored for one in left for stored in one.stored_ranges])
         at = 0
         for number, one in enumerate(left):
-            mine = range(at, at + len(one.stretches))
+            mine = range(at, at + len(one.stored_ranges))
             at = mine.stop
             try:
                 yield from decoder.decode(_lane(one, since_ms), map(fetch.piece, mine))
@@ -102,8 +102,8 @@ def _rows(
             return
 
 
-def _lane(one: Slice, since_ms: int | None) -> Lane:
-    return Lane(one.topic, one.partition, one.first, one.until, since_ms)
+def _lane(one: Slice, since_ms: int | None) -> PartitionWindow:
+    return PartitionWindow(one.topic, one.partition, one.first, one.until, since_ms)
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,8 +5,8 @@ Kafka source. Next door: the stream reader (stream.py), where the work is done (
 driver, tasks.py in workers).
 
 Spark has no column pruning for Python sources: a narrower `.schema(...)` decodes less. It does
-have filter pushdown, off by default, and then refuses readers that offer it; so that a reader
-offers it only where Spark's pushdown planner is what runs us.
+have filter pushdown, off by default, and refuses readers that offer it when it is off. A reader
+therefore offers it only in a process that Spark's pushdown planner runs.
 """
 
 import sys
@@ -17,8 +17,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.errors import plainly, rows_plainly
-from kafscale.spark.source.columns import Wanted, schema_of, wanted
+from kafscale.spark.errors import rows_without_traceback, without_traceback
+from kafscale.spark.source.columns import WantedColumns, schema_of, wanted
 from kafscale.spark.source.options import Options, read_options, read_shape
 from kafscale.spark.source.tasks import SplitPartition, ViewsPartition, read_rows, split_of
 
@@ -38,12 +38,12 @@ class KafscaleSource(DataSource):
         """The name of the format; `kafka` is taken by Spark itself."""
         return "kafscale"
 
-    @plainly
+    @without_traceback
     def schema(self) -> str:
         """All columns; pass a narrower `.schema(...)` to read less."""
         return schema_of(read_shape(self.options))
 
-    @plainly
+    @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader."""
         options = read_options(self.options, streaming=False)
@@ -52,7 +52,7 @@ class KafscaleSource(DataSource):
             return PruningReader(options, asked)
         return BatchReader(options, asked)
 
-    @plainly
+    @without_traceback
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
         """A stream reader."""
         from kafscale.spark.source.stream import StreamReader
@@ -60,14 +60,14 @@ class KafscaleSource(DataSource):
         options = read_options(self.options, streaming=True)
         return StreamReader(options, wanted(options.shape, schema))
 
-    @plainly
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
         """A batch writer."""
         from kafscale.spark.sink import sink
 
         return sink.batch_writer(self.options, schema, overwrite)
 
-    @plainly
+    @without_traceback
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> "DataSourceStreamWriter":
@@ -80,14 +80,14 @@ class KafscaleSource(DataSource):
 class BatchReader(DataSourceReader):
     """Plans one batch query and reads its tasks."""
 
-    def __init__(self, options: Options, asked: Wanted) -> None:
+    def __init__(self, options: Options, asked: WantedColumns) -> None:
         from kafscale.spark.source.filters import EVERYTHING
 
         self._options = options
         self._asked = asked
         self._bounds = EVERYTHING
 
-    @plainly
+    @without_traceback
     def partitions(self) -> list[InputPartition]:
         """The tasks."""
         from kafscale.spark.source import planning
@@ -100,7 +100,7 @@ class BatchReader(DataSourceReader):
             slices = planning.windows(bucket, self._options, found, self._bounds)
             return [SplitPartition(split) for split in planning.cut(bucket, self._options, slices)]
 
-    @rows_plainly
+    @rows_without_traceback
     def read(self, partition: InputPartition) -> "Iterator[Any]":
         """The rows of one task."""
         if isinstance(partition, ViewsPartition):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from kafscale.spark.views import PartitionView, Stretch
+from kafscale.spark.views import PartitionView, StoredRange
 
 SPLIT_BYTES: Final = 64 << 20  # a task costs 40 ms of CPU, which is 10 MB worth of reading
 
@@ -23,7 +23,7 @@ class Slice(NamedTuple):
     partition: int
     first: int
     until: int
-    stretches: tuple[Stretch, ...]
+    stored_ranges: tuple[StoredRange, ...]
 
     @property
     def offsets(self) -> int:
@@ -33,14 +33,16 @@ class Slice(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes, shared out evenly where a window begins or ends inside an object."""
-        return sum(_share(stretch, self.first, self.until) for stretch in self.stretches)
+        return sum(_share(stored, self.first, self.until) for stored in self.stored_ranges)
 
     def narrowed(self, first: int, until: int) -> "Slice":
-        """A part of the window, with the stretches it needs."""
+        """A part of the window, with the ranges it needs."""
         return self._replace(
             first=first,
             until=until,
-            stretches=tuple(s for s in self.stretches if s.first < until and s.last >= first),
+            stored_ranges=tuple(
+                s for s in self.stored_ranges if s.first < until and s.last >= first
+            ),
         )
 
 
@@ -49,11 +51,13 @@ Split = tuple[Slice, ...]
 
 def window(view: PartitionView, first: int, until: int, since_ms: int | None = None) -> Slice:
     """A window of a partition; with a time, only objects that may hold records of it or later."""
-    whole = Slice(view.topic, view.partition, first, until, view.stretches).narrowed(first, until)
+    whole = Slice(view.topic, view.partition, first, until, view.stored_ranges).narrowed(
+        first, until
+    )
     if since_ms is None:
         return whole
-    young = tuple(s for s in whole.stretches if s.max_timestamp_ms >= since_ms)
-    return whole._replace(stretches=young)
+    young = tuple(s for s in whole.stored_ranges if s.max_timestamp_ms >= since_ms)
+    return whole._replace(stored_ranges=young)
 
 
 def plan(
@@ -67,7 +71,7 @@ def plan(
 
     At least `min_splits`, unless there are fewer offsets; none with more than `max_offsets`.
     """
-    wanted = [(one, one.size) for one in slices if one.offsets > 0 and one.stretches]
+    wanted = [(one, one.size) for one in slices if one.offsets > 0 and one.stored_ranges]
     total = sum(one_size for _, one_size in wanted)
     if min_splits:
         split_bytes = max(1, min(split_bytes, -(-total // min_splits)))
@@ -94,33 +98,33 @@ def plan(
     return _at_least(packed, min_splits)
 
 
-def _share(stretch: Stretch, first: int, until: int) -> int:
-    inside = min(stretch.last + 1, until) - max(stretch.first, first)
-    return max(1, stretch.length * inside // (stretch.last - stretch.first + 1))
+def _share(stored: StoredRange, first: int, until: int) -> int:
+    inside = min(stored.last + 1, until) - max(stored.first, first)
+    return max(1, stored.length * inside // (stored.last - stored.first + 1))
 
 
 def _cut_up(one: Slice, max_offsets: int) -> Iterator[Slice]:
     """Cut between objects, and inside where a limit on offsets asks for it."""
-    # A window is cut where a stretch begins: what lies between two belongs to the former.
-    begins = [one.first, *(s.first for s in one.stretches[1:]), one.until]
-    for stretch, (first, until) in zip(one.stretches, pairwise(begins), strict=True):
+    # A window is cut where a range begins: what lies between two belongs to the former.
+    begins = [one.first, *(s.first for s in one.stored_ranges[1:]), one.until]
+    for stored, (first, until) in zip(one.stored_ranges, pairwise(begins), strict=True):
         step = max_offsets or until - first
         for low in range(first, until, step):
-            yield one._replace(first=low, until=min(low + step, until), stretches=(stretch,))
+            yield one._replace(first=low, until=min(low + step, until), stored_ranges=(stored,))
 
 
 def _joined(parts: Sequence[Slice]) -> Split:
     """Neighbours of one partition become one slice again."""
-    joined: list[tuple[Slice, list[Stretch]]] = []
+    joined: list[tuple[Slice, list[StoredRange]]] = []
     for part in parts:
         if joined:
-            last, stretches = joined[-1]
+            last, stored_ranges = joined[-1]
             if last[:2] == part[:2] and last.until == part.first:
-                stretches += [s for s in part.stretches if s not in stretches[-1:]]
-                joined[-1] = last._replace(until=part.until), stretches
+                stored_ranges += [s for s in part.stored_ranges if s not in stored_ranges[-1:]]
+                joined[-1] = last._replace(until=part.until), stored_ranges
                 continue
-        joined.append((part, list(part.stretches)))
-    return tuple(one._replace(stretches=tuple(stretches)) for one, stretches in joined)
+        joined.append((part, list(part.stored_ranges)))
+    return tuple(one._replace(stored_ranges=tuple(stored_ranges)) for one, stored_ranges in joined)
 
 
 def _at_least(splits: list[Split], count: int) -> list[Split]:
@@ -156,6 +160,6 @@ def _halved(split: Split) -> tuple[Split, Split] | None:
         return None
     middle = one.first + one.offsets // 2
     low, high = one.narrowed(one.first, middle), one.narrowed(middle, one.until)
-    if not low.stretches or not high.stretches:  # one half is a gap: nothing to gain
+    if not low.stored_ranges or not high.stored_ranges:  # one half is a gap: nothing to gain
         return None
     return (low,), (high,)

@@ -25,7 +25,7 @@ DEFAULTS: Final = {"includeHeaders": "true", "badRecords": "null"}
 _SKIPPED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/"
 
 
-class Topics:
+class TopicTables:
     """The topics of a store in a session. Views are made when a query names them."""
 
     def __init__(self, spark: SparkSession, bucket: Bucket, options: dict[str, str]) -> None:
@@ -42,7 +42,7 @@ class Topics:
         return self._spark.sql(text)
 
     def register(self, names: Iterable[str]) -> None:
-        """Have views of these topics, for plain `spark.sql` and backquotes around the name."""
+        """Create views of these topics, for plain `spark.sql` and backquotes around the name."""
         for name in names:
             if name not in self._views:
                 self.frame(name).createOrReplaceTempView(f"`{PREFIX}{name}`")
@@ -61,7 +61,7 @@ def register_topics(
     store: str = "",
     topics: Iterable[str] | None = None,
     **options: str,
-) -> Topics:
+) -> TopicTables:
     """Make topics (all of them, if none is named) tables `topic.NAME` of a session.
 
     Without `store`, the session's setting spark.kafscale.store says where they are.
@@ -74,13 +74,13 @@ def register_topics(
     _make_known(spark)
     given = {name.lower() for name in options}
     defaults = {"includeHeaders": "true"} if "mode" in given else DEFAULTS
-    found = Topics(spark, Bucket(store), {**defaults, **options})
+    found = TopicTables(spark, Bucket(store), {**defaults, **options})
     found.register(found.names if topics is None else topics)
     return found
 
 
 def _make_known(spark: SparkSession) -> None:
-    """Have the source in the session, also where Spark has not found it by itself."""
+    """Register the source in the session, also if Spark did not find it."""
     from pyspark.errors import AnalysisException
 
     from kafscale.spark.source.source import KafscaleSource
@@ -107,7 +107,7 @@ def quoted(query: str, names: Iterable[str]) -> tuple[str, list[str]]:
         if name is None:
             whole = found[0].removeprefix(f"`{PREFIX}").removesuffix("`")
             if found[0].startswith("`") and whole in known:
-                used.append(whole)  # somebody knows what the view is called
+                used.append(whole)  # the query names the view itself
             return found[0]
         if name not in known:
             there = ", ".join(sorted(known)) or "none"
@@ -120,9 +120,9 @@ def quoted(query: str, names: Iterable[str]) -> tuple[str, list[str]]:
 
 
 def run_query(
-    spark: SparkSession, topics: Topics, query: str, at_most: int | None = None
+    spark: SparkSession, topics: TopicTables, query: str, at_most: int | None = None
 ) -> tuple[list[str], Iterator[list[Any]]]:
-    """The names of the columns, and the rows as they come, `at_most` so many."""
+    """The names of the columns, and the rows as they come, at most `at_most`."""
     from pyspark.errors import AnalysisException, ParseException
 
     try:

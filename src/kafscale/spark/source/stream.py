@@ -17,10 +17,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafscale.model.errors import UnknownTopic
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.errors import plainly, rows_plainly
+from kafscale.spark.errors import rows_without_traceback, without_traceback
 from kafscale.spark.source import offsets, planning, splits, times
-from kafscale.spark.source.columns import Wanted
-from kafscale.spark.source.offsets import DataLost, Offsets
+from kafscale.spark.source.columns import WantedColumns
+from kafscale.spark.source.offsets import DataLost, PartitionOffsets
 from kafscale.spark.source.options import Options
 from kafscale.spark.source.tasks import SplitPartition, read_rows, split_of
 from kafscale.spark.views import PartitionView
@@ -33,19 +33,19 @@ else:
     except ImportError:  # Spark before 4.2
 
         class AvailableNow:
-            """Stands in for what is not there."""
+            """Stands in for the class that this Spark lacks."""
 
 
 class StreamReader(DataSourceStreamReader, AvailableNow):
     """Follows partitions from offset to offset."""
 
-    def __init__(self, options: Options, asked: Wanted) -> None:
+    def __init__(self, options: Options, asked: WantedColumns) -> None:
         self._options = options
         self._asked = asked
         self._bucket = Bucket(options.store)
-        self._seen: dict[offsets.Place, PartitionView] = {}
-        self._target: Offsets | None = None
-        self._reached: Offsets = {}
+        self._seen: dict[offsets.TopicPartition, PartitionView] = {}
+        self._target: PartitionOffsets | None = None
+        self._reached: PartitionOffsets = {}
         self._moved_s = self._bucket.clock.elapsed_s()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -54,11 +54,11 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
 
     # -- how far -----------------------------------------------------------------------------
 
-    @plainly
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a new query begins."""
         views = self._look().values()
-        offsets.refuse_strangers(self._options.starting, views, "starting")
+        offsets.refuse_unknown_partitions(self._options.starting, views, "starting")
         found = offsets.resolve(
             self._options.starting,
             views,
@@ -79,7 +79,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
-    @plainly
+    @without_traceback
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
@@ -101,7 +101,9 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         self._reached = end
         return offsets.to_json(end)
 
-    def _limited(self, begin: Offsets, latest: Offsets, limit: Any) -> Offsets:
+    def _limited(
+        self, begin: PartitionOffsets, latest: PartitionOffsets, limit: Any
+    ) -> PartitionOffsets:
         if type(limit).__name__ == "ReadAllAvailable":
             return latest
         waiting = sum(max(0, end - begin[place]) for place, end in latest.items())
@@ -111,19 +113,19 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             return begin
         return offsets.limited(begin, latest, self._options.max_offsets_per_trigger)
 
-    @plainly
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there now is all this run will read."""
+        """Let this run read what is there now, and no more."""
         self._target = {place: view.end for place, view in self._look().items()}
 
-    @plainly
+    @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The ends of the logs, for the query's progress: what is missing to them is the lag."""
         return offsets.to_json({place: view.end for place, view in self._look().items()})
 
     # -- what --------------------------------------------------------------------------------
 
-    @plainly
+    @without_traceback
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """Tasks for exactly the offsets from start to end."""
         begin, until = offsets.from_json(start), offsets.from_json(end)
@@ -146,14 +148,16 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             SplitPartition(split) for split in planning.cut(self._bucket, self._options, slices)
         ]
 
-    @rows_plainly
+    @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task."""
         return read_rows(self._options, self._asked, split_of(partition), None)
 
     # -- the bucket --------------------------------------------------------------------------
 
-    def _look(self, begin: Mapping[offsets.Place, int] | None = None) -> dict[Any, PartitionView]:
+    def _look(
+        self, begin: Mapping[offsets.TopicPartition, int] | None = None
+    ) -> dict[Any, PartitionView]:
         """All partitions as they are now, having checked that none went back."""
         try:
             found = planning.views(self._bucket, self._options)
@@ -181,7 +185,9 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             if not assigned or view.partition in assigned[view.topic]
         ]
 
-    def _check(self, place: offsets.Place, reached: int, view: PartitionView | None) -> None:
+    def _check(
+        self, place: offsets.TopicPartition, reached: int, view: PartitionView | None
+    ) -> None:
         if self._options.fail_on_data_loss and (view is None or view.end < reached):
             has = "is gone" if view is None else f"ends at {view.end} now"
             raise DataLost(

@@ -59,7 +59,7 @@ def segment_rows(
     views: Iterable[PartitionView], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """One row per object and partition in it."""
-    rows = [(view, stretch) for view in views for stretch in view.stretches]
+    rows = [(view, stored) for view in views for stored in view.stored_ranges]
     if not rows:
         return
     table = {
@@ -83,7 +83,7 @@ def segment_rows(
 def batch_rows(bucket: Bucket, split: Split, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """One row per batch that begins in the window."""
     for one in split:
-        for piece in pieces(bucket, one.stretches):
+        for piece in pieces(bucket, one.stored_ranges):
             carry = b""
             at = piece.start
             for chunk in piece.chunks:
@@ -99,11 +99,11 @@ def batch_rows(bucket: Bucket, split: Split, columns: Sequence[str]) -> Iterator
 
 
 def _batch_table(
-    one: Slice, headers: scan.Headers, key: str, at: int, columns: Sequence[str]
+    one: Slice, headers: scan.BatchHeaders, key: str, at: int, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     bases = headers.column("base_offset")
     wanted = (bases >= one.first) & (bases < one.until)
-    headers = scan.Headers(headers.positions[wanted], headers.table[wanted])
+    headers = scan.BatchHeaders(headers.positions[wanted], headers.table[wanted])
     count = len(headers.positions)
     if not count:
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.source.columns import Wanted
+from kafscale.spark.source.columns import WantedColumns
 from kafscale.spark.source.options import Options
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class SplitPartition(InputPartition):
 
 
 class ViewsPartition(InputPartition):
-    """Partitions of which nothing needs to be read any more."""
+    """Partitions whose rows are known from the plan."""
 
     def __init__(self, views: "list[PartitionView]") -> None:
         super().__init__(None)
@@ -37,15 +37,15 @@ class ViewsPartition(InputPartition):
 
 
 def split_of(partition: InputPartition) -> "Split":
-    """What a task is to read; Spark makes up a partition of its own where we planned none."""
+    """What a task reads; if none was planned, Spark makes up a partition of its own."""
     return partition.split if isinstance(partition, SplitPartition) else ()
 
 
 def read_rows(
-    options: Options, asked: Wanted, split: "Split", since_ms: int | None
+    options: Options, asked: WantedColumns, split: "Split", since_ms: int | None
 ) -> "Iterator[pa.RecordBatch]":
     """Read one split, in a worker. Heavy libraries are loaded here and not before."""
-    from kafscale.spark.kernels.decoder import Decoder
+    from kafscale.spark.kernels.decoder import RecordDecoder
     from kafscale.spark.source.reading import read_split, replaced
 
     bucket = Bucket(options.store)
@@ -55,12 +55,14 @@ def read_rows(
         return batch_rows(bucket, split, asked.columns)
     refresh = replaced(bucket, options.fail_on_data_loss, options.as_of)
     if asked.value_format is None:
-        decoder = Decoder(asked.columns, verify_crc=options.verify_crc)
+        decoder = RecordDecoder(asked.columns, verify_crc=options.verify_crc)
         return read_split(bucket, split, decoder, since_ms, refresh)
     from kafscale.spark.source.values import BAD_VALUE, ValueDecoder
 
     raw = tuple(dict.fromkeys([*asked.columns, "offset"]))
-    decoder = Decoder([name for name in raw if name != BAD_VALUE], verify_crc=options.verify_crc)
+    decoder = RecordDecoder(
+        [name for name in raw if name != BAD_VALUE], verify_crc=options.verify_crc
+    )
     values = ValueDecoder(asked.value_format, asked.value_type, options.shape.bad_records)
     rows = read_split(bucket, split, decoder, since_ms, refresh)
     return (values.apply(batch, asked.columns) for batch in rows)

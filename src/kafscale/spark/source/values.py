@@ -58,7 +58,7 @@ def load_spec(shape: Shape) -> Spec:
 
 
 def _check_columns(text: str) -> None:
-    """Say what is wrong with a list of columns: Spark would, of a text nobody has written."""
+    """Report what is wrong with a list of columns: Spark would report it of a generated text."""
     if _SPARK_ALONE.search(text):
         return
     try:

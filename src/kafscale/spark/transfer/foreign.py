@@ -57,7 +57,6 @@ class Foreign:
     """How to reach the source; travels as these two fields."""
 
     def __init__(self, bootstrap: str, settings: dict[str, str] | None = None) -> None:
-        """Connect when something is asked."""
         self.bootstrap = bootstrap
         self.settings = settings or {}
 
@@ -117,7 +116,7 @@ class Foreign:
         ]
 
     def _configs(self, client: Any, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """The settings somebody gave each topic, those we know of them."""
+        """The settings that were given to each topic, those that Kafscale knows."""
         from confluent_kafka.admin import (  # type: ignore[attr-defined]
             ConfigResource,
             ResourceType,
@@ -177,7 +176,6 @@ class PartitionReader:
     """Records of one partition, in order, as Arrow."""
 
     def __init__(self, consumer: Any, topic: str, number: int) -> None:
-        """Read with a consumer of our own."""
         self._consumer = consumer
         self._topic = topic
         self._number = number
@@ -223,7 +221,7 @@ class PartitionReader:
 
 
 def as_rows(messages: Sequence[Any]) -> pa.RecordBatch:
-    """A consumer's messages with the columns of our source."""
+    """A consumer's messages with the columns of the source."""
     headers = [
         [{"key": name, "value": held} for name, held in one.headers() or ()] or None
         for one in messages

@@ -4,7 +4,7 @@ Here: reading the map a conversion left beside its topic, translating a group's 
 offsets, and committing the result through a broker. Where records of several partitions were
 mixed, no offset of the new topic means exactly the same: translation goes to the first record
 the group has not read, so that it may read some again and misses none.
-Next door: writing the map (sealing.py).
+Next door: writing the map (sink/sealing.py).
 """
 
 import io
@@ -21,7 +21,7 @@ from kafscale.model.errors import KafscaleError, ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.sink.sealing import MAP
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 
 _TIMEOUT_S: Final = 30.0
 _ATTEMPTS: Final = 30
@@ -66,13 +66,13 @@ def translate(bucket: Bucket, topic: str, committed: Mapping[int, int]) -> dict[
 
 
 def _ends(bucket: Bucket, topic: TopicDescriptor) -> dict[int, int]:
-    return {view.partition: view.end for view in look(bucket, topic)}
+    return {view.partition: view.end for view in read_views(bucket, topic)}
 
 
-def take_along(
+def translate_groups(
     bucket: Bucket, bootstrap: str, topic: str, to: str, groups: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Give groups of one topic their places in the one it was converted into."""
+    """Commit, for groups of one topic, the offsets in the topic it was converted into."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
     from confluent_kafka.admin import AdminClient
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from kafscale.model.errors import InvalidRequest
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 
 _FILES_PER_STEP: Final = 16
 # Names by which the columns of a sink may be found: Spark's own, and those of our exports.
@@ -110,7 +110,7 @@ def steps(
             Step(files=files[at : at + _FILES_PER_STEP], base=path)
             for at in range(0, len(files), _FILES_PER_STEP)
         ]
-    views = look(bucket, bucket.topic(topic))
+    views = read_views(bucket, bucket.topic(topic))
     found = []
     for at in range(0, max((view.end - view.start for view in views), default=0), records):
         here = [view for view in views if view.start + at < view.end]
@@ -155,17 +155,17 @@ def estimate(
 ) -> dict[str, Any]:
     """Objects, bytes and records that may have to be read; no Spark needed."""
     if topic:
-        stretches = [
+        stored_ranges = [
             one
-            for view in look(bucket, bucket.topic(topic))
-            for one in view.stretches
+            for view in read_views(bucket, bucket.topic(topic))
+            for one in view.stored_ranges
             if (since_ms is None or one.max_timestamp_ms >= since_ms)
             and (until_ms is None or one.min_timestamp_ms < until_ms)
         ]
         return {
-            "objects_read": len(stretches),
-            "bytes_read": sum(one.length for one in stretches),
-            "records_at_most": sum(one.records for one in stretches),
+            "objects_read": len(stored_ranges),
+            "bytes_read": sum(one.length for one in stored_ranges),
+            "records_at_most": sum(one.records for one in stored_ranges),
         }
     from pyarrow import dataset
 

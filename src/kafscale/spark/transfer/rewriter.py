@@ -1,8 +1,8 @@
-"""One slice of a topic written anew at its own offsets: packed otherwise, batches joined.
+"""One slice of a topic written again at its own offsets: batches joined and packed anew.
 
 Here: rows with the offsets they have, holes included, laid into one segment that covers exactly
 the slice. Every offset of it lies within some batch, so that readers step over the holes.
-Next door: rows that get new offsets (staging.py), putting segments down (sealing.py).
+Next door: rows that get new offsets (sink/staging.py), writing segments (sink/sealing.py).
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from kafscale.model.errors import InvalidRecord
 from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.kernels.arrays import LongArray
-from kafscale.spark.sink.encode import BATCH_BYTES, Encoder, assembled
+from kafscale.spark.sink.encode import BATCH_BYTES, BatchEncoder, assembled
 from kafscale.spark.sink.staging import read_columns
 
 _GATHER: Final = 16 << 20
@@ -31,7 +31,7 @@ class Rewriter:
         self, codec: str, first: int, *, batch_bytes: int = BATCH_BYTES, leader_epoch: int = 0
     ) -> None:
         """Begin at offset `first`."""
-        self._encoder = Encoder(Codec.named(codec))
+        self._encoder = BatchEncoder(Codec.named(codec))
         self._batch_bytes = batch_bytes
         self._epoch = leader_epoch
         self._first = first

@@ -23,7 +23,7 @@ class Decoded(NamedTuple):
     bad: dict[int, str]
 
 
-class Decoder(Protocol):
+class ValueReader(Protocol):
     """Reads values of one format."""
 
     @property
@@ -84,14 +84,14 @@ def cast(found: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
     ]
 
 
-class Part(NamedTuple):
+class DecodedPart(NamedTuple):
     """Some of the values, by their places, and what became of them."""
 
     places: LongArray
     found: Decoded
 
 
-def together(parts: Sequence[Part], schema: pa.Schema) -> Decoded:
+def together(parts: Sequence[DecodedPart], schema: pa.Schema) -> Decoded:
     """What parts of a column became, as one, in the order of their places."""
     bad = {int(p.places[at]): why for p in parts for at, why in p.found.bad.items()}
     good = [p.places[~np.isin(np.arange(len(p.places)), list(p.found.bad))] for p in parts]
@@ -108,7 +108,7 @@ def together(parts: Sequence[Part], schema: pa.Schema) -> Decoded:
 class Projected:
     """Another reader's columns as one wants them: by name, those it lacks null."""
 
-    def __init__(self, inner: Decoder, columns: pa.Schema) -> None:
+    def __init__(self, inner: ValueReader, columns: pa.Schema) -> None:
         self.schema = columns
         self._inner = inner
 
@@ -129,7 +129,8 @@ class Projected:
                 half = len(values) // 2
                 halves = (np.arange(half), np.arange(half, len(values)))
                 parts = [
-                    Part(at, self.decode(values[int(at[0]) : int(at[-1]) + 1])) for at in halves
+                    DecodedPart(at, self.decode(values[int(at[0]) : int(at[-1]) + 1]))
+                    for at in halves
                 ]
                 return together(parts, self.schema)
             return Decoded(_nothing(self.schema), {0: str(failed)[:_REASON]})

@@ -15,13 +15,12 @@ import pyarrow as pa
 from kafscale.model.errors import InvalidRequest
 from kafscale.spark.values import ddl, framed, registry
 from kafscale.spark.values.avro import AvroValues
-from kafscale.spark.values.decoding import Decoded, Decoder, Projected, apart
+from kafscale.spark.values.decoding import Decoded, Projected, ValueReader, apart
 from kafscale.spark.values.framed import FramedValues, Lookup
 from kafscale.spark.values.json_values import JsonValues
+from kafscale.spark.values.names import VALUE_FORMATS, VALUE_FRAMINGS
 from kafscale.spark.values.protobuf import ProtobufValues
 
-FORMATS: Final = ("binary", "string", "json", "avro", "protobuf")
-FRAMINGS: Final = ("none", "confluent")
 REGISTERED: Final = ("avro", "protobuf")
 
 
@@ -67,8 +66,9 @@ def spec_of(
 def checked(spec: Spec) -> Spec:
     """The spec, or InvalidRequest: what makes no sense is refused here, not on a worker."""
     kind = spec.format
-    if kind not in FORMATS or spec.framing not in FRAMINGS:
-        raise InvalidRequest(f"a value is {', '.join(FORMATS)}; its frame {', '.join(FRAMINGS)}")
+    if kind not in VALUE_FORMATS or spec.framing not in VALUE_FRAMINGS:
+        kinds, frames = ", ".join(VALUE_FORMATS), ", ".join(VALUE_FRAMINGS)
+        raise InvalidRequest(f"a value is {kinds}; its frame {frames}")
     if spec.registry and kind not in REGISTERED:
         raise InvalidRequest(f"a schema registry is for {' and '.join(REGISTERED)}, not for {kind}")
     if kind == "json" and not spec.schema:
@@ -82,13 +82,13 @@ def checked(spec: Spec) -> Spec:
     return spec
 
 
-def decoder_of(spec: Spec, columns: pa.Schema | None = None) -> Decoder:
+def decoder_of(spec: Spec, columns: pa.Schema | None = None) -> ValueReader:
     """The reader of such values: into the columns of their schema, or those wanted."""
     if spec.registry:
         wanted = columns_of(spec) if columns is None else columns
         return FramedValues(wanted, _asking(spec, wanted))
     if spec.format == "json" and columns is not None:
-        inner: Decoder = JsonValues(columns)
+        inner: ValueReader = JsonValues(columns)
     else:
         inner = _by_schema(spec)
     if spec.framing == "confluent":
@@ -106,7 +106,7 @@ def columns_of(spec: Spec) -> pa.Schema:
     return framed.writer_of(found, spec.format, spec.message).schema
 
 
-def _by_schema(spec: Spec) -> Decoder:
+def _by_schema(spec: Spec) -> ValueReader:
     match spec.format:
         case "binary":
             return _Plain(pa.binary())
@@ -122,9 +122,9 @@ def _by_schema(spec: Spec) -> Decoder:
 
 def _asking(spec: Spec, columns: pa.Schema) -> Lookup:
     """Ask the registry for each number once; it being away is an error, no verdict on values."""
-    known: dict[int, Decoder | str] = {}
+    known: dict[int, ValueReader | str] = {}
 
-    def lookup(numbers: Sequence[int]) -> dict[int, Decoder | str]:
+    def lookup(numbers: Sequence[int]) -> dict[int, ValueReader | str]:
         for number in numbers:
             if number not in known:
                 known[number] = _look_up(spec, number, columns)
@@ -133,7 +133,7 @@ def _asking(spec: Spec, columns: pa.Schema) -> Lookup:
     return lookup
 
 
-def _look_up(spec: Spec, number: int, columns: pa.Schema) -> Decoder | str:
+def _look_up(spec: Spec, number: int, columns: pa.Schema) -> ValueReader | str:
     try:
         schema = registry.by_number(spec.registry, number)
         return framed.into(columns, framed.writer_of(schema, spec.format, spec.message), number)

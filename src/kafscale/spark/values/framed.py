@@ -17,9 +17,9 @@ from kafscale.spark.kernels.arrays import ByteArray, IntArray, LongArray
 from kafscale.spark.values.avro import AvroValues
 from kafscale.spark.values.decoding import (
     Decoded,
-    Decoder,
-    Part,
+    DecodedPart,
     Projected,
+    ValueReader,
     all_bad,
     together,
     with_nulls,
@@ -31,11 +31,11 @@ from kafscale.spark.values.types import unfit
 _MAGIC_AND_NUMBER: Final = 5
 
 # Given numbers, how values written with each are read, or why they cannot be.
-Lookup = Callable[[Sequence[int]], dict[int, Decoder | str]]
+Lookup = Callable[[Sequence[int]], dict[int, ValueReader | str]]
 
 
 class UnknownSchemas(KafscaleError):
-    """Values were written with schemas that nobody has looked up yet."""
+    """Values were written with schemas that were not looked up yet."""
 
     def __init__(self, numbers: Iterable[int]) -> None:
         self.numbers = frozenset(numbers)
@@ -60,7 +60,7 @@ class FramedValues:
         parts = []
         if not good.all():
             bare = np.flatnonzero(~good)
-            parts.append(Part(bare, all_bad(len(bare), "no schema number", self.schema)))
+            parts.append(DecodedPart(bare, all_bad(len(bare), "no schema number", self.schema)))
         framed = np.flatnonzero(good)
         bytes_of = raw.starts[framed, None] + np.arange(1, _MAGIC_AND_NUMBER)
         numbers = raw.data[bytes_of].astype(np.int64) @ np.array([1 << 24, 1 << 16, 1 << 8, 1])
@@ -71,7 +71,7 @@ class FramedValues:
                 found = all_bad(len(mine), reader, self.schema)
             else:
                 found = reader.decode(raw.cut(mine, _MAGIC_AND_NUMBER))
-            parts.append(Part(mine, found))
+            parts.append(DecodedPart(mine, found))
         return together(parts, self.schema)
 
 
@@ -112,9 +112,9 @@ class _OneMessage:
         for at, byte in enumerate(self._prefix):
             good[good] = raw.data[raw.starts[good] + at] == byte
         mine, others = np.flatnonzero(good), np.flatnonzero(~good)
-        parts = [Part(mine, self._inner.decode(raw.cut(mine, width)))]
+        parts = [DecodedPart(mine, self._inner.decode(raw.cut(mine, width)))]
         if len(others):
-            parts.append(Part(others, all_bad(len(others), self._complaint, self.schema)))
+            parts.append(DecodedPart(others, all_bad(len(others), self._complaint, self.schema)))
         return together(parts, self.schema)
 
 
@@ -132,18 +132,18 @@ def _place(path: Sequence[int]) -> bytes:
     return bytes(found)
 
 
-def unframed(inner: Decoder) -> Decoder:
+def unframed(inner: ValueReader) -> ValueReader:
     """How a reader's values are read once number and zero byte are gone."""
     return _OneMessage(inner) if isinstance(inner, ProtobufValues) else inner
 
 
-def by_one(inner: Decoder) -> FramedValues:
+def by_one(inner: ValueReader) -> FramedValues:
     """All values by one schema, whatever number they name."""
     reader = unframed(inner)
     return FramedValues(inner.schema, lambda numbers: dict.fromkeys(numbers, reader))
 
 
-def writer_of(schema: Schema, kind: str, message: str) -> Decoder:
+def writer_of(schema: Schema, kind: str, message: str) -> ValueReader:
     """The reader of what was written with a registry's schema, or InvalidRequest."""
     if schema.kind != kind:
         raise InvalidRequest(f"schema {schema.number} is {schema.kind}, not {kind}")
@@ -155,7 +155,7 @@ def writer_of(schema: Schema, kind: str, message: str) -> Decoder:
         raise InvalidRequest(f"schema {schema.number}: {problem}") from problem
 
 
-def into(columns: pa.Schema, writer: Decoder, number: int) -> Decoder | str:
+def into(columns: pa.Schema, writer: ValueReader, number: int) -> ValueReader | str:
     """How values of a writer are read into columns, or why they cannot be."""
     kinds = {field.name: field.type for field in columns}
     for field in writer.schema:

@@ -1,6 +1,6 @@
 """JSON values of a declared schema: the one rule of what fits, for source, SQL and export.
 
-A value is one JSON object. Fields nobody declared are passed over, missing ones and null are
+A value is one JSON object. Undeclared fields are ignored, missing ones and null are
 null. Anything else that is not what was declared makes the whole value bad, alone: half a
 document, a word or a fraction where an integer was declared (1.0 is a fraction), a number that
 is too large for its column, a decimal with too many digits. Nothing is cut, guessed or made null
@@ -47,7 +47,7 @@ _PLAIN: Final[dict[pa.DataType, Any]] = {
 
 _COMPLAINTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-Rows = Sequence[Any]
+JsonRows = Sequence[Any]
 
 
 class JsonValues:
@@ -114,7 +114,7 @@ def _type(kind: pa.DataType) -> Any:
     return _PLAIN[kind]
 
 
-def _columns(rows: Rows, fields: Sequence[pa.Field]) -> list[pa.Array]:
+def _columns(rows: JsonRows, fields: Sequence[pa.Field]) -> list[pa.Array]:
     return [
         _column(list(map(attrgetter(f"f{at}"), rows)), field.type)
         for at, field in enumerate(fields)

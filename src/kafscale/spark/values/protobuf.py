@@ -14,7 +14,7 @@ from kafscale.spark.values.decoding import Decoded, apart, cast
 from kafscale.spark.values.types import plain_schema
 
 
-class Message(NamedTuple):
+class MessageDescriptor(NamedTuple):
     """A message's descriptor and its place: of the file's messages, of that one's, and so on."""
 
     descriptor: Any
@@ -42,7 +42,7 @@ class ProtobufValues:
         return cast(self._handler.array_to_record_batch(values), self.schema)
 
 
-def find_message(descriptors: bytes, message: str, *, first: bool = False) -> Message:
+def find_message(descriptors: bytes, message: str, *, first: bool = False) -> MessageDescriptor:
     """A message by its full name; unnamed, the only one there is."""
     from google.protobuf import descriptor_pb2, descriptor_pool
     from google.protobuf.message import DecodeError
@@ -64,7 +64,7 @@ def find_message(descriptors: bytes, message: str, *, first: bool = False) -> Me
     chosen = message or (outer[0] if len(outer) == 1 else "")
     if chosen not in paths:
         raise InvalidRequest(f"which message? there are {', '.join(paths)}")
-    return Message(pool.FindMessageTypeByName(chosen), paths[chosen])
+    return MessageDescriptor(pool.FindMessageTypeByName(chosen), paths[chosen])
 
 
 def _paths(

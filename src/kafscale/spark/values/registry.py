@@ -58,7 +58,7 @@ def latest(url: str, subject: str) -> Schema:
 
 
 def versions(url: str, subject: str) -> list[Schema]:
-    """All schemas of a subject, oldest first; none where nobody has registered one."""
+    """All schemas of a subject, oldest first; none where none is registered."""
     try:
         numbers = _get(_subject(url, subject))
     except NoSuchSchema:
@@ -110,7 +110,7 @@ def _descriptor_set(url: str, found: dict[str, Any]) -> bytes:
 
 
 def _add_well_known(name: str, files: dict[str, Any]) -> None:
-    """Google's own types are imported by all and registered by nobody."""
+    """Google's own types are imported by many schemas and registered nowhere."""
     from google.protobuf import (  # noqa: F401 - importing them is what makes them known
         any_pb2,
         descriptor_pb2,

@@ -19,7 +19,7 @@ from kafscale.records import batch, record
 from kafscale.records.compression import Codec
 from kafscale.records.record import Record
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.jobs.logs.selection import LogFound, Whose
+from kafscale.spark.jobs.logs.selection import ChosenLog, FoundLog
 from kafscale.system import SystemClock, SystemDice
 
 FOLDER = "default/orders/0"
@@ -101,9 +101,9 @@ class Place:
     def snapshot(self) -> LogSnapshot:
         return self.bucket.run(lambda store: survey.take_snapshot(store, FOLDER))
 
-    def found(self) -> LogFound:
+    def found(self) -> FoundLog:
         """The log as jobs find it."""
-        return LogFound(Whose(FOLDER, self.topic, {}), self.snapshot(), idle=False)
+        return FoundLog(ChosenLog(FOLDER, self.topic, {}), self.snapshot(), idle=False)
 
     def manifest(self) -> Manifest:
         return self.bucket.run(lambda store: commits.read_newest(store, FOLDER))

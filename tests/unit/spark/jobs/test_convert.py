@@ -12,7 +12,7 @@ from kafscale.spark.bucket import Bucket
 from kafscale.spark.execution import units
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import convert
-from kafscale.spark.jobs.convert import Wanted
+from kafscale.spark.jobs.conversion.steps import NewTopicSpec
 from kafscale.spark.source import splits
 from kafscale.spark.transfer import offset_map
 from tests.unit.spark.conftest import Units
@@ -39,7 +39,7 @@ def context(bucket: Bucket, local_units: Units, monkeypatch: pytest.MonkeyPatch)
 
 def test_recompressing_keeps_partitions_and_offsets(context: Context, bucket: Bucket) -> None:
     before = records_of(bucket, bucket.topic("old"))
-    report = convert.convert(context, Wanted("old", "new", compression="gzip"))
+    report = convert.convert(context, NewTopicSpec("old", "new", compression="gzip"))
     assert report.facts["partitions"] == 3
     made = bucket.topic("new")
     assert records_of(bucket, made) == before
@@ -53,7 +53,7 @@ def test_another_number_of_partitions_divides_by_key_and_maps(
     context: Context, bucket: Bucket
 ) -> None:
     before = records_of(bucket, bucket.topic("old"))
-    convert.convert(context, Wanted("old", "new", 5))
+    convert.convert(context, NewTopicSpec("old", "new", 5))
     after = records_of(bucket, bucket.topic("new"))
     places: dict[tuple[int, int], tuple[int, int]] = {}
     table = offset_map.read_map(bucket, "new")
@@ -82,7 +82,7 @@ def test_another_number_of_partitions_divides_by_key_and_maps(
 
 def test_a_group_misses_nothing_and_repeats_little(context: Context, bucket: Bucket) -> None:
     before = records_of(bucket, bucket.topic("old"))
-    convert.convert(context, Wanted("old", "new", 5))
+    convert.convert(context, NewTopicSpec("old", "new", 5))
     after = records_of(bucket, bucket.topic("new"))
     committed = {number: len(log) // 2 for number, log in enumerate(before)}
     translated = offset_map.translate(bucket, "new", committed)
@@ -100,7 +100,7 @@ def test_a_group_misses_nothing_and_repeats_little(context: Context, bucket: Buc
 def test_a_run_after_a_crash_goes_on_and_the_result_is_the_same(
     context: Context, bucket: Bucket, local_units: Units, partitions: int
 ) -> None:
-    wanted = Wanted("old", "new", partitions)
+    wanted = NewTopicSpec("old", "new", partitions)
     done: list[int] = []
     for stop in (0, 1, 3, 4):
         local_units.stop_after = local_units.done + stop
@@ -123,7 +123,7 @@ def test_a_run_after_a_crash_goes_on_and_the_result_is_the_same(
 def test_two_runs_at_once_make_one_topic(
     context: Context, bucket: Bucket, local_units: Units, partitions: int
 ) -> None:
-    wanted = Wanted("old", "new", partitions)
+    wanted = NewTopicSpec("old", "new", partitions)
     honest = local_units.run
 
     def with_another_run_between(*args: Any, **more: Any) -> list[Any]:
@@ -148,13 +148,13 @@ def test_a_name_that_is_taken_by_something_else_is_refused(
 ) -> None:
     load(bucket, "new", 1, [])
     with pytest.raises(TopicExists, match="not by this conversion"):
-        convert.convert(context, Wanted("old", "new"))
+        convert.convert(context, NewTopicSpec("old", "new"))
 
 
 def test_a_plan_costs_nothing(context: Context, bucket: Bucket) -> None:
     context.dry_run = True
     before = objects(bucket, "default")
-    report = convert.convert(context, Wanted("old", "new", 5))
+    report = convert.convert(context, NewTopicSpec("old", "new", 5))
     assert report.dry_run
     assert report.facts["records"] == 2000
     assert report.facts["bytes_written"] > 2000

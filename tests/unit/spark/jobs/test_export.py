@@ -14,7 +14,7 @@ from kafscale.model.errors import InvalidRequest, OffsetOutOfRange
 from kafscale.records.compression import Codec
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import export
-from kafscale.spark.jobs.export import Done, Wish, run_export
+from kafscale.spark.jobs.export import ExportRequest, ExportResult, run_export
 from kafscale.spark.lake import parquet, table
 from kafscale.spark.lake.iceberg import IcebergTable
 from kafscale.spark.values.formats import spec_of
@@ -36,7 +36,7 @@ def run_here(
 
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "run_near", run_here)
+    monkeypatch.setattr(export, "run_here_or_on_spark", run_here)
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ class Lake:
         self.url = str(folder / "lake" / "orders")
         self.kind = kind
 
-    def wish(self, **more: Any) -> Wish:
-        return Wish(self.url, self.kind, **more)
+    def wish(self, **more: Any) -> ExportRequest:
+        return ExportRequest(self.url, self.kind, **more)
 
     def read(self, suffix: str = "") -> pa.Table:
         url = self.url + suffix
@@ -90,7 +90,7 @@ def lake(tmp_path: Path, kind: str) -> Lake:
     return Lake(tmp_path, kind)
 
 
-def export_now(topic: Topic, wish: Wish) -> Done:
+def export_now(topic: Topic, wish: ExportRequest) -> ExportResult:
     (done,) = run_export(Context(topic.bucket, (topic.descriptor.name,)), wish)
     return done
 
@@ -191,7 +191,7 @@ def test_of_two_exports_at_once_the_loser_plans_anew(
             export_now(topic, lake.wish(values=JSON))
         return results
 
-    monkeypatch.setattr(export, "run_near", overtaken)
+    monkeypatch.setattr(export, "run_here_or_on_spark", overtaken)
     done = export_now(topic, lake.wish(values=JSON))
     assert (done.races_lost, done.commits) == (1, 0)
     check(topic, lake)
@@ -242,7 +242,7 @@ def test_an_export_may_die_between_any_two_steps(
     with monkeypatch.context() as patched:
         patched.setattr(made, "prepare", step(made.prepare))
         patched.setattr(made, "commit", step(made.commit))
-        patched.setattr(export, "run_near", step(run_here))
+        patched.setattr(export, "run_here_or_on_spark", step(run_here))
         with pytest.raises(Crash):
             export_now(topic, lake.wish(values=JSON))
     topic.flush(1, [b'{"id":6}', b"broken"])
@@ -296,8 +296,8 @@ def test_several_topics_need_a_table_each(tmp_path: Path) -> None:
     other.flush(0, [b"y"])
     context = Context(one.bucket)
     with pytest.raises(InvalidRequest, match="several topics"):
-        run_export(context, Wish(str(tmp_path / "t")))
-    done = run_export(context, Wish(str(tmp_path / "{topic}")))
+        run_export(context, ExportRequest(str(tmp_path / "t")))
+    done = run_export(context, ExportRequest(str(tmp_path / "{topic}")))
     assert [row.rows for row in done] == [1, 1]
     assert parquet.dataset(str(tmp_path / "b")).to_table()["value"].to_pylist() == [b"y"]
 

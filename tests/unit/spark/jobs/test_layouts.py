@@ -18,10 +18,10 @@ from kafscale.spark.jobs import convert, retain
 from kafscale.spark.jobs.audit import audit
 from kafscale.spark.jobs.compaction import commit_waves
 from kafscale.spark.jobs.conversion import shared_append
-from kafscale.spark.jobs.convert import Wanted
+from kafscale.spark.jobs.conversion.steps import NewTopicSpec
 from kafscale.spark.jobs.logs.log_starts import raise_starts
 from kafscale.spark.source import splits
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 from tests.unit.spark.conftest import Units
 from tests.unit.spark.jobs.place import local
 from tests.unit.spark.jobs.test_convert import contents
@@ -55,13 +55,13 @@ def context(bucket: Bucket, local_units: Units) -> Context:
 
 
 def made_of(context: Context, *wishes: Any) -> None:
-    wanted = Wanted(*wishes)
+    wanted = NewTopicSpec(*wishes)
     context.topics = (wanted.topic,)
     convert.convert(context, wanted)
 
 
 def bounds(bucket: Bucket, topic: str) -> list[tuple[int, int]]:
-    return [(view.start, view.end) for view in look(bucket, bucket.topic(topic))]
+    return [(view.start, view.end) for view in read_views(bucket, bucket.topic(topic))]
 
 
 def wish(topic: str, to: str, layout: Layout, logs: int, partitions: int = 0) -> tuple[Any, ...]:
@@ -90,7 +90,7 @@ def test_log_starts_and_empty_partitions_go_along(context: Context, bucket: Buck
     folders = places.log_folders(bucket.topic("old"))
     ends = [end for _, end in bounds(bucket, "old")]
     for folder, start in zip(folders, [17, ends[1], 0, 300, ends[4]], strict=True):
-        [seen] = bucket.look_at_logs([folder]).values()
+        [seen] = bucket.read_logs([folder]).values()
         if start:
             assert raise_starts(bucket, seen.manifest, folder, {0: start})
     expected = bounds(bucket, "old")
@@ -184,7 +184,7 @@ def test_what_nobody_goes_on_with_can_be_given_up(
 ) -> None:
     made_of(context, *wish("old", "neighbour", "shared", 2))
     before = records_of(bucket, bucket.topic("neighbour"))
-    wanted = Wanted(*wish("old", "new", "shared", 2))
+    wanted = NewTopicSpec(*wish("old", "new", "shared", 2))
     honest = shared_append.finish
 
     def stopped(*_: Any) -> None:
@@ -215,9 +215,9 @@ def test_what_nobody_goes_on_with_can_be_given_up(
 def test_what_is_finished_is_not_given_up(
     context: Context, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = Wanted(*wish("old", "new", "shared", 2))
+    wanted = NewTopicSpec(*wish("old", "new", "shared", 2))
     with monkeypatch.context() as patch:
-        patch.setattr(convert.Progress, "forget", lambda _: None)  # it dies right before
+        patch.setattr(convert.JobNotes, "forget", lambda _: None)  # it dies right before
         convert.convert(context, wanted)
     with pytest.raises(TopicExists, match="delete it instead"):
         convert.give_up(context, wanted)
@@ -251,7 +251,7 @@ def _on_a_loop_of_its_own(run: Any) -> Any:
 def test_two_runs_at_once_add_everything_once(
     context: Context, bucket: Bucket, local_units: Units, partitions: int
 ) -> None:
-    wanted = Wanted(*wish("old", "new", "shared", 2, partitions))
+    wanted = NewTopicSpec(*wish("old", "new", "shared", 2, partitions))
     honest = local_units.run
 
     def with_another_run_between(*args: Any, **more: Any) -> list[Any]:

@@ -45,7 +45,7 @@ def test_an_export_stops_after_the_commit_under_way(
         stop.asked = True
         return run_here(context, units, work)
 
-    monkeypatch.setattr(export, "run_near", told)
+    monkeypatch.setattr(export, "run_here_or_on_spark", told)
     wish = lake.wish(unit_bytes=1, round_bytes=1)
     (done,) = export.run_export(Context(topic.bucket, ("orders",)), wish, stop)
     assert (done.commits, done.rows) == (1, 10)

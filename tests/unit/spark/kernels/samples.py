@@ -6,9 +6,16 @@ from typing import Any
 import pyarrow as pa
 
 from kafscale.records.record import Record
-from kafscale.spark.kernels.decoder import FIELDS, Buffer, Decoder, Finding, Lane, Piece
+from kafscale.spark.kernels.decoder import (
+    FIELDS,
+    Buffer,
+    ObjectPiece,
+    PartitionWindow,
+    RecordDecoder,
+    UnreadableBatch,
+)
 
-LANE = Lane("t", 3)
+LANE = PartitionWindow("t", 3)
 ENGINES = [False, True]  # the plain one and the compiled one
 
 
@@ -18,23 +25,23 @@ def chunked(data: Buffer, size: int) -> Iterator[memoryview]:
 
 
 def decoded(
-    data: Buffer, *, fast: bool, lane: Lane = LANE, chunk: int = 1 << 20, **options: Any
+    data: Buffer, *, fast: bool, lane: PartitionWindow = LANE, chunk: int = 1 << 20, **options: Any
 ) -> list[dict[str, Any]]:
     """Rows of one piece."""
-    return rows([Piece("o", 32, chunked(data, chunk))], fast=fast, lane=lane, **options)
+    return rows([ObjectPiece("o", 32, chunked(data, chunk))], fast=fast, lane=lane, **options)
 
 
 def rows(
-    pieces: Iterable[Piece],
+    pieces: Iterable[ObjectPiece],
     *,
     fast: bool,
-    lane: Lane = LANE,
+    lane: PartitionWindow = LANE,
     columns: Iterable[str] = tuple(FIELDS),
     verify_crc: bool = True,
     buffer_bytes: int = 1 << 20,
-    findings: list[Finding] | None = None,
+    findings: list[UnreadableBatch] | None = None,
 ) -> list[dict[str, Any]]:
-    decoder = Decoder(
+    decoder = RecordDecoder(
         tuple(columns),
         fast=fast,
         verify_crc=verify_crc,

@@ -8,7 +8,7 @@ from kafscale.model.errors import CorruptBatch, CorruptObject, KafscaleError
 from kafscale.records.batch import CONTROL, stamp_append_time
 from kafscale.records.compression import Codec
 from kafscale.records.record import Record, build_batch
-from kafscale.spark.kernels.decoder import Finding, Lane, Piece
+from kafscale.spark.kernels.decoder import ObjectPiece, PartitionWindow, UnreadableBatch
 from tests.support.examples import examples
 from tests.unit.records.samples import mixed_records, numbered, resigned
 from tests.unit.spark.kernels.samples import ENGINES, chunked, decoded, expected, rows
@@ -42,7 +42,7 @@ def test_a_window_of_any_log_in_chunks_of_any_size(
     fast: bool, log: tuple[list[Record], list[bytes]], first: int, count: int, chunk: int
 ) -> None:
     records, batches = log
-    lane = Lane("t", 3, first, first + count)
+    lane = PartitionWindow("t", 3, first, first + count)
     found = decoded(b"".join(batches), fast=fast, lane=lane, chunk=chunk, buffer_bytes=600)
     assert found == expected(r for r in records if first <= r.offset < first + count)
 
@@ -54,7 +54,7 @@ def test_pieces_of_several_objects_are_one_lane(
     fast: bool, log: tuple[list[Record], list[bytes]]
 ) -> None:
     records, batches = log
-    pieces = [Piece(f"o{n}", 32, [data]) for n, data in enumerate(batches)]
+    pieces = [ObjectPiece(f"o{n}", 32, [data]) for n, data in enumerate(batches)]
     assert rows(pieces, fast=fast) == expected(records)
 
 
@@ -91,8 +91,8 @@ def test_nothing_is_asked_for_after_the_window(fast: bool) -> None:
         asked.append(number)
         return [batches[number]]
 
-    pieces = (Piece("o", 0, chunks(number)) for number in range(5))
-    lane = Lane("t", 3, 0, 3)
+    pieces = (ObjectPiece("o", 0, chunks(number)) for number in range(5))
+    lane = PartitionWindow("t", 3, 0, 3)
     assert len(rows(pieces, fast=fast, lane=lane, buffer_bytes=len(batches[0]))) == 3
     assert asked == [0, 1, 2]
 
@@ -112,7 +112,7 @@ def test_findings_are_put_down_and_reading_goes_on(fast: bool) -> None:
     broken = [bytearray(one) for one in batches]
     broken[1][70:] = bytes(len(broken[1]) - 70)
     broken[3] = bytearray(resigned(bytes(broken[3]), record_count=9))
-    findings: list[Finding] = []
+    findings: list[UnreadableBatch] = []
     data = b"".join(broken)
     found = decoded(data, fast=fast, verify_crc=False, findings=findings)
     assert found == expected(records[0:2] + records[4:6])
@@ -125,17 +125,17 @@ def test_findings_are_put_down_and_reading_goes_on(fast: bool) -> None:
 def test_a_lost_footing_costs_the_rest_of_its_object_only(fast: bool) -> None:
     records, batches = log_of([numbered(2)] * 3, [Codec.NONE] * 3)
     lost = batches[0] + bytes(200) + batches[1]
-    findings: list[Finding] = []
-    pieces = [Piece("a", 0, chunked(lost, 10)), Piece("b", 0, [batches[2]])]
+    findings: list[UnreadableBatch] = []
+    pieces = [ObjectPiece("a", 0, chunked(lost, 10)), ObjectPiece("b", 0, [batches[2]])]
     found = rows(pieces, fast=fast, findings=findings, buffer_bytes=256)
     assert found == expected(records[0:2] + records[4:6])
-    assert findings == [Finding("a", len(batches[0]), -1, "a batch length of 0")]
+    assert findings == [UnreadableBatch("a", len(batches[0]), -1, "a batch length of 0")]
 
 
 @BOTH
 def test_an_object_that_ends_within_a_batch_is_corrupt(fast: bool) -> None:
     data = build_batch(numbered(2), base_offset=0)
-    pieces = [Piece("a", 0, [data[:-1]]), Piece("b", 0, [data])]
+    pieces = [ObjectPiece("a", 0, [data[:-1]]), ObjectPiece("b", 0, [data])]
     with pytest.raises(CorruptObject, match="a, byte 0: ends within a batch"):
         rows(pieces, fast=fast)
 
@@ -177,7 +177,7 @@ def test_whatever_the_bytes_there_are_rows_or_an_error(
 @examples(40)
 @given(data=st.binary(max_size=400))
 def test_noise_never_crashes(fast: bool, data: bytes) -> None:
-    findings: list[Finding] = []
+    findings: list[UnreadableBatch] = []
     decoded(data, fast=fast, verify_crc=False, buffer_bytes=64, findings=findings)
 
 

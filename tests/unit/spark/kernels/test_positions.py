@@ -11,7 +11,7 @@ from kafscale.model.errors import BadBatch
 from kafscale.records import varint
 from kafscale.records.batch import HEADER_SIZE, read_header, stamp_append_time
 from kafscale.records.record import Record, build_batch, open_batch
-from kafscale.spark.kernels.decoder import Lane
+from kafscale.spark.kernels.decoder import PartitionWindow
 from kafscale.spark.kernels.finders import position_finder
 from kafscale.spark.kernels.positions import BrokenRegion, Regions
 from kafscale.spark.kernels.positions_plain import PlainFinder
@@ -27,7 +27,7 @@ from tests.unit.records.samples import (
 from tests.unit.spark.kernels.samples import ENGINES, decoded, expected
 
 LIMIT = 2**24
-ANYWHERE = Lane("t", 3, -(2**62), 2**62)
+ANYWHERE = PartitionWindow("t", 3, -(2**62), 2**62)
 ANY_RECORDS = mixed_records() | even_records()
 
 

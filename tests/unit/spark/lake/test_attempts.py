@@ -27,7 +27,7 @@ AT_ONCE_MS = -60_000  # everything is old
 
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "run_near", run_here)
+    monkeypatch.setattr(export, "run_here_or_on_spark", run_here)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_files_of_tasks_that_ran_twice_are_deleted(
         run_here(context, units, work)
         return run_here(context, units, work)
 
-    monkeypatch.setattr(export, "run_near", twice)
+    monkeypatch.setattr(export, "run_here_or_on_spark", twice)
     export_now(topic, lake.wish(values=JSON))
     assert len(files(lake)) == 4
     assert sweep(lake, attempts.GRACE_MS) == 0

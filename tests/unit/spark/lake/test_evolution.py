@@ -21,7 +21,7 @@ MAYBE = ["null", "string"]
 
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "run_near", run_here)
+    monkeypatch.setattr(export, "run_here_or_on_spark", run_here)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_number_nobody_knew_at_the_start_is_looked_up_before_anything_is_writt
         rounds.append(len(units))
         return run_here(context, units, work)
 
-    monkeypatch.setattr(export, "run_near", meanwhile)
+    monkeypatch.setattr(export, "run_here_or_on_spark", meanwhile)
     topic.flush(0, [other(id=2, late="yes")])
     done = export_now(topic, lake.wish(values=avro(schema_registry)))
     assert (done.rows, done.dead, done.commits, len(rounds)) == (2, 0, 1, 2)
@@ -144,7 +144,7 @@ def test_a_registry_that_is_away_stops_the_export_and_kills_no_letters(
         return run_here(context, units, work)
 
     with monkeypatch.context() as patched:
-        patched.setattr(export, "run_near", breaks)
+        patched.setattr(export, "run_here_or_on_spark", breaks)
         with pytest.raises(RegistryError, match="500"):
             export_now(topic, lake.wish(values=avro(schema_registry)))
     schema_registry.broken = False

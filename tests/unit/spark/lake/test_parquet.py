@@ -7,7 +7,7 @@ import pytest
 from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import CorruptObject, InvalidRequest, ObjectExists
 from kafscale.spark.lake.parquet import LOG, ParquetTable, committed_files, dataset
-from kafscale.spark.lake.place import Place
+from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile
 from kafscale.spark.values import ddl
 
@@ -16,7 +16,7 @@ COLUMNS = ddl.parse("id bigint")
 
 @pytest.fixture
 def table(tmp_path: Path) -> ParquetTable:
-    made = ParquetTable(Place(str(tmp_path / "t")))
+    made = ParquetTable(TableFolder(str(tmp_path / "t")))
     made.prepare(COLUMNS, "none")
     return made
 
@@ -31,13 +31,13 @@ def test_readers_see_all_commits_and_read_few_objects(
     for number in range(120):
         table.commit([file(number)], {"t/0": number}, {"t/0": number + 1})
     reads: list[str] = []
-    read = Place.read
+    read = TableFolder.read
 
-    def counted(place: Place, name: str) -> bytes:
+    def counted(place: TableFolder, name: str) -> bytes:
         reads.append(name)
         return read(place, name)
 
-    monkeypatch.setattr(Place, "read", counted)
+    monkeypatch.setattr(TableFolder, "read", counted)
     paths = [one.path for one in table.files()]
     assert paths == [file(number).path for number in range(120)]
     assert len(reads) <= 50
@@ -57,13 +57,13 @@ def test_a_commit_about_others_is_no_race(table: ParquetTable) -> None:
 def test_our_own_commit_whose_answer_was_lost_is_recognised(
     table: ParquetTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_new = Place.put_new
+    put_new = TableFolder.put_new
 
-    def answer_lost(place: Place, name: str, body: bytes) -> None:
+    def answer_lost(place: TableFolder, name: str, body: bytes) -> None:
         put_new(place, name, body)
         raise ObjectExists(name)
 
-    monkeypatch.setattr(Place, "put_new", answer_lost)
+    monkeypatch.setattr(TableFolder, "put_new", answer_lost)
     table.commit([file(0)], {"t/0": 0}, {"t/0": 1})
     monkeypatch.undo()
     assert [one.path for one in table.files()] == [file(0).path]

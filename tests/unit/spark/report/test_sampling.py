@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kafscale.records.compression import Codec
 from kafscale.spark.report import sampling
-from kafscale.spark.report.sampling import Sample, look_at_all, looks
-from kafscale.spark.views import look
+from kafscale.spark.report.sampling import RecordSample, look_at_all, sampled_ranges
+from kafscale.spark.views import read_views
 from tests.unit.spark.topics import Topic
 
 
@@ -24,9 +24,9 @@ def topic(tmp_path: Path) -> Topic:
 
 
 def test_a_look_at_everything_counts_everything(topic: Topic) -> None:
-    (view,) = look(topic.bucket, topic.descriptor)
-    chosen = looks(topic.bucket, view, 1 << 30)
-    assert [one.length for one in chosen] == [one.length for one in view.stretches]
+    (view,) = read_views(topic.bucket, topic.descriptor)
+    chosen = sampled_ranges(topic.bucket, view, 1 << 30)
+    assert [one.length for one in chosen] == [one.length for one in view.stored_ranges]
     found = look_at_all(chosen)["orders", 0]
     assert (found.records, found.batches) == (100, 2)
     assert set(found.codecs) == {"zstd", "none"}
@@ -41,17 +41,17 @@ def test_a_look_at_everything_counts_everything(topic: Topic) -> None:
 def test_a_small_budget_is_spread_over_the_objects(topic: Topic) -> None:
     for _ in range(30):
         topic.flush(0, [b"c" * 1000] * 200)
-    (view,) = look(topic.bucket, topic.descriptor)
-    chosen = looks(topic.bucket, view, 2 << 20)
-    assert 1 < len(chosen) < len(view.stretches)
+    (view,) = read_views(topic.bucket, topic.descriptor)
+    chosen = sampled_ranges(topic.bucket, view, 2 << 20)
+    assert 1 < len(chosen) < len(view.stored_ranges)
     assert chosen[0].key != chosen[-1].key
     found = look_at_all(chosen)["orders", 0]
     assert 0 < found.records < 6100
 
 
 def test_a_cut_batch_at_the_end_of_a_look_is_left_out(topic: Topic) -> None:
-    (view,) = look(topic.bucket, topic.descriptor)
-    one = looks(topic.bucket, view, 1 << 30)[1]
+    (view,) = read_views(topic.bucket, topic.descriptor)
+    one = sampled_ranges(topic.bucket, view, 1 << 30)[1]
     assert look_at_all([one._replace(length=one.length - 1)])["orders", 0].records == 0
 
 
@@ -61,11 +61,11 @@ def test_counts_of_frequent_keys_are_never_too_high_and_too_low_by_the_slack_at_
 ) -> None:
     kept, sampling.KEPT = sampling.KEPT, 4
     try:
-        total = Sample()
+        total = RecordSample()
         for part in parts:
             keys = pa.chunked_array([pa.array([b"%d" % n for n in part], pa.binary())])
             counts, slack = sampling._frequent(keys)
-            total += Sample(len(part), keys=counts, slack=slack)
+            total += RecordSample(len(part), keys=counts, slack=slack)
     finally:
         sampling.KEPT = kept
     true = Counter(b"%d" % n for part in parts for n in part)
@@ -75,6 +75,6 @@ def test_counts_of_frequent_keys_are_never_too_high_and_too_low_by_the_slack_at_
 
 def test_many_keys_are_estimated_within_a_few_percent() -> None:
     keys = pa.chunked_array([pa.array([b"key-%d" % n for n in range(50_000)], pa.binary())])
-    found = Sample(50_000, registers=sampling._registers(keys).tobytes())
+    found = RecordSample(50_000, registers=sampling._registers(keys).tobytes())
     assert abs(found.distinct_keys - 50_000) < 3_000
     assert (found + found).distinct_keys == found.distinct_keys

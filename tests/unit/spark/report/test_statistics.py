@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafscale.spark.report.statistics import (
     DAY_MS,
-    Lag,
+    PartitionLag,
     PartitionStats,
     Prices,
     TopicStats,
@@ -16,7 +16,7 @@ from kafscale.spark.report.statistics import (
     partition_stats,
     spread,
 )
-from kafscale.spark.views import PartitionView, Stretch
+from kafscale.spark.views import PartitionView, StoredRange
 
 
 def topic(*partitions: PartitionStats, target: int = 100) -> TopicStats:
@@ -40,8 +40,8 @@ def test_a_clock_that_was_wrong_makes_no_years_of_nothing() -> None:
 
 
 def test_records_below_the_log_start_do_not_count() -> None:
-    whole = Stretch("a", 0, 0, 99, 32, 1000, 100, 5, 6, has_index=False, kind="flush")
-    sparse = Stretch("b", 0, 100, 199, 32, 1000, 7, 5, 6, has_index=False, kind="history")
+    whole = StoredRange("a", 0, 0, 99, 32, 1000, 100, 5, 6, has_index=False, kind="flush")
+    sparse = StoredRange("b", 0, 100, 199, 32, 1000, 7, 5, 6, has_index=False, kind="history")
     view = PartitionView("orders", 0, 60, 200, (whole, sparse))
     assert partition_stats(view, {}, 100, {}).records == 40 + 7
 
@@ -81,5 +81,5 @@ def test_lags_are_those_of_this_life_of_the_topic() -> None:
         ("g", "gone", 0): (1, ""),
     }
     found = lags(committed, [one])
-    assert found == [Lag("g", "orders", 0, 20, 50), Lag("g", "orders", 1, 9, 7)]
+    assert found == [PartitionLag("g", "orders", 0, 20, 50), PartitionLag("g", "orders", 1, 9, 7)]
     assert [lag.records for lag in found] == [30, 0]

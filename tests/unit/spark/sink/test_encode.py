@@ -15,7 +15,7 @@ from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.records.record import Record, open_batch
 from kafscale.spark.sink import encode
-from kafscale.spark.sink.encode import Encoder, Rows
+from kafscale.spark.sink.encode import BatchEncoder, RecordRows
 from tests.support.examples import examples
 
 with warnings.catch_warnings():
@@ -38,13 +38,13 @@ row = st.tuples(
 )
 
 
-def rows_of(rows: Sequence[tuple[int, Any, Any, Any]], *, large: bool = False) -> Rows:
+def rows_of(rows: Sequence[tuple[int, Any, Any, Any]], *, large: bool = False) -> RecordRows:
     binary = pa.large_binary() if large else pa.binary()
     headers = [
         None if one[3] is None else [{"key": name, "value": held} for name, held in one[3]]
         for one in rows
     ]
-    return Rows(
+    return RecordRows(
         pa.array([one[2] for one in rows], binary),
         key=pa.array([one[1] for one in rows], binary),
         headers=pa.array(headers, HEADERS),
@@ -64,7 +64,7 @@ def test_batches_hold_what_the_rows_held(
     fast: bool, rows: list[tuple[int, Any, Any, Any]], codec: Codec, base: int, large: bool
 ) -> None:
     chosen = np.arange(len(rows))[::-1].copy()
-    encoded = Encoder(codec, fast=fast).encode(
+    encoded = BatchEncoder(codec, fast=fast).encode(
         rows_of(rows, large=large), chosen, base_offset=base, leader_epoch=7
     )
     expected = [
@@ -89,7 +89,7 @@ def test_all_ways_write_the_same_bytes(rows: list[tuple[int, Any, Any, None]], s
     columns = rows_of(rows)
     chosen = np.arange(len(rows))
     deltas = chosen * step
-    ways = [Encoder(fast=fast) for fast in (True, False)]
+    ways = [BatchEncoder(fast=fast) for fast in (True, False)]
     compiled, joined = (way.encode(columns, chosen, deltas=deltas) for way in ways)
     assert compiled == joined
     assert compiled == ways[1]._plain(columns, chosen, 0, deltas, int(deltas[-1]), 0)
@@ -101,7 +101,7 @@ def test_another_library_reads_them(fast: bool) -> None:
         (1_700_000_000_000 + at, b"k%d" % at, b"v" * at, [("h", b"x"), ("n", None)])
         for at in range(2_000)
     ]
-    encoded = Encoder(Codec.GZIP, fast=fast).encode(
+    encoded = BatchEncoder(Codec.GZIP, fast=fast).encode(
         rows_of(rows), np.arange(len(rows)), base_offset=5
     )
     theirs = DefaultRecordBatch(bytes(encoded))
@@ -114,7 +114,7 @@ def test_another_library_reads_them(fast: bool) -> None:
 @pytest.mark.parametrize("fast", WAYS)
 def test_a_batch_may_have_holes_and_reach_over_one_behind_it(fast: bool) -> None:
     rows = rows_of([(at, b"k", b"%d" % at, None) for at in range(3)])
-    encoded = Encoder(fast=fast).encode(
+    encoded = BatchEncoder(fast=fast).encode(
         rows,
         np.array([0, 2]),
         base_offset=100,
@@ -133,8 +133,8 @@ def test_a_batch_may_have_holes_and_reach_over_one_behind_it(fast: bool) -> None
 def test_slices_of_arrow_arrays_are_read_where_they_begin(fast: bool) -> None:
     values = pa.array([b"a", None, b"ccc", b"", b"e"])[1:4]
     headers = pa.array([None, [{"key": "n", "value": b"1"}], [], None, []], HEADERS)[1:4]
-    rows = Rows(values, key=values, headers=headers, times_ms=np.zeros(3, np.int64))
-    found = open_batch(Encoder(fast=fast).encode(rows, np.arange(3)), LIMIT)
+    rows = RecordRows(values, key=values, headers=headers, times_ms=np.zeros(3, np.int64))
+    found = open_batch(BatchEncoder(fast=fast).encode(rows, np.arange(3)), LIMIT)
     assert [(r.key, r.value, r.headers) for r in found] == [
         (None, None, (("n", b"1"),)),
         (b"ccc", b"ccc", ()),
@@ -144,16 +144,18 @@ def test_slices_of_arrow_arrays_are_read_where_they_begin(fast: bool) -> None:
 
 @given(sizes=st.lists(st.integers(0, 900), min_size=1, max_size=200), limit=st.integers(500, 5000))
 def test_cutting_keeps_order_and_stays_near_the_limit(sizes: list[int], limit: int) -> None:
-    rows = Rows(pa.array([b"v" * size for size in sizes]), times_ms=np.zeros(len(sizes), np.int64))
-    parts = Encoder(fast=False).cut(rows, np.arange(len(sizes)), limit)
+    rows = RecordRows(
+        pa.array([b"v" * size for size in sizes]), times_ms=np.zeros(len(sizes), np.int64)
+    )
+    parts = BatchEncoder(fast=False).cut(rows, np.arange(len(sizes)), limit)
     assert np.concatenate(parts).tolist() == list(range(len(sizes)))
     assert all(int(rows.sizes[part].sum()) <= limit + 950 for part in parts)
     assert len(parts) <= -(-int(rows.sizes.sum()) // limit)
 
 
 def test_batches_have_a_bounded_number_of_records() -> None:
-    rows = Rows(pa.nulls(300_000), times_ms=np.zeros(300_000, np.int64))
-    parts = Encoder(fast=False).cut(rows, np.arange(300_000), 1 << 40)
+    rows = RecordRows(pa.nulls(300_000), times_ms=np.zeros(300_000, np.int64))
+    parts = BatchEncoder(fast=False).cut(rows, np.arange(300_000), 1 << 40)
     assert [len(part) for part in parts] == [100_000] * 3
 
 
@@ -161,7 +163,7 @@ def test_only_strings_and_bytes_can_be_written() -> None:
     with pytest.raises(InvalidRecord, match="int64"):
         encode.blobs(pa.array([1]))
     with pytest.raises(InvalidRecord, match="without a name"):
-        Rows(
+        RecordRows(
             pa.array([b""]),
             headers=pa.array([[{"key": None, "value": b""}]], HEADERS),
             times_ms=np.zeros(1, np.int64),
@@ -184,5 +186,5 @@ def test_null_keys_are_spread_in_turn() -> None:
 def test_without_the_compiler_the_fast_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode, "_loops", lambda: None)
     with pytest.raises(ImportError, match="numba"):
-        Encoder(fast=True)
-    assert len(Encoder().encode(rows_of([(0, b"k", b"v", None)]), np.arange(1)))
+        BatchEncoder(fast=True)
+    assert len(BatchEncoder().encode(rows_of([(0, b"k", b"v", None)]), np.arange(1)))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.spark.source import offsets
-from kafscale.spark.source.offsets import DataLost, Offsets
+from kafscale.spark.source.offsets import DataLost, PartitionOffsets
 from kafscale.spark.source.options import BadOption, OffsetRule
 from kafscale.spark.views import PartitionView
 
@@ -48,16 +48,16 @@ def test_errors_name_the_option_that_was_given() -> None:
 
 
 def test_partitions_nobody_reads_are_refused() -> None:
-    offsets.refuse_strangers(OffsetRule("offsets", {"t": {0: 3}}), [VIEW], "starting")
+    offsets.refuse_unknown_partitions(OffsetRule("offsets", {"t": {0: 3}}), [VIEW], "starting")
     for strange in ({"t": {0: 3, 1: 3}}, {"t": {0: 3}, "other": {0: 3}}):
         with pytest.raises(
             BadOption, match=r"endingOffsets: the query does not read (t-1|other-0)"
         ):
-            offsets.refuse_strangers(OffsetRule("offsets", strange), [VIEW], "ending")
+            offsets.refuse_unknown_partitions(OffsetRule("offsets", strange), [VIEW], "ending")
 
 
 def test_json_goes_both_ways() -> None:
-    found: Offsets = {("b", 10): 1, ("a", 2): 5, ("a", 1): 7}
+    found: PartitionOffsets = {("b", 10): 1, ("a", 2): 5, ("a", 1): 7}
     assert offsets.to_json(found) == {"a": {"1": 7, "2": 5}, "b": {"10": 1}}
     assert offsets.from_json(offsets.to_json(found)) == found
 

@@ -10,7 +10,7 @@ from kafscale.model.errors import InvalidTopicName, UnknownTopic
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.source import pins
-from kafscale.spark.source.columns import Wanted
+from kafscale.spark.source.columns import WantedColumns
 from kafscale.spark.source.pins import SnapshotError, SnapshotExpired
 from kafscale.spark.source.tasks import read_rows
 from tests.support.topics import Log, build_segment, put_segment
@@ -86,7 +86,7 @@ def test_objects_that_are_gone_all_the_same_say_so(url: str, tmp_path: Path) -> 
     for path in (tmp_path / "objects/default/t").rglob("*.kfs"):
         path.unlink()
     with pytest.raises(SnapshotExpired, match="'monday' has expired"):
-        [list(read_rows(found, Wanted(("offset",)), split, None)) for split in splits]
+        [list(read_rows(found, WantedColumns(("offset",)), split, None)) for split in splits]
 
 
 def test_names_are_used_once_and_topics_must_be_in_it(url: str) -> None:

@@ -13,13 +13,13 @@ from kafscale.records.compression import Codec
 from kafscale.records.record import Record, build_batch
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.source import planning, times
-from kafscale.spark.source.columns import Wanted
+from kafscale.spark.source.columns import WantedColumns
 from kafscale.spark.source.filters import EVERYTHING, Bounds
 from kafscale.spark.source.offsets import DataLost
 from kafscale.spark.source.options import BadOption, Options, read_options
 from kafscale.spark.source.splits import Split
 from kafscale.spark.source.tasks import read_rows
-from kafscale.spark.views import look
+from kafscale.spark.views import read_views
 from tests.support.topics import Lanes, Log, lay, lay_log
 
 START_MS = 1_700_000_000_000
@@ -62,7 +62,7 @@ def planned(found: Options, bounds: Bounds = EVERYTHING) -> list[Split]:
 
 
 def read(found: Options, *columns: str, bounds: Bounds = EVERYTHING) -> list[dict[str, Any]]:
-    wanted = Wanted(columns or ("partition", "offset"))
+    wanted = WantedColumns(columns or ("partition", "offset"))
     return [
         row
         for split in planned(found, bounds)
@@ -138,7 +138,7 @@ def test_times_become_offsets(url: str) -> None:
 
 def test_the_first_record_not_older_is_found_anywhere(url: str) -> None:
     bucket = Bucket(url)
-    (view, _) = look(bucket, bucket.topic("t"))
+    (view, _) = read_views(bucket, bucket.topic("t"))
     for offset in (0, 1, 49, 50, 99, 149, 199):
         assert times.first_at_or_after(bucket, view, START_MS + offset) == offset
     assert times.first_at_or_after(bucket, view, START_MS + 200) is None
@@ -147,7 +147,7 @@ def test_the_first_record_not_older_is_found_anywhere(url: str) -> None:
 def test_bounds_prune_partitions_objects_and_batches(url: str) -> None:
     bounds = Bounds(partitions=frozenset([1]), first=60, until=70)
     (split,) = planned(options(url), bounds)
-    assert [len(one.stretches) for one in split] == [1]
+    assert [len(one.stored_ranges) for one in split] == [1]
     assert offsets(read(options(url), bounds=bounds), 1) == list(range(60, 70))
     young = Bounds(partitions=frozenset([0]), since_ms=START_MS + 163)
     # Batches are passed over as a whole: the five records of one batch stay together.
@@ -167,13 +167,13 @@ def test_large_objects_are_cut_where_the_index_says(tmp_path: Path) -> None:
     url = store_with(tmp_path, "t", 1, [Log(history=[{0: batches(0, 1000, 10, 25000)}])])
     found = options(url, splitBytes=str(1 << 20))
     splits = planned(found)
-    lengths = [sum(s.length for one in split for s in one.stretches) for split in splits]
+    lengths = [sum(s.length for one in split for s in one.stored_ranges) for split in splits]
     assert len(splits) > 2
     assert max(lengths) < 2 << 20
     assert offsets(read(found)) == list(range(1000))
     narrow = options(url, startingOffsets='{"t": {"0": 495}}', endingOffsets='{"t": {"0": 505}}')
     (split,) = planned(narrow)
-    assert split[0].stretches[0].length < lengths[0]
+    assert split[0].stored_ranges[0].length < lengths[0]
     assert offsets(read(narrow)) == list(range(495, 505))
 
 
@@ -212,7 +212,9 @@ def test_objects_replaced_since_the_planning_are_looked_up_again(url: str) -> No
     (split,) = planned(found)
     replace_objects(url, 0)
     rows = [
-        row for one in read_rows(found, Wanted(("offset",)), split, None) for row in one.to_pylist()
+        row
+        for one in read_rows(found, WantedColumns(("offset",)), split, None)
+        for row in one.to_pylist()
     ]
     assert [row["offset"] for row in rows] == list(range(200))
 
@@ -226,7 +228,7 @@ def test_objects_may_be_replaced_under_more_partitions_than_python_calls_deep(
     found = options(url)
     (split,) = planned(found)
     replace_objects(url, 0, lanes)
-    rows = [len(some) for some in read_rows(found, Wanted(("offset",)), split, None)]
+    rows = [len(some) for some in read_rows(found, WantedColumns(("offset",)), split, None)]
     assert sum(rows) == 2400
 
 
@@ -237,7 +239,7 @@ def test_objects_that_stay_away_are_named(url: str, tmp_path: Path) -> None:
     (path,) = (tmp_path / "objects/default/t/0").glob("segment-*.kfs")
     path.unlink()
     with pytest.raises(CorruptObject, match=f"{path.name} is named by the log and not there"):
-        list(read_rows(found, Wanted(("offset",)), split, None))
+        list(read_rows(found, WantedColumns(("offset",)), split, None))
 
 
 def test_a_truncated_object_is_named(url: str, tmp_path: Path) -> None:
@@ -246,7 +248,7 @@ def test_a_truncated_object_is_named(url: str, tmp_path: Path) -> None:
     path = sorted((tmp_path / "objects/default/t/0").glob("*.kfs"))[0]
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(CorruptObject, match=path.name):
-        [list(read_rows(found, Wanted(("offset",)), split, None)) for split in splits]
+        [list(read_rows(found, WantedColumns(("offset",)), split, None)) for split in splits]
 
 
 def test_a_flush_that_cannot_be_read_is_not_passed_over(url: str, tmp_path: Path) -> None:
@@ -282,7 +284,7 @@ def test_the_table_of_segments_lists_objects(url: str) -> None:
     from kafscale.spark.source.source import BatchReader
 
     columns = ("partition", "offset", "lastOffset", "records", "kind")
-    reader = BatchReader(options(url, table="segments"), Wanted(columns))
+    reader = BatchReader(options(url, table="segments"), WantedColumns(columns))
     (partition,) = reader.partitions()
     rows = [row for one in reader.read(partition) for row in one.to_pylist()]
     assert [(r["offset"], r["lastOffset"], r["records"], r["kind"]) for r in rows[:4]] == [
@@ -301,7 +303,7 @@ def test_objects_replaced_under_one_partition_do_not_hurt_the_others(url: str) -
     replace_objects(url, 1)
     rows = [
         row
-        for one in read_rows(found, Wanted(("partition", "offset")), split, None)
+        for one in read_rows(found, WantedColumns(("partition", "offset")), split, None)
         for row in one.to_pylist()
     ]
     assert offsets(rows, 0) == list(range(3, 62))

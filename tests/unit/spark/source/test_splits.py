@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.spark.source.splits import Slice, Split, plan, window
-from kafscale.spark.views import PartitionView, Stretch
+from kafscale.spark.views import PartitionView, StoredRange
 
 
 def view_of(
@@ -12,16 +12,16 @@ def view_of(
 ) -> PartitionView:
     """A partition of objects with so many offsets and bytes each."""
     at = 0
-    stretches = []
+    stored_ranges = []
     for number, (offsets, length) in enumerate(sizes):
-        stretches.append(
-            Stretch(
+        stored_ranges.append(
+            StoredRange(
                 f"{topic}/{partition}/{number}", 0, at, at + offsets - 1, 32, length, offsets,
                 number, number, False, "flush",
             )
         )  # fmt: skip
         at += offsets + gap
-    return PartitionView(topic, partition, 0, at, tuple(stretches))
+    return PartitionView(topic, partition, 0, at, tuple(stored_ranges))
 
 
 def whole(view: PartitionView) -> Slice:
@@ -31,11 +31,11 @@ def whole(view: PartitionView) -> Slice:
 def covered(splits: list[Split]) -> list[tuple[str, int, int, str]]:
     """Every offset of every split, with the object it is read from."""
     return [
-        (one.topic, one.partition, offset, stretch.key)
+        (one.topic, one.partition, offset, stored.key)
         for split in splits
         for one in split
-        for stretch in one.stretches
-        for offset in range(max(stretch.first, one.first), min(stretch.last + 1, one.until))
+        for stored in one.stored_ranges
+        for offset in range(max(stored.first, one.first), min(stored.last + 1, one.until))
     ]
 
 
@@ -64,7 +64,7 @@ def test_every_offset_of_the_window_is_in_exactly_one_split(
     assert sorted(covered(splits)) == sorted(covered([(one,) for one in slices]))
     if max_offsets:
         assert all(sum(one.offsets for one in split) <= max_offsets for split in splits)
-    assert all(one.stretches and one.offsets > 0 for split in splits for one in split)
+    assert all(one.stored_ranges and one.offsets > 0 for split in splits for one in split)
 
 
 def test_many_small_objects_share_a_task() -> None:
@@ -88,9 +88,9 @@ def test_fewer_splits_than_asked_for_where_there_are_fewer_offsets() -> None:
 
 def test_objects_older_than_the_time_asked_for_are_left_out() -> None:
     view = view_of("t", 0, [(10, 100)] * 4)
-    assert [s.first for s in window(view, 0, 40, since_ms=2).stretches] == [20, 30]
+    assert [s.first for s in window(view, 0, 40, since_ms=2).stored_ranges] == [20, 30]
 
 
 def test_objects_outside_the_window_are_left_out() -> None:
     view = view_of("t", 0, [(10, 100)] * 4)
-    assert [s.first for s in window(view, 10, 21).stretches] == [10, 20]
+    assert [s.first for s in window(view, 10, 21).stored_ranges] == [10, 20]

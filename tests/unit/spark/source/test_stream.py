@@ -12,7 +12,7 @@ from kafscale.log.formats.segment import NOTHING_BEFORE
 from kafscale.model.errors import UnknownTopic
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.source.columns import Wanted
+from kafscale.spark.source.columns import WantedColumns
 from kafscale.spark.source.offsets import DataLost
 from kafscale.spark.source.options import read_options
 from kafscale.spark.source.stream import StreamReader
@@ -29,7 +29,9 @@ def url(tmp_path: Path) -> str:
 
 def reader(url: str, **given: str) -> StreamReader:
     options = {"store": url, "subscribe": "t", "startingOffsets": "earliest", **given}
-    return StreamReader(read_options(options, streaming=True), Wanted(("partition", "offset")))
+    return StreamReader(
+        read_options(options, streaming=True), WantedColumns(("partition", "offset"))
+    )
 
 
 def append(url: str, partition: int, first: int, count: int) -> None:

@@ -1,7 +1,7 @@
 """One segment against everything it claims: format, checksums, offsets, times, records, index.
 
-Here: findings about one object, from bytes read through a window. Next door: which objects, and
-what they say about each other (audit.py), what their batches look like inside (contents.py).
+Here: findings about one object, from bytes read through a window. Next door: which objects
+(jobs/audit.py), what they say about each other (log_checks.py), the batches in them (contents.py).
 Never here: changing anything.
 """
 
@@ -15,7 +15,7 @@ from kafscale.log.formats import index, keys, segment
 from kafscale.log.formats.index import Index
 from kafscale.log.formats.segment import ContentId, Span
 from kafscale.model.errors import CorruptObject
-from kafscale.spark.jobs.checking.contents import Finding, Lane
+from kafscale.spark.jobs.checking.contents import AuditFinding, LaneContents
 from kafscale.spark.kernels import scan
 from kafscale.spark.kernels.arrays import LongArray
 from kafscale.spark.kernels.positions import PositionFinder
@@ -27,7 +27,7 @@ _LARGEST_BATCH: Final = 512 << 20
 _FOOT: Final = 4 << 10
 
 
-class Target(NamedTuple):
+class AuditedObject(NamedTuple):
     """An object and what others say about it."""
 
     key: str
@@ -48,7 +48,7 @@ class Checked(NamedTuple):
     key: str
     records: int
     size: int
-    findings: list[Finding]
+    findings: list[AuditFinding]
     predecessor: ContentId | None = None
     rebuilt: Index | None = None  # what the index should be, where it is not and the data is sound
 
@@ -73,7 +73,7 @@ class _Window:
 
 
 def check(
-    target: Target, read: Read, read_index: Callable[[], memoryview], finder: PositionFinder
+    target: AuditedObject, read: Read, read_index: Callable[[], memoryview], finder: PositionFinder
 ) -> Checked:
     """Read the object once from end to end and compare."""
     window = _Window(read, target.size)
@@ -81,28 +81,28 @@ def check(
         found, predecessor = _outline(target, window)
     except CorruptObject as bad:
         return Checked(
-            target.key, 0, target.size, [Finding(target.key, "format", "error", str(bad))]
+            target.key, 0, target.size, [AuditFinding(target.key, "format", "error", str(bad))]
         )
     findings = list(_claims(target, found))
     crc = 0
-    lanes: list[Lane] = []
+    lanes: list[LaneContents] = []
     at = segment.HEADER.size
     for span in _spans(target, found):
         if span.start != at:
             text = f"lane {span.lane} begins at byte {span.start}, expected {at}"
-            findings.append(Finding(target.key, "lanes", "error", text))
-        lane = Lane(target.key, span, target.is_flush, finder)
+            findings.append(AuditFinding(target.key, "lanes", "error", text))
+        lane = LaneContents(target.key, span, target.is_flush, finder)
         crc = _read_lane(window, span, lane, crc)
         findings += lane.findings
         lanes.append(lane)
         at = span.start + span.length
     if crc != found.content_id.crc:
         text = "the checksum over the segment's batches does not match"
-        findings.append(Finding(target.key, "segment_crc", "error", text))
+        findings.append(AuditFinding(target.key, "segment_crc", "error", text))
     records = sum(lane.records for lane in lanes)
     if records != found.records:
         text = f"{records} records, its header says {found.records}"
-        findings.append(Finding(target.key, "records", "error", text))
+        findings.append(AuditFinding(target.key, "records", "error", text))
     sound = not any(finding.severity == "error" for finding in findings)
     rebuilt = None
     for finding in _check_index(target, lanes, read_index):
@@ -111,7 +111,7 @@ def check(
     return Checked(target.key, records, target.size, findings, predecessor, rebuilt)
 
 
-def _outline(target: Target, window: _Window) -> tuple[segment.Outline, ContentId | None]:
+def _outline(target: AuditedObject, window: _Window) -> tuple[segment.Outline, ContentId | None]:
     needed = min(_FOOT, target.size)
     while True:
         small = target.size <= WINDOW_BYTES
@@ -133,28 +133,32 @@ def _predecessor(head: memoryview, foot: memoryview) -> ContentId | None:
     return ContentId._make(segment.LANE_TAIL.unpack_from(foot, at)[:3])
 
 
-def _claims(target: Target, found: segment.Outline) -> Iterator[Finding]:
+def _claims(target: AuditedObject, found: segment.Outline) -> Iterator[AuditFinding]:
     """What the object says of itself against what its name and its manifest say."""
     named = keys.parse_segment(target.key)
     if named is None or named.base != found.base:
-        yield Finding(target.key, "name", "error", f"says it begins at {found.base}")
+        yield AuditFinding(target.key, "name", "error", f"says it begins at {found.base}")
     if (found.base, found.end) != (target.base, target.end):
         text = f"holds {found.base} to {found.end - 1}, not {target.base} to {target.end - 1}"
-        yield Finding(target.key, "manifest", "error", text)
+        yield AuditFinding(target.key, "manifest", "error", text)
     if found.content_id != target.content_id:
         text = "not the object that the manifest names: its content id differs"
-        yield Finding(target.key, "manifest", "error", text)
+        yield AuditFinding(target.key, "manifest", "error", text)
     if target.spans is not None and _places(found.spans) != _places(target.spans):
-        yield Finding(target.key, "manifest", "error", "its lanes are not those of the manifest")
+        yield AuditFinding(
+            target.key, "manifest", "error", "its lanes are not those of the manifest"
+        )
     if target.spans is None or any(
         span.max_timestamp_ms == segment.ANY_TIME[1] for span in found.spans
     ):
         return
     if found.spans != target.spans:
-        yield Finding(target.key, "timestamps", "error", "its lanes' times are not the manifest's")
+        yield AuditFinding(
+            target.key, "timestamps", "error", "its lanes' times are not the manifest's"
+        )
 
 
-def _spans(target: Target, found: segment.Outline) -> tuple[Span, ...]:
+def _spans(target: AuditedObject, found: segment.Outline) -> tuple[Span, ...]:
     """What the lanes should hold: the manifest knows their times, ordinary segments do not."""
     told = target.spans
     return told if told is not None and _places(told) == _places(found.spans) else found.spans
@@ -164,7 +168,7 @@ def _places(spans: tuple[Span, ...]) -> list[tuple[int, ...]]:
     return [span[:5] for span in spans]
 
 
-def _read_lane(window: _Window, span: Span, lane: Lane, crc: int) -> int:
+def _read_lane(window: _Window, span: Span, lane: LaneContents, crc: int) -> int:
     """Go through a lane's bytes; gives the checksum of all bytes up to its end."""
     at, end = span.start, span.start + span.length
     wanted = 1
@@ -197,7 +201,7 @@ def _crc_of_rest(window: _Window, at: int, end: int, crc: int) -> int:
     return crc
 
 
-def _index_of(lanes: list[Lane], interval: int) -> Index:
+def _index_of(lanes: list[LaneContents], interval: int) -> Index:
     """The index as it should be."""
     addresses: list[int] = []
     positions: list[int] = []
@@ -212,18 +216,20 @@ def _index_of(lanes: list[Lane], interval: int) -> Index:
 
 
 def _check_index(
-    target: Target, lanes: list[Lane], read_index: Callable[[], memoryview]
-) -> Iterator[Finding]:
+    target: AuditedObject, lanes: list[LaneContents], read_index: Callable[[], memoryview]
+) -> Iterator[AuditFinding]:
     """At most one finding: the index is as it should be, or it is not."""
     key = keys.index_of(target.key)
     if not target.has_index:
         if target.wants_index:
-            yield Finding(key, "index_missing", "error", "missing, though the manifest names it")
+            yield AuditFinding(
+                key, "index_missing", "error", "missing, though the manifest names it"
+            )
         return
     try:
         found = index.decode(read_index())
     except CorruptObject as bad:
-        yield Finding(key, "index", "error", str(bad))
+        yield AuditFinding(key, "index", "error", str(bad))
         return
     places: LongArray = np.array([at for lane in lanes for at in lane.all_positions()], np.int64)
     known = [index.address(lane.span.lane, base) for lane in lanes for base in lane.all_bases()]
@@ -232,7 +238,7 @@ def _check_index(
     for row, position, address in zip(rows.tolist(), found.positions, found.addresses, strict=True):
         if row >= len(known) or places[row] != position or known[row] != address:
             text = f"no batch of offset {index.from_address(address)[1]} at byte {position}"
-            yield Finding(key, "index", "error", text)
+            yield AuditFinding(key, "index", "error", text)
             return
     if found != _index_of(lanes, found.interval):
-        yield Finding(key, "index", "warning", "leaves out batches that it should list")
+        yield AuditFinding(key, "index", "warning", "leaves out batches that it should list")

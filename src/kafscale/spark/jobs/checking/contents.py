@@ -1,7 +1,7 @@
 """A lane of one segment, batch by batch: checksums, offsets, times, and every record's frame.
 
 Here: findings about batches, many at a time; only where something is wrong, one by one. Next door:
-the object around them (checks.py), opening batches (opened.py).
+the object around them (checks.py), opening batches (logs/batch_records.py).
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ import numpy as np
 from kafscale.log.formats.segment import ANY_TIME, Span
 from kafscale.model.errors import BadBatch
 from kafscale.spark.jobs.logs import batch_records
-from kafscale.spark.jobs.logs.batch_records import Slice
+from kafscale.spark.jobs.logs.batch_records import OpenedBatches
 from kafscale.spark.kernels import scan
 from kafscale.spark.kernels.arrays import BoolArray, LongArray
 from kafscale.spark.kernels.positions import BrokenRegion, PositionFinder
@@ -20,7 +20,7 @@ from kafscale.spark.kernels.positions import BrokenRegion, PositionFinder
 _MOST: Final = 20  # findings of one kind in one lane: the rest would say the same
 
 
-class Finding(NamedTuple):
+class AuditFinding(NamedTuple):
     """One thing that is not as it should be."""
 
     object: str
@@ -29,14 +29,14 @@ class Finding(NamedTuple):
     text: str
 
 
-class Lane:
+class LaneContents:
     """Adds up what a lane's batches say and compares it with its span."""
 
     def __init__(self, key: str, span: Span, dense: bool, finder: PositionFinder) -> None:
         """Expect the lane of an object; `dense`: no offset may be missing."""
         self.key = key
         self.span = span
-        self.findings: list[Finding] = []
+        self.findings: list[AuditFinding] = []
         self.records = 0
         self._dense = dense
         self._finder = finder
@@ -66,7 +66,7 @@ class Lane:
         self._min_ms = min(self._min_ms, int(headers.column("base_timestamp_ms").min()))
         self._max_ms = max(self._max_ms, int(headers.column("max_timestamp_ms").max()))
         if not sound.all():
-            headers = scan.Headers(headers.positions[sound], headers.table[sound])
+            headers = scan.BatchHeaders(headers.positions[sound], headers.table[sound])
             places = places[sound]
         if len(headers.positions):
             self._open(data, headers, at)
@@ -80,20 +80,22 @@ class Lane:
         span = self.span
         if self._expected != span.last + 1:
             text = f"lane {span.lane} ends at offset {self._expected - 1}, not {span.last}"
-            self.findings.append(Finding(self.key, "offsets", "error", text))
+            self.findings.append(AuditFinding(self.key, "offsets", "error", text))
         if self.records != span.records:
             text = f"lane {span.lane} has {self.records} records, not {span.records}"
-            self.findings.append(Finding(self.key, "records", "error", text))
+            self.findings.append(AuditFinding(self.key, "records", "error", text))
         told = (span.min_timestamp_ms, span.max_timestamp_ms)
         if told not in (ANY_TIME, (self._min_ms, self._max_ms)):
             text = f"lane {span.lane} has times {self._min_ms} to {self._max_ms}, not {told}"
-            self.findings.append(Finding(self.key, "timestamps", "error", text))
+            self.findings.append(AuditFinding(self.key, "timestamps", "error", text))
 
     def _find(self, kind: str, severity: str, at: int, text: str) -> None:
         if sum(1 for one in self.findings if one.kind == kind) < _MOST:
-            self.findings.append(Finding(self.key, kind, severity, f"byte {at}: {text}"))
+            self.findings.append(AuditFinding(self.key, kind, severity, f"byte {at}: {text}"))
 
-    def _check_sums(self, data: memoryview, headers: scan.Headers, places: LongArray) -> BoolArray:
+    def _check_sums(
+        self, data: memoryview, headers: scan.BatchHeaders, places: LongArray
+    ) -> BoolArray:
         """Which batches are what their producers signed."""
         rows = zip(
             headers.positions.tolist(),
@@ -111,7 +113,7 @@ class Lane:
         both: BoolArray = sound & magic
         return both
 
-    def _check_offsets(self, headers: scan.Headers, places: LongArray) -> None:
+    def _check_offsets(self, headers: scan.BatchHeaders, places: LongArray) -> None:
         bases, lasts = headers.column("base_offset"), headers.last_offsets
         expected = np.concatenate([[self._expected], lasts[:-1] + 1])
         wrong = bases < expected
@@ -129,17 +131,19 @@ class Lane:
             self._find("records", "error", int(places[row]), text)
         self._expected = int(lasts[-1]) + 1
 
-    def _open(self, data: memoryview, headers: scan.Headers, at: int) -> None:
+    def _open(self, data: memoryview, headers: scan.BatchHeaders, at: int) -> None:
         """Look into the batches, all at once; if that fails, one by one."""
         try:
             for piece in batch_records.slices(data, headers, self._finder):
                 self._check_records(piece, at)
         except (BadBatch, BrokenRegion):
             for row in range(len(headers.positions)):
-                one = scan.Headers(headers.positions[row : row + 1], headers.table[row : row + 1])
+                one = scan.BatchHeaders(
+                    headers.positions[row : row + 1], headers.table[row : row + 1]
+                )
                 self._open_one(data, one, at)
 
-    def _open_one(self, data: memoryview, one: scan.Headers, at: int) -> None:
+    def _open_one(self, data: memoryview, one: scan.BatchHeaders, at: int) -> None:
         place = int(one.positions[0]) + at
         try:
             for piece in batch_records.slices(data, one, self._finder):
@@ -150,7 +154,7 @@ class Lane:
         except BadBatch as bad:
             self._find("compression", "error", place, str(bad))
 
-    def _check_records(self, piece: Slice, at: int) -> None:
+    def _check_records(self, piece: OpenedBatches, at: int) -> None:
         counts = piece.regions.counts
         offsets, times = piece.found.offsets, piece.found.times_ms
         bases, lasts = piece.regions.base_offsets, piece.headers.last_offsets

@@ -1,7 +1,7 @@
 """Taking segments apart into checked runs of batches and laying such runs into a new segment.
 
-Here: pure work on bytes, batches closed. Next door: fetching and storing them (transfer.py), which
-segments to join (merge.py), opening the batches (key_compaction.py).
+Here: pure work on bytes, batches closed. Next door: reading and writing objects
+(logs/object_io.py), which segments to join (merge.py), opening the batches (key_compaction.py).
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,7 +5,7 @@ a finished compaction leaves in the manifest. Next door: the work (key_compactio
 
 Never touched: the un-rolled tail, and segments with records younger than min.compaction.lag.ms. A
 tombstone goes delete.retention.ms after the first complete compaction that covered it: by then
-every older record of its key has gone, and whoever reads the log had that long to see it.
+every older record of its key has gone, and readers of the log had that long to see it.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from kafscale.spark.jobs.compaction.commit_waves import Also, Tally, commit_repl
 from kafscale.spark.jobs.compaction.key_compaction import Cleaned, Cleaning, clean, is_within
 from kafscale.spark.jobs.compaction.merge import target_of
 from kafscale.spark.jobs.logs import selection
-from kafscale.spark.jobs.logs.selection import LogFound
+from kafscale.spark.jobs.logs.selection import FoundLog
 
 MOST_KEYS: Final = 5_000_000  # of one log at once: some 150 bytes each, more for long keys
 PART_BYTES: Final = 2 << 30  # what one unit rewrites; each of a log's units learns the keys anew
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 class Due(NamedTuple):
     """A log with something to compact."""
 
-    row: LogFound
+    row: FoundLog
     reach: Mapping[int, int]  # the lanes it is about, and before which offset
     scope: tuple[SegmentEntry, ...]  # what may be rewritten
     dirty: tuple[SegmentEntry, ...]  # what keys are learnt from
@@ -72,7 +72,7 @@ def compact_by_key(
     """Remove records that a newer one of the same key has superseded, in compacted topics."""
     bucket = context.bucket
     now_ms = bucket.run(lambda store: store.now_ms())
-    before = [row for row in selection.look(context, tail_idle_s) if compacted(row)]
+    before = [row for row in selection.find_logs(context, tail_idle_s) if compacted(row)]
     if context.dry_run:
         return _dry_run(before, now_ms, dirty_ratio)
     notes = selection.roll_up_tails(bucket, before)
@@ -82,7 +82,7 @@ def compact_by_key(
     rows: list[dict[str, Any]] = []
     ratios = {row.found.folder: dirty_ratio for row in before}
     for _ in range(_ROUNDS):
-        found = [row for row in selection.look(context) if row.found.folder in ratios]
+        found = [row for row in selection.find_logs(context) if row.found.folder in ratios]
         chosen = [
             work
             for row in found
@@ -104,7 +104,7 @@ def _round(
     tally: Tally,
     rows: list[dict[str, Any]],
 ) -> set[str]:
-    """Compact each log as far as its keys fit; gives the logs of which there is more."""
+    """Compact each log as far as its keys fit into memory; return the logs that need more."""
     bucket = context.bucket
     units = [unit for work in chosen for unit in cleanings(bucket, work, now_ms, target, most_keys)]
     works = {work.row.found.folder: work for work in chosen}
@@ -137,7 +137,7 @@ def _covers(reached: Mapping[int, int], work: Due) -> bool:
     )
 
 
-def compacted(row: LogFound) -> list[tuple[TopicDescriptor, list[int]]]:
+def compacted(row: FoundLog) -> list[tuple[TopicDescriptor, list[int]]]:
     """The topics whose records go by key, and the lanes of the log that are theirs."""
     lanes: dict[str, tuple[TopicDescriptor, list[int]]] = {}
     for lane in row.found.lanes():
@@ -147,8 +147,8 @@ def compacted(row: LogFound) -> list[tuple[TopicDescriptor, list[int]]]:
     return list(lanes.values())
 
 
-def due(row: LogFound, now_ms: int, dirty_ratio: float | None) -> Due | None:
-    """What of a log may be compacted, if it is worth it; in a shared log, topic by topic."""
+def due(row: FoundLog, now_ms: int, dirty_ratio: float | None) -> Due | None:
+    """Which part of a log may be compacted, if that is worth it; in a shared log, by topic."""
     past = row.found.manifest
     spans: dict[int, list[Span]] = {}
     for entry in past.segments:
@@ -320,7 +320,7 @@ def marks_with(
 ) -> list[tuple[int, int]]:
     """Add a mark: keep the highest that is old enough, and of the younger ones some.
 
-    To leave one out is always safe, it only makes tombstones wait for a later one.
+    It is always safe to leave a mark out: tombstones then wait for a later one.
     """
     if marks and to <= marks[-1][0]:
         return list(marks)
@@ -331,7 +331,7 @@ def marks_with(
     return [*aged[-1:], *young, (to, now_ms)]
 
 
-def _dry_run(found: Sequence[LogFound], now_ms: int, dirty_ratio: float | None) -> Report:
+def _dry_run(found: Sequence[FoundLog], now_ms: int, dirty_ratio: float | None) -> Report:
     rows: list[dict[str, Any]] = []
     for row in found:
         work = due(selection.as_if_rolled_up(row), now_ms, dirty_ratio)

@@ -1,10 +1,10 @@
-"""From a plan to a new past: units in waves, each wave committed log by log as soon as it is done.
+"""From a plan to a new history: units run in waves, and each wave is committed log by log.
 
 Here: packing, waves, the commit of what was written (rules 6 and 7), and the tally. Next door: the
-work itself (merge.py, key_compaction.py), rolling up abandoned tails (tails.py).
+work itself (merge.py, key_compaction.py), rolling up abandoned tails (logs/idle_tails.py).
 
-An output that no manifest names is swept when it is older than the grace period, so a wave is
-small enough to be over long before; whoever is killed loses one wave of work and nothing else.
+A sweep deletes an output that no manifest names when it is older than the grace period. A wave is
+therefore small enough to end long before. A job that is killed loses one wave of work.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ from kafscale.spark.execution import here_or_spark
 from kafscale.spark.execution.units import run_units
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs.compaction.merge import Rewritten
-from kafscale.spark.jobs.logs.object_io import patiently
+from kafscale.spark.jobs.logs.object_io import with_retries
 
 logger = structlog.get_logger()
 
@@ -63,13 +63,13 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class Tally:
-    """What came of all units."""
+    """The sums over all units."""
 
     read_bytes: int = 0
     written_bytes: int = 0
     inputs: int = 0
     outputs: int = 0
-    lost: int = 0  # groups that somebody else had changed meanwhile
+    lost: int = 0  # groups that another job changed meanwhile
     problems: list[str] = field(default_factory=list)
     committed: list[tuple[str, Replacement]] = field(default_factory=list)
 
@@ -141,10 +141,10 @@ def in_waves(
     settle: Callable[[list[R]], None],
     progress: Callable[[int, int], None],
 ) -> None:
-    """Do the units, and settle each wave's results before the next begins."""
+    """Run the units, and settle the results of each wave before the next begins."""
     total = sum(unit.size for unit in units)
     done = 0
-    stays = here_or_spark.may_stay(context) and _is_small(units)
+    stays = here_or_spark.may_run_here(context) and _is_small(units)
     at_once = 1 if stays else parallelism(context.spark)
     for wave in waves(packed(units), WAVE_BYTES * at_once):
         size = sum(unit.size for pack in wave for unit in pack)
@@ -156,7 +156,7 @@ def in_waves(
             return [work(unit) for unit in pack]
 
         if stays:
-            answers = here_or_spark.do_here(wave, do, step)
+            answers = here_or_spark.run_here(wave, do, step)
         else:
             answers = run_units(context.spark, wave, do, progress=step)
         settle([row for pack in answers for row in pack])
@@ -164,7 +164,7 @@ def in_waves(
 
 
 def _is_small(units: Sequence[Unit]) -> bool:
-    """Whether this is done sooner than a session is there."""
+    """Whether this takes less time than starting a session."""
     objects = sum(len(unit.inputs) for unit in units)
     return sum(unit.size for unit in units) <= NEAR_BYTES and objects <= NEAR_OBJECTS
 
@@ -177,7 +177,7 @@ def rewrite(
     progress: Callable[[int, int], None],
     tally: Tally,
 ) -> None:
-    """Do the units and commit what they wrote, adding to the tally."""
+    """Run the units and commit what they wrote, adding to the tally."""
 
     def settle(found: list[Rewritten]) -> None:
         for row in found:
@@ -207,10 +207,10 @@ class Also(NamedTuple):
 def commit_replacements(
     bucket: Bucket, folder: str, wanted: Sequence[Replacement], also: Also | None = None
 ) -> list[Replacement]:
-    """Make outputs take the place of their inputs; gives those that did.
+    """Replace inputs by outputs in the manifest; return the replacements that were made.
 
-    What does not fit any more (another job was faster) is left out: its outputs are orphans and
-    will be swept.
+    What does not fit any more (another job was faster) is left out. Its outputs are orphans, which
+    a sweep deletes.
     """
 
     async def write(store: ObjectStore) -> list[Replacement]:
@@ -273,7 +273,7 @@ async def _fits(store: ObjectStore, folder: str, newest: Manifest, row: Replacem
             return False
         key = f"{folder}/{entry.name}"
         try:
-            await patiently(lambda key=key: store.read(key, 0, 1))  # type: ignore[misc]
+            await with_retries(store.read, key, 0, 1)
         except ObjectMissing:
             return False
     return True

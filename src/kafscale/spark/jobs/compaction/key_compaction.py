@@ -1,8 +1,9 @@
-"""Of each key only the newest record stays: learning the keys, and leaving out the rest.
+"""Key compaction of one unit: only the newest record of each key stays.
 
-Here: one pass over the part not yet compacted that remembers the last offset of every key, one
-over the segments that copies the records which are still the last of theirs (survivors.py).
-Next door: what to compact and when (by_key.py), opening batches (opened.py).
+Here: one pass over the part not yet compacted, which remembers the last offset of every key, and
+one over the segments, which copies the records that are the newest of their key
+(surviving_records.py).
+Next door: what to compact and when (by_key.py), opening batches (logs/batch_records.py).
 """
 
 from collections.abc import Mapping

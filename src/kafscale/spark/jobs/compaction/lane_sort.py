@@ -1,12 +1,12 @@
 """Which lanes of a log that topics share become one object, and which positions it gets.
 
-Here: pure planning. A large lane has objects of its own, small ones share: so that whoever reads a
-lane that nobody has in memory asks for few objects, and what goes with a topic goes as a whole.
+Here: pure planning. A large lane gets objects of its own, small lanes share objects. A reader of a
+cold lane then asks for few objects, and the objects of a deleted topic go as a whole.
 
-The objects that take the place of others divide their positions among them, side by side: each as
-many as it has offsets, the last one what is left (of lanes that are gone). So positions stay
-dense, and rise from object to object, and of every lane's objects the order is that of its offsets;
-which position a record of the past has means nothing.
+New objects divide the positions of the objects that they replace: each gets as many as it has
+offsets, the last one gets what is left (from lanes that are gone). Positions thus stay dense and
+rise from object to object, and the objects of every lane stay in the order of its offsets. The
+position of one record in the history has no meaning.
 Next door: the plan and the bytes (merge.py).
 """
 
@@ -24,7 +24,7 @@ Share = dict[int, list[Run]]
 
 
 def blocks(entries: Sequence[SegmentEntry]) -> list[list[SegmentEntry]]:
-    """Neighbours that one compaction has sorted out together: they have one lane or another.
+    """Neighbours that one compaction wrote together: no lane is in two of them.
 
     What a roll-up or a later compaction wrote has lanes that its neighbours have, too.
     """

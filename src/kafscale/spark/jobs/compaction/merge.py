@@ -18,7 +18,7 @@ from kafscale.spark.bucket import Bucket
 from kafscale.spark.jobs.compaction import assembly, lane_sort
 from kafscale.spark.jobs.compaction.assembly import Output, Run
 from kafscale.spark.jobs.logs import object_io
-from kafscale.spark.jobs.logs.selection import Whose
+from kafscale.spark.jobs.logs.selection import ChosenLog
 
 MOST_INPUTS: Final = 2048  # more would keep one worker busy while the others wait
 LARGEST_TARGET: Final = 1 << 30  # positions in an index are 31 bits, and an object is built whole
@@ -52,10 +52,10 @@ class Rewritten(NamedTuple):
     read_bytes: int
     written_bytes: int
     problem: str = ""  # why there is none: data that must not be touched
-    gone: str = ""  # why there is none: an input that somebody else replaced and swept
+    gone: str = ""  # why there is none: another job replaced an input, and it was swept
 
 
-Block = Sequence[SegmentEntry]  # what is joined with others as a whole
+EntryBlock = Sequence[SegmentEntry]  # what is joined with others as a whole
 
 
 def plan(
@@ -75,14 +75,14 @@ def plan_by_lanes(past: Manifest, target: int) -> list[tuple[SegmentEntry, ...]]
 
 
 def _grouped(
-    blocks: Sequence[Block], target: int, most_inputs: int, *, over_gaps: bool
+    blocks: Sequence[EntryBlock], target: int, most_inputs: int, *, over_gaps: bool
 ) -> list[tuple[SegmentEntry, ...]]:
     """Neighbours that together hold at most `target`.
 
     A group is joined if the result is at least half of the target, and so never touched again, or
     if at most half of it is one large input: a byte is copied a few times at most in its life.
     """
-    groups: list[list[Block]] = [[]]
+    groups: list[list[EntryBlock]] = [[]]
     size = count = 0
     for block in blocks:
         group, mine = groups[-1], _size(block)
@@ -102,22 +102,22 @@ def _grouped(
     ]
 
 
-def _size(block: Block) -> int:
+def _size(block: EntryBlock) -> int:
     return sum(entry.size for entry in block)
 
 
-def _is_worth(group: Sequence[Block], target: int) -> bool:
+def _is_worth(group: Sequence[EntryBlock], target: int) -> bool:
     sizes = [_size(block) for block in group]
     return len(group) > 1 and (sum(sizes) * 2 >= target or max(sizes) * 2 <= sum(sizes))
 
 
-def target_of(whose: Whose, target: int | None) -> int:
+def target_of(whose: ChosenLog, target: int | None) -> int:
     """How large an object should become."""
     return min(target or whose.settings.segment_bytes, LARGEST_TARGET)
 
 
 def merge(unit: Merge) -> Rewritten:
-    """Write one group anew, under names of this attempt alone."""
+    """Write one group again, under names that only this attempt uses."""
     written = 0
     entries: list[SegmentEntry] = []
     try:
@@ -137,10 +137,10 @@ def merge(unit: Merge) -> Rewritten:
 
 
 def store(bucket: Bucket, folder: str, output: Output) -> int:
-    """Write a segment and its index; gives their bytes."""
+    """Write a segment and its index; return their size in bytes."""
     key = f"{folder}/{output.entry.name}"
-    object_io.put_own(bucket, key, output.body)
-    object_io.put_own(bucket, keys.index_of(key), [output.hint])
+    object_io.put_unique(bucket, key, output.body)
+    object_io.put_unique(bucket, keys.index_of(key), [output.hint])
     return output.entry.size + len(output.hint)
 
 
@@ -193,7 +193,7 @@ def _outputs(unit: Merge, lanes: dict[int, list[Run]]) -> Iterator[Output]:
 
 
 class _Room:
-    """A worker's memory for what it is about to write, used again by its next unit.
+    """A worker's memory for what it will write; its next unit uses the same memory.
 
     Fresh memory costs a page fault every 4 KiB, more than to copy the bytes.
     """

@@ -17,7 +17,7 @@ from kafscale.records import batch
 from kafscale.records.compression import Codec, compress
 from kafscale.spark.jobs.compaction.assembly import Run
 from kafscale.spark.jobs.logs import batch_records
-from kafscale.spark.jobs.logs.batch_records import Slice
+from kafscale.spark.jobs.logs.batch_records import OpenedBatches
 from kafscale.spark.kernels import scan
 from kafscale.spark.kernels.arrays import BoolArray, LongArray
 from kafscale.spark.kernels.positions import PositionFinder
@@ -33,7 +33,7 @@ class _Piece(NamedTuple):
     counts: bool  # False: an empty one that only marks an end
 
 
-def opened_run(run: Run, finder: PositionFinder) -> Iterator[Slice]:
+def opened_run(run: Run, finder: PositionFinder) -> Iterator[OpenedBatches]:
     """The batches of a run, opened slice by slice."""
     data = memoryview(run.data)
     headers = scan.read_headers(np.frombuffer(data, np.uint8), run.positions)
@@ -86,7 +86,7 @@ class Survivors:
         )
         return Run(span, data, positions, [piece.base for piece in pieces])
 
-    def _keep(self, piece: Slice) -> BoolArray:
+    def _keep(self, piece: OpenedBatches) -> BoolArray:
         offsets = piece.found.offsets
         newest = np.fromiter(
             map(self._latest.get, piece.keys(), repeat(-1)), np.int64, len(offsets)
@@ -98,7 +98,9 @@ class Survivors:
         return keep
 
 
-def _left(data: memoryview, piece: Slice, keep: BoolArray, edges: set[int]) -> Iterator[_Piece]:
+def _left(
+    data: memoryview, piece: OpenedBatches, keep: BoolArray, edges: set[int]
+) -> Iterator[_Piece]:
     """The batches of a slice that stay."""
     counts = piece.regions.counts
     firsts = np.concatenate([[0], np.cumsum(counts)])
@@ -120,7 +122,7 @@ def _left(data: memoryview, piece: Slice, keep: BoolArray, edges: set[int]) -> I
 
 
 def _without(
-    whole: memoryview, piece: Slice, row: int, keep: BoolArray, times_ms: LongArray
+    whole: memoryview, piece: OpenedBatches, row: int, keep: BoolArray, times_ms: LongArray
 ) -> bytearray:
     """A batch with only some of its records, their bytes as they were, packed as it was."""
     header = batch.read_header(whole)

@@ -1,10 +1,10 @@
-"""History on its way into lanes of a log that brokers write at the same time.
+"""Adding history to lanes of a log that a broker writes at the same time.
 
-Here: adding to the end of the log beside its owner (log/writer/job_appender.py), many lanes in
-one segment, in steps small enough to come between two flushes; and the last look before a topic
-is made of it. Whoever is faster only makes us look again: what is there of a lane is not added
-twice, by us, by a run after a crash or by another run at the same time. Next door: what the lanes
-get (convert.py), logs that are a topic's own (sink/bulk.py).
+Here: appending to the end of the log beside its owner (log/writer/job_appender.py), many lanes in
+one segment, in steps small enough to fit between two flushes; and the check of all lanes before the
+topic is created. If the broker or another run is faster, the job reads the log again: no offset of
+a lane is added twice, by this run, by a run after a crash or by a run at the same time.
+Next door: what the lanes get (steps.py), logs that belong to one topic (sink/bulk.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +33,8 @@ _INTERVAL: Final = 4096
 _AUTHOR: Final = "convert"
 
 
-class Part(NamedTuple):
-    """Offsets that a lane is to get."""
+class LaneOffsets(NamedTuple):
+    """A range of offsets that a lane must get."""
 
     lane: int
     first: int
@@ -44,8 +44,8 @@ class Part(NamedTuple):
 Make = Callable[[int, int], LaneBatches]  # which part, from which offset on
 
 
-def fill(bucket: Bucket, folder: str, parts: Sequence[Part], make: Make) -> int:
-    """Add what is missing of the parts, each lane's in order; gives the bytes added."""
+def fill(bucket: Bucket, folder: str, parts: Sequence[LaneOffsets], make: Make) -> int:
+    """Append what is missing of the parts, in order in each lane; return the bytes appended."""
 
     async def opened(store: ObjectStore) -> JobAppender:
         found = JobAppender(
@@ -68,10 +68,10 @@ def fill(bucket: Bucket, folder: str, parts: Sequence[Part], make: Make) -> int:
             return written
         lanes = _lanes([taken for taken, _ in chosen.values()])
         try:
-            bucket.run(lambda _, lanes=lanes, log=log: log.append(lanes))  # type: ignore[misc]
+            bucket.wait(log.append(lanes))
         except LostRace:
             step = max(step // 2, LEAST_STEP)
-            bucket.run(lambda _, log=log: log.follow())  # type: ignore[misc]
+            bucket.wait(log.follow())
             continue
         step = min(step * 2, STEP_BYTES)
         written += sum(len(one) for lane in lanes for one in lane.batches)
@@ -82,7 +82,11 @@ def fill(bucket: Bucket, folder: str, parts: Sequence[Part], make: Make) -> int:
 
 
 def _choose(
-    log: JobAppender, parts: Sequence[Part], make: Make, ready: dict[int, LaneBatches], step: int
+    log: JobAppender,
+    parts: Sequence[LaneOffsets],
+    make: Make,
+    ready: dict[int, LaneBatches],
+    step: int,
 ) -> dict[int, tuple[LaneBatches, LaneBatches | None]]:
     """What the next segment gets: of which parts what, and what is left of them."""
     chosen: dict[int, tuple[LaneBatches, LaneBatches | None]] = {}
@@ -169,7 +173,7 @@ def finish(bucket: Bucket, wanted: Mapping[LanePlace, tuple[int, int]]) -> None:
     for folder in sorted({place.folder for place in wanted}):
         bounds = {place.lane: at for place, at in wanted.items() if place.folder == folder}
         _raise(bucket, folder, {lane: start for lane, (start, _) in bounds.items() if start})
-        seen = bucket.run(lambda store, folder=folder: survey.take_snapshot(store, folder))  # type: ignore[misc]
+        seen = bucket.run(survey.take_snapshot, folder)
         found = seen.lanes()
         for lane, (start, end) in bounds.items():
             begins, ends = found.get(lane, (0, 0))
@@ -194,4 +198,4 @@ def _raise(bucket: Bucket, folder: str, starts: dict[int, int]) -> None:
 
 
 def _newest(bucket: Bucket, folder: str) -> Manifest:
-    return bucket.run(lambda store: commits.read_newest(store, folder))
+    return bucket.run(commits.read_newest, folder)

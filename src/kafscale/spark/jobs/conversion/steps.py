@@ -1,8 +1,8 @@
-"""The steps of a conversion: writing slices anew where they go, or putting them aside first.
+"""The steps of a conversion: rewriting slices at their new place, or staging them first.
 
-Here: what is wanted, what is planned, and the work on executors; every step is done once and its
-result kept, whoever does it. Next door: the command (convert.py), logs that are not the new topic's
-own (filling.py).
+Here: the request, the plan, and the work on executors. The result of every step is stored, so that
+no other run repeats it. Next door: the command (jobs/convert.py), logs that topics share
+(shared_append.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,15 +16,15 @@ from kafscale.log.formats.places import LanePlace
 from kafscale.log.formats.segment import LaneBatches
 from kafscale.model.topics import Layout
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.execution.job_notes import Progress
+from kafscale.spark.execution.job_notes import JobNotes
 from kafscale.spark.job import Context
 from kafscale.spark.jobs.conversion import shared_append
-from kafscale.spark.kernels.decoder import Decoder
+from kafscale.spark.kernels.decoder import RecordDecoder
 from kafscale.spark.sink import bulk, sealing
 from kafscale.spark.sink.bulk import Loaded
 from kafscale.spark.sink.encode import BATCH_BYTES
 from kafscale.spark.sink.sealing import Seal, Sealed
-from kafscale.spark.sink.staging import Section, stage
+from kafscale.spark.sink.staging import StagedSection, stage
 from kafscale.spark.source.reading import read_split, replaced
 from kafscale.spark.source.splits import Slice
 from kafscale.spark.transfer.rewriter import rewritten
@@ -32,8 +32,8 @@ from kafscale.spark.transfer.rewriter import rewritten
 _COLUMNS: Final = ("key", "value", "offset", "timestamp", "headers")
 
 
-class Wanted(NamedTuple):
-    """What the new topic shall be."""
+class NewTopicSpec(NamedTuple):
+    """What the new topic is to be."""
 
     topic: str
     to: str
@@ -44,15 +44,15 @@ class Wanted(NamedTuple):
     logs: int = 0  # of a virtual topic; of a shared one, how many there are to be at least
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """What is done, decided once."""
+class ConversionPlan(msgspec.Struct, frozen=True):
+    """What the job will do, decided once."""
 
     wish: TopicSpec
     slices: list[Slice]  # in the order in which their records will stand
     starts: list[int]  # of the source's partitions
 
 
-class Move(NamedTuple):
+class SliceMove(NamedTuple):
     """A slice that keeps its offsets, and where it goes."""
 
     slice: Slice
@@ -78,13 +78,13 @@ class Filled(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The steps of one conversion; each is done once, whoever does it."""
+    """The steps of one conversion; each is done once, also by several runs."""
 
     context: Context
-    notes: Progress
-    plan: Plan
-    wanted: Wanted
-    load: bulk.Plan
+    notes: JobNotes
+    plan: ConversionPlan
+    wanted: NewTopicSpec
+    load: bulk.LoadPlan
 
     def _each(self, step: str, what: str, items: Sequence[Any], do: Any, kind: Any) -> list[Any]:
         def watch(done: int, total: int) -> None:
@@ -92,7 +92,7 @@ class Work(NamedTuple):
 
         return self.notes.run(lambda: self.context.spark, step, items, do, kind, progress=watch)
 
-    def moves(self) -> list[Move]:
+    def moves(self) -> list[SliceMove]:
         """The slices and their places; those of one log divide its positions."""
         ends: dict[str, int] = {}
         found = []
@@ -101,7 +101,7 @@ class Work(NamedTuple):
             start = self.plan.starts[one.partition] if self.load.is_ordinary else 0
             base = ends.get(place.folder, start)
             ends[place.folder] = base + one.offsets
-            found.append(Move(one, place, base))
+            found.append(SliceMove(one, place, base))
         return found
 
     def seal_in_place(self) -> list[Sealed]:
@@ -109,21 +109,21 @@ class Work(NamedTuple):
         bucket, wanted = self.context.bucket, self.wanted
         interval = self.load.settings.index_interval_bytes
 
-        def seal(one: Move) -> Sealed:
+        def seal(one: SliceMove) -> Sealed:
             lane = _packed(bucket, wanted, one.slice)
             entry = sealing.put_segment(bucket, one.place, one.base, lane, interval)
             return Sealed(one.place.folder, entry)
 
         return self._each("slice", "slices", self.moves(), seal, Sealed)
 
-    def staged(self) -> list[Section]:
+    def staged(self) -> list[StagedSection]:
         """Put every slice aside, divided by the new partitions."""
         bucket, target, slices = self.context.bucket, self.load.target, self.plan.slices
 
-        def aside(at: int) -> list[Section]:
+        def aside(at: int) -> list[StagedSection]:
             return stage(target, at, _rows(bucket, slices[at]), source=slices[at].partition)
 
-        found = self._each("stage", "slices", range(len(slices)), aside, list[Section])
+        found = self._each("stage", "slices", range(len(slices)), aside, list[StagedSection])
         return [row for rows in found for row in rows]
 
     def seal(self, seals: Sequence[Seal]) -> list[Sealed]:
@@ -131,7 +131,7 @@ class Work(NamedTuple):
         bucket = self.context.bucket
         return self._each("seal", "segments", seals, lambda one: sealing.seal(bucket, one), Sealed)
 
-    def add(self, works: Sequence[Move | Seal], starts: Mapping[int, int]) -> Loaded:
+    def add(self, works: Sequence[SliceMove | Seal], starts: Mapping[int, int]) -> Loaded:
         """Add everything to the logs that the topic will share with others."""
         bucket, wanted, load = self.context.bucket, self.wanted, self.load
         bounds = {
@@ -139,7 +139,7 @@ class Work(NamedTuple):
         }
         for work in works:
             bounds[work.place] = (bounds[work.place][0], work.until)
-        logs: dict[str, list[Move | Seal | LanePlace]] = {}
+        logs: dict[str, list[SliceMove | Seal | LanePlace]] = {}
         for work in works:
             logs.setdefault(work.place.folder, []).append(work)
         for place, (start, end) in bounds.items():
@@ -159,9 +159,9 @@ class Work(NamedTuple):
                 return _packed(bucket, wanted, rest)._replace(lane=row.place.lane)
 
             parts = [
-                shared_append.Part(row.lane, bounds[row][1] - 1, bounds[row][1])
+                shared_append.LaneOffsets(row.lane, bounds[row][1] - 1, bounds[row][1])
                 if isinstance(row, LanePlace)
-                else shared_append.Part(row.place.lane, row.first, row.until)
+                else shared_append.LaneOffsets(row.place.lane, row.first, row.until)
                 for row in rows
             ]
             size = shared_append.fill(bucket, folder, parts, make)
@@ -178,11 +178,11 @@ class Work(NamedTuple):
         return Loaded(made, sum(work.until - work.first for work in works), size, 0, ends)
 
 
-def _packed(bucket: Bucket, wanted: Wanted, one: Slice) -> LaneBatches:
+def _packed(bucket: Bucket, wanted: NewTopicSpec, one: Slice) -> LaneBatches:
     """A slice's rows at their offsets, joined and compressed anew."""
     rows = _rows(bucket, one)
     return rewritten(rows, one.first, one.until, wanted.compression, wanted.batch_bytes)
 
 
 def _rows(bucket: Bucket, one: Slice) -> Iterator[pa.RecordBatch]:
-    return read_split(bucket, (one,), Decoder(_COLUMNS), None, replaced(bucket, True))
+    return read_split(bucket, (one,), RecordDecoder(_COLUMNS), None, replaced(bucket, True))

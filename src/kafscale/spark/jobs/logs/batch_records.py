@@ -1,8 +1,8 @@
 """Batches opened a few megabytes at a time: where their records lie, their keys and their places.
 
 Here: unpacking and finding positions, for jobs that look into records without making rows of them.
-Next door: the kernels that do the finding (spark/kernels), who decides about records
-(key_compaction.py), who judges them (checks.py).
+Next door: the kernels that find positions (spark/kernels), choosing records
+(compaction/key_compaction.py), judging them (checking/checks.py).
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ SLICE_BYTES: Final = 4 << 20
 LARGEST_BATCH: Final = 512 << 20
 
 
-class Slice(NamedTuple):
+class OpenedBatches(NamedTuple):
     """Some neighbouring batches, opened. Positions hold until the next slice is asked for."""
 
     rows: range  # which batches of the run
-    headers: scan.Headers  # of these batches
+    headers: scan.BatchHeaders  # of these batches
     buffer: ByteArray  # in which the unpacked records lie
     regions: Regions
     found: Positions
@@ -42,10 +42,12 @@ class Slice(NamedTuple):
         return keys
 
 
-def slices(data: memoryview, headers: scan.Headers, finder: PositionFinder) -> Iterator[Slice]:
+def slices(
+    data: memoryview, headers: scan.BatchHeaders, finder: PositionFinder
+) -> Iterator[OpenedBatches]:
     """Open all batches; raises CorruptBatch or BrokenRegion for what cannot be opened.
 
-    Control batches have no records of anybody's: they are given as if they were empty.
+    Control batches hold no records of producers: they are given as if they were empty.
     """
     view = np.frombuffer(data, np.uint8)
     total = len(headers.positions)
@@ -54,21 +56,21 @@ def slices(data: memoryview, headers: scan.Headers, finder: PositionFinder) -> I
     while at < total:
         until = int(np.searchsorted(ends, headers.positions[at] + SLICE_BYTES, side="right"))
         until = max(at + 1, until)
-        some = scan.Headers(headers.positions[at:until], headers.table[at:until])
+        some = scan.BatchHeaders(headers.positions[at:until], headers.table[at:until])
         if some.codecs.any():
             yield from _packed(data, some, at, finder)
         else:
             begin, end = int(headers.positions[at]), int(ends[until - 1])
             starts = some.positions - (begin - batch.HEADER_SIZE)
-            # The compiled finder wants memory of its own; the copy stays in the cache.
+            # The compiled finder needs memory of its own; the copy stays in the cache.
             buffer = view[begin:end].copy()
             yield _slice(range(at, until), some, buffer, starts, ends[at:until] - begin, finder)
         at = until
 
 
 def _packed(
-    data: memoryview, some: scan.Headers, at: int, finder: PositionFinder
-) -> Iterator[Slice]:
+    data: memoryview, some: scan.BatchHeaders, at: int, finder: PositionFinder
+) -> Iterator[OpenedBatches]:
     """Unpack batch after batch; a slice is complete when enough has come together."""
     pieces: list[bytes | memoryview] = []
     begun = size = 0
@@ -94,28 +96,28 @@ def unpack(codec: int, payload: memoryview) -> bytes | memoryview:
 
 
 def _joined(
-    some: scan.Headers,
+    some: scan.BatchHeaders,
     at: int,
     begun: int,
     until: int,
     pieces: list[bytes | memoryview],
     finder: PositionFinder,
-) -> Slice:
+) -> OpenedBatches:
     buffer = np.frombuffer(bytearray().join(pieces), np.uint8)
     ends = np.cumsum([len(piece) for piece in pieces])
     starts = np.concatenate([[0], ends[:-1]])
-    few = scan.Headers(some.positions[begun:until], some.table[begun:until])
+    few = scan.BatchHeaders(some.positions[begun:until], some.table[begun:until])
     return _slice(range(at + begun, at + until), few, buffer, starts, ends, finder)
 
 
 def _slice(
     rows: range,
-    few: scan.Headers,
+    few: scan.BatchHeaders,
     buffer: ByteArray,
     starts: LongArray,
     ends: LongArray,
     finder: PositionFinder,
-) -> Slice:
+) -> OpenedBatches:
     control = few.flagged(batch.CONTROL)
     regions = Regions(
         np.ascontiguousarray(starts, np.int64),
@@ -126,4 +128,6 @@ def _slice(
         few.column("max_timestamp_ms"),
         few.flagged(batch.LOG_APPEND_TIME),
     )
-    return Slice(rows, few, buffer, regions, finder.find(buffer, regions, -(2**63), 2**63 - 1))
+    return OpenedBatches(
+        rows, few, buffer, regions, finder.find(buffer, regions, -(2**63), 2**63 - 1)
+    )

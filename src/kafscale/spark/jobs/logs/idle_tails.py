@@ -1,10 +1,10 @@
-"""The un-rolled tail of a log: its owner's business, unless nobody has written for a while.
+"""Rolling up the tail of a log that no broker has written to for a while.
 
-Here: making an abandoned tail part of the past. A job opens the log as a broker does, from the
-bucket alone, and rolls up what is committed there, naming the flushes as they are: rule 12, and
-the same steps as of an owner that never writes. So it is safe whether or not an owner is alive;
-waiting until the tail is idle only keeps the two out of each other's way.
-Next door: rewriting what has become past (merge.py).
+The owner of a log rolls up its tail. Here a job does that for an abandoned tail. It opens the log
+as a broker does, from the bucket alone, and rolls up what is committed, naming the flushes as they
+are: rule 12, and the same steps as an owner that never writes. This is safe whether or not an owner
+is alive; the job waits until the tail is idle only to keep out of the owner's way.
+Next door: rewriting the history (compaction/merge.py).
 """
 
 from kafscale.log.protocol.survey import LogSnapshot
@@ -19,7 +19,7 @@ _FOREVER_MS = 1 << 62
 
 
 def is_idle(found: LogSnapshot, now_ms: int, idle_s: float) -> bool:
-    """Whether there is a sound tail that nobody has added to for so long; negative: never."""
+    """Whether there is a sound tail to which nothing was added for `idle_s`; negative: never."""
     written = [piece.modified_ms for piece in found.tail if piece.modified_ms is not None]
     if not written or found.problems or idle_s < 0:
         return False
@@ -27,7 +27,7 @@ def is_idle(found: LogSnapshot, now_ms: int, idle_s: float) -> bool:
 
 
 def roll_up(bucket: Bucket, folder: str) -> bool:
-    """Make the committed tail past, object by object; False if somebody else was faster."""
+    """Roll up the committed tail, object by object; False if another writer was faster."""
 
     async def work(store: ObjectStore) -> bool:
         log = Log(

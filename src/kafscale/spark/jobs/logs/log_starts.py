@@ -1,6 +1,6 @@
 """Raising the log starts of lanes, by a commit of the log's manifest.
 
-Next door: which starts (retain.py), the rule (log/formats/manifest.py).
+Next door: which starts (jobs/retain.py), the rule (log/formats/manifest.py).
 """
 
 from kafscale.log.formats import manifest
@@ -12,7 +12,7 @@ from kafscale.spark.bucket import Bucket
 
 
 def raise_starts(bucket: Bucket, seen: Manifest, folder: str, starts: dict[int, int]) -> bool:
-    """Commit new log starts; whole segments below them go. False: somebody else changed the log."""
+    """Commit new log starts; whole segments below them go. False: the log was changed."""
 
     def is_in(newer: Manifest) -> bool:
         return all(

@@ -1,13 +1,13 @@
-"""Moving objects to and from a worker: many small reads at once, writes under names of our own.
+"""Reading and writing objects in a worker: many small reads at once, writes under unique names.
 
-Here: patience with a store that stumbles, and no more than that: a task that fails is repeated by
-Spark. Next door: what the bytes are (assembly.py), the store itself (spark/bucket.py).
+Here: a few retries where the store does not answer, and no more: Spark repeats a task that fails.
+Next door: what the bytes are (compaction/assembly.py), the store itself (spark/bucket.py).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from kafscale.log.protocol import survey
 from kafscale.model.buffers import Buffer
@@ -20,16 +20,17 @@ _READ_OBJECTS: Final = 64
 _ATTEMPTS: Final = 5
 _FIRST_PAUSE_S: Final = 0.2
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
-async def patiently(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Ask again a few times where the store did not answer."""
+async def with_retries(work: Callable[_P, Awaitable[_T]], *args: _P.args, **named: _P.kwargs) -> _T:
+    """Repeat a request a few times if the store does not answer."""
     for attempt in range(_ATTEMPTS - 1):
         try:
-            return await work()
+            return await work(*args, **named)
         except StoreUnavailable:
             await asyncio.sleep(_FIRST_PAUSE_S * 2**attempt)
-    return await work()
+    return await work(*args, **named)
 
 
 def read_all(bucket: Bucket, keys: Sequence[str]) -> list[memoryview]:
@@ -40,7 +41,7 @@ def read_all(bucket: Bucket, keys: Sequence[str]) -> list[memoryview]:
 def _read_present(bucket: Bucket, keys: Sequence[str]) -> list[memoryview | ObjectMissing]:
     async def one(store: ObjectStore, key: str) -> memoryview | ObjectMissing:
         try:
-            return await patiently(lambda: store.read(key))
+            return await with_retries(store.read, key)
         except ObjectMissing as gone:
             return gone
 
@@ -90,12 +91,12 @@ def _reads(wanted: Sequence[tuple[str, int]]) -> list[list[str]]:
     return reads
 
 
-def put_own(bucket: Bucket, key: str, body: Sequence[Buffer]) -> None:
-    """Create an object under a name that nobody else can have: if it is taken, it is ours."""
+def put_unique(bucket: Bucket, key: str, body: Sequence[Buffer]) -> None:
+    """Create an object under a unique name: if the name is taken, an earlier attempt wrote it."""
 
     async def write(store: ObjectStore) -> None:
         try:
-            await patiently(lambda: store.put_new(key, body))
+            await with_retries(store.put_new, key, body)
         except ObjectExists:
             return
 

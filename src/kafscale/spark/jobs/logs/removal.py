@@ -1,8 +1,8 @@
 """Deleting objects: what a log's rules allow, and what deleted topics have left behind.
 
-Here: the pipeline as a deleter. Everything follows from one look at the bucket by the rules of
+Here: the pipeline as a deleter. Everything follows from one listing of the bucket by the rules of
 log/upkeep/sweep.py; nothing is deleted from memory.
-Next door: when (retain.py).
+Next door: when (jobs/retain.py).
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _DELETE_AT_ONCE: Final = 1000
 
 def sweep_all(context: Context, grace_s: float) -> dict[str, int]:
     """Sweep every log of the chosen topics; gives the objects deleted."""
-    folders = [row.folder for row in selection.whose_logs(context)]
+    folders = [row.folder for row in selection.chosen_logs(context)]
     bucket = context.bucket
     swept: dict[str, int] = {}
 
@@ -80,12 +80,12 @@ async def _put_down(
             dice=bucket.dice,
         )
     except LostRace:
-        return  # somebody else wrote a later one: the next sweep looks again
+        return  # another writer committed a later one: the next sweep tries again
 
 
 def count_sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
     """How many objects a sweep would delete."""
-    found = bucket.run(lambda store: examine(store, folder, grace_s))
+    found = bucket.run(examine, folder, grace_s)
     return 0 if found is None else len(found[1].delete)
 
 
@@ -97,7 +97,7 @@ def remove_deleted(context: Context, grace_s: float) -> dict[str, int]:
     bucket = context.bucket
     removed: dict[str, int] = {}
     for topic in left_behind(context, grace_s):
-        count = bucket.run(lambda store, topic=topic: _remove(store, topic, grace_s))  # type: ignore[misc]
+        count = bucket.run(_remove, topic, grace_s)
         if count:
             removed[topic.folder] = count
     return removed
@@ -107,7 +107,7 @@ def ended_lanes(context: Context, grace_s: float) -> dict[str, frozenset[int]]:
     """Lanes of shared logs, by folder, whose topics were deleted or moved a grace period ago.
 
     The evidence is a descriptor in the bucket that names the lane and no longer holds, and nothing
-    else: a lane that nobody claims may be a topic's that is just being made. What a topic claims
+    else: a lane without a claim may belong to a topic that is being created. What a topic claims
     that there is now has not ended, whatever else is written anywhere.
     """
     ended: dict[str, set[int]] = {}

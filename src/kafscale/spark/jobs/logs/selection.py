@@ -1,6 +1,6 @@
 """What the jobs that change logs begin with: the logs of the chosen topics, and their settings.
 
-Next door: looking at one log (log/protocol/survey.py), abandoned tails (tails.py).
+Next door: reading one log (log/protocol/survey.py), abandoned tails (idle_tails.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,25 +21,25 @@ from kafscale.spark.jobs.logs import idle_tails
 SHARED: Final = "@shared"  # what reports call the logs that are no single topic's
 
 
-class Whose(NamedTuple):
+class ChosenLog(NamedTuple):
     """A log, and the chosen topics that have partitions in it."""
 
     folder: str
-    topic: TopicDescriptor | None  # to whom all of it belongs; None: lanes are many topics'
-    lanes: Mapping[int, TopicDescriptor]  # of a shared log: those of the chosen topics alone
+    topic: TopicDescriptor | None  # the owner of all lanes; None: topics share the log
+    lanes: Mapping[int, TopicDescriptor]  # of a shared log: the lanes of the chosen topics
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """What reports call it."""
         return SHARED if self.topic is None else self.topic.name
 
     @property
     def number(self) -> int:
-        """Among its kind."""
+        """Its number in its folder."""
         return places.number_of(self.folder)
 
     def of(self, lane: int) -> TopicDescriptor | None:
-        """The chosen topic that has a lane; None: hands off."""
+        """The chosen topic that has a lane; None: the job must not touch the lane."""
         return self.lanes.get(lane) if self.topic is None else self.topic
 
     @property
@@ -48,17 +48,17 @@ class Whose(NamedTuple):
         return TopicSettings.of({} if self.topic is None else self.topic.configs, TopicDefaults())
 
 
-class LogFound(NamedTuple):
-    """One log as it was when we looked."""
+class FoundLog(NamedTuple):
+    """One log as it was when the job read it."""
 
-    whose: Whose
+    whose: ChosenLog
     found: LogSnapshot
     idle: bool  # its tail has been left alone for long enough
 
 
-def look(context: Context, tail_idle_s: float = -1) -> list[LogFound]:
+def find_logs(context: Context, tail_idle_s: float = -1) -> list[FoundLog]:
     """All logs of the chosen topics, each once."""
-    found = whose_logs(context)
+    found = chosen_logs(context)
 
     async def work(store: ObjectStore) -> tuple[int, list[LogSnapshot]]:
         now_ms = await store.now_ms()
@@ -67,16 +67,16 @@ def look(context: Context, tail_idle_s: float = -1) -> list[LogFound]:
 
     now_ms, snapshots = context.bucket.run(work)
     return [
-        LogFound(row, seen, idle_tails.is_idle(seen, now_ms, tail_idle_s))
+        FoundLog(row, seen, idle_tails.is_idle(seen, now_ms, tail_idle_s))
         for row, seen in zip(found, snapshots, strict=True)
     ]
 
 
-def whose_logs(context: Context) -> list[Whose]:
-    """The logs of the chosen topics; if none is named, also shared logs nobody is in any more."""
+def chosen_logs(context: Context) -> list[ChosenLog]:
+    """The logs of the chosen topics; if none is named, also shared logs without a topic."""
     chosen = context.chosen()
     rows = [
-        Whose(folder, topic, {})
+        ChosenLog(folder, topic, {})
         for topic in chosen
         if topic.layout != "shared"
         for folder in places.own_folders(topic)
@@ -88,7 +88,7 @@ def whose_logs(context: Context) -> list[Whose]:
         if topic.layout == "shared":
             for _, place in places.each_place(topic):
                 shared.setdefault(place.folder, {})[place.lane] = topic
-    return rows + [Whose(folder, None, shared[folder]) for folder in sorted(shared)]
+    return rows + [ChosenLog(folder, None, shared[folder]) for folder in sorted(shared)]
 
 
 def shared_folders(bucket: Bucket) -> list[str]:
@@ -98,8 +98,8 @@ def shared_folders(bucket: Bucket) -> list[str]:
     return [keys.log_folder(folder, int(name)) for name in names if name.isdecimal()]
 
 
-def roll_up_tails(bucket: Bucket, logs: Sequence[LogFound]) -> list[str]:
-    """Make abandoned tails past; gives what could not be done, in words."""
+def roll_up_tails(bucket: Bucket, logs: Sequence[FoundLog]) -> list[str]:
+    """Roll up abandoned tails; return notes on what could not be done."""
     notes = []
     for row in logs:
         notes += row.found.problems
@@ -111,8 +111,8 @@ def roll_up_tails(bucket: Bucket, logs: Sequence[LogFound]) -> list[str]:
     return notes
 
 
-def as_if_rolled_up(row: LogFound) -> LogFound:
-    """What the log will be once its idle tail is past: for plans that change nothing."""
+def as_if_rolled_up(row: FoundLog) -> FoundLog:
+    """The log as it will be when its idle tail is rolled up: for dry runs."""
     if not row.idle:
         return row
     found = row.found
@@ -135,12 +135,12 @@ def as_if_rolled_up(row: LogFound) -> LogFound:
 
 
 def settings_of(topic: TopicDescriptor) -> TopicSettings:
-    """What the topic says of itself, with Kafscale's defaults for the rest."""
+    """The topic's own settings, with Kafscale's defaults for the rest."""
     return TopicSettings.of(topic.configs, TopicDefaults())
 
 
 def config_of(topic: TopicDescriptor, name: str) -> str:
-    """One setting as text, for those that only the pipeline heeds."""
+    """One setting as text, for settings that only the pipeline uses."""
     return topic.configs.get(name, TOPIC_CONFIGS[name].default).strip()
 
 

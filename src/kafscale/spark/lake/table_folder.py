@@ -1,7 +1,7 @@
 """The folder a table lies in, in a bucket or on a disk.
 
-Here: the object store's verbs below one prefix, for drivers and workers; a Place travels as its
-URL. Next door: which store a URL names (settings/locations.py).
+Here: the object store's verbs below one prefix, for drivers and workers; a TableFolder is pickled
+as its URL. Next door: which store a URL names (settings/locations.py).
 """
 
 import os
@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafscale.model.buffers import Buffer
-from kafscale.objects.store import StoredObject
+from kafscale.objects.store import ObjectStore, StoredObject
 from kafscale.settings import locations
 from kafscale.spark.bucket import on_store
 
 _DELETE_AT_ONCE: Final = 1000
 
 
-class Place:
+class TableFolder:
     """One table's folder. Names are relative to it."""
 
     def __init__(self, url: str) -> None:
-        """Refuse what is no place for a table; nothing is read yet."""
+        """Refuse a URL where no table can be; nothing is read yet."""
         self.where = locations.locate_folder(url)
         self.url = (
             f"s3://{self.where.root}/{self.where.namespace}"
@@ -28,17 +28,17 @@ class Place:
             else self.where.root
         )
 
-    def __reduce__(self) -> tuple[type["Place"], tuple[str]]:
-        return Place, (self.url,)
+    def __reduce__(self) -> tuple[type["TableFolder"], tuple[str]]:
+        return TableFolder, (self.url,)
 
     @property
     def name(self) -> str:
         """The last part of its path."""
         return self.url.rstrip("/").rpartition("/")[2]
 
-    def beside(self, suffix: str) -> "Place":
-        """A place next to this one."""
-        return Place(self.url + suffix)
+    def beside(self, suffix: str) -> "TableFolder":
+        """A folder next to this one."""
+        return TableFolder(self.url + suffix)
 
     def put_new(self, name: str, body: Buffer) -> None:
         """Create an object, or raise ObjectExists."""
@@ -51,7 +51,7 @@ class Place:
         return bytes(on_store(self.where, lambda store: store.read(self._key(name))))
 
     def find(self, folder: str) -> list[StoredObject]:
-        """List a folder of the place; keys are relative to the place."""
+        """List a folder in it; keys are relative to this one."""
         if self.where.kind == "file" and not os.path.isdir(self.where.root):
             return []  # opening the store would create it
         found = on_store(self.where, lambda store: store.find(self._key(folder).rstrip("/")))
@@ -62,8 +62,7 @@ class Place:
         """Remove objects; those that are gone already are no error."""
         keys = [self._key(name) for name in names]
         for at in range(0, len(keys), _DELETE_AT_ONCE):
-            some = keys[at : at + _DELETE_AT_ONCE]
-            on_store(self.where, lambda store, some=some: store.delete(some))  # type: ignore[misc]
+            on_store(self.where, _delete, keys[at : at + _DELETE_AT_ONCE])
 
     def now_ms(self) -> int:
         """The time by the clock that `modified_ms` is written by."""
@@ -71,8 +70,12 @@ class Place:
         return on_store(self.where, lambda store: store.now_ms())
 
     def path(self, name: str) -> str:
-        """How others find an object of this place."""
+        """The address of an object in it."""
         return f"{self.url}/{name}"
 
     def _key(self, name: str) -> str:
         return f"{self.where.namespace}/{name}" if self.where.namespace else name
+
+
+async def _delete(store: ObjectStore, keys: Sequence[str]) -> None:
+    await store.delete(keys)
