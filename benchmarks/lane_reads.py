@@ -105,7 +105,7 @@ def _write(port: int, batch: bytes, flushes: int) -> None:
 
 async def _read(broker: InProcessBroker, store: Counted, when: str) -> Read:
     topic = broker.engine.topics.get("t")
-    await broker.engine.logs.open(topic, LANE)  # reads the tail as a whole: another figure
+    await broker.engine._parts.logs.open(topic, LANE)  # reads the tail as a whole: another figure
     log = _log(broker)
     spans = [span for span, _ in log.lane(LANE).spans]
     store.requests = store.size = 0
@@ -131,7 +131,7 @@ def _fetch_all(port: int, end: int) -> None:
 
 
 def _log(broker: InProcessBroker) -> Log:
-    ((_, log),) = broker.engine.logs.each()
+    ((_, log),) = broker.engine._parts.logs.each()
     return log
 
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 import prometheus_client
 from prometheus_client.exposition import generate_latest
 
-from kafscale.engine.metrics.log_gauges import MOST_LOGS, MOST_PARTITIONS, Census
-from kafscale.engine.metrics.series import REQUEST_SECONDS, Probe
+from kafscale.engine.metrics.log_gauges import MOST_LOGS, MOST_PARTITIONS, LogGauges
+from kafscale.engine.metrics.series import REQUEST_SECONDS, BrokerMetrics
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.tail_memory import TailMemory
@@ -124,16 +124,16 @@ def lanes_ms(most_partitions: int, count: int, *, changing: bool = False) -> flo
             created_at="",
         )
         whose[log.folder][lane] = (Topic(descriptor, TopicDefaults()), 0)
-    probe = Probe(Registry())
-    probe.sample_logs(
-        Census(lambda: logs, whose.__getitem__, lambda: 0, MOST_LOGS, most_partitions)
+    metrics = BrokerMetrics(Registry())
+    metrics.sample_logs(
+        LogGauges(lambda: logs, whose.__getitem__, lambda: 0, MOST_LOGS, most_partitions)
     )
 
     def scrape() -> bytes:
         if changing:
             first = logs[0][1]
             first.lane(len(first.lanes))
-        return probe.registry.render()
+        return metrics.registry.render()
 
     scrape()
     return statistics.median(cpu_ms(scrape) for _ in range(count))

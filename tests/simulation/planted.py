@@ -18,7 +18,7 @@ from kafscale.engine.moves.moves import Moves
 from kafscale.engine.topics import changes
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Resident, Topic
-from kafscale.engine.upkeep.housekeeping import Housekeeping
+from kafscale.engine.upkeep.removals import Removals
 from kafscale.groups.events import Accepted
 from kafscale.groups.machine import Group
 from kafscale.log.catalog.lane_allotment import SharedLogs
@@ -130,16 +130,16 @@ def lanes_that_are_dealt_out_again() -> AbstractContextManager[Any]:
 
 def deletion_of_all_that_lies_where_the_topic_lay() -> AbstractContextManager[Any]:
     """By folder, as it is right for topics with logs of their own."""
-    honest = Housekeeping.remove_deleted_topics
+    honest = Removals.remove_deleted_topics
 
-    async def remove(self: Housekeeping) -> None:
+    async def remove(self: Removals) -> None:
         for entry in await self._metadata.find(metadata_keys.REMOVALS):
             removal = metadata_keys.decode(metadata_keys.Removal, entry.value)
             for folder in dict.fromkeys(row.folder for row in places.lanes_of(removal.shared)):
                 await self._store.delete([row.key for row in await self._store.find(folder)])
         await honest(self)
 
-    return patch.object(Housekeeping, "remove_deleted_topics", remove)
+    return patch.object(Removals, "remove_deleted_topics", remove)
 
 
 def retention_of_one_topic_for_all_its_neighbours() -> AbstractContextManager[Any]:

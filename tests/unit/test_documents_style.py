@@ -25,15 +25,9 @@ RIDDLES: Final = re.compile(
 )
 # How often comments and docstrings of a room still use them. These numbers only fall.
 STILL_RIDDLES: Final = {
-    "broker": 1,
-    "engine": 41,
-    "gateways": 1,
-    "local": 1,
-    "metadata": 14,
+    "engine": 30,
     "objects": 1,
     "records": 1,
-    "settings": 1,
-    "testing": 4,
     "wire": 2,
 }
 

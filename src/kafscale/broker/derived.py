@@ -1,27 +1,65 @@
-"""From the configuration to the rules of each part.
+"""From the configuration to the settings of each part.
 
-Here: settings in, plain data out. Next door: the parts that get them (wiring.py).
+Here: configuration in, frozen dataclasses out. Next door: who gets them (wiring.py).
 """
 
+from kafscale.engine.build import CacheSizes, EngineSettings
 from kafscale.engine.coordinator.expiry import ExpiryRules
-from kafscale.engine.topics.topic import Topic
+from kafscale.engine.topics.rules import TopicRules
 from kafscale.gateways.connections import ConnectionLimits
 from kafscale.groups.states import GroupRules
 from kafscale.log.writer.types import LogSettings
 from kafscale.settings.config import Config
 
 
-def log_settings(config: Config, topic: Topic | None) -> LogSettings:
-    """How a topic's logs flush and how long they wait; None: logs that many topics share."""
+def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings:
+    """Everything that the engine goes by. `has_peers`: None means as the configuration says."""
+    cache, storage = config.cache, config.storage
+    return EngineSettings(
+        broker_id=config.broker.id,
+        broker_name=config.broker_name,
+        has_peers=bool(config.etcd.endpoints) if has_peers is None else has_peers,
+        lease_s=config.etcd.lease_ttl,
+        topics=topic_rules(config),
+        logs=log_settings(config),
+        caches=CacheSizes(
+            tail_bytes=cache.tail_cache_size,
+            segment_bytes=config.segment_cache_bytes,
+            index_bytes=cache.index_cache_size,
+            read_ahead_segments=cache.read_ahead_segments,
+        ),
+        groups=group_rules(config),
+        expiry=expiry_rules(config),
+        validates_records=storage.validation == "records",
+        upkeep_interval_s=storage.housekeeping_interval,
+        checkpoint_interval_s=storage.checkpoint_interval,
+        logs_each_flush=bool(config.flush_interval_ms),
+    )
+
+
+def topic_rules(config: Config) -> TopicRules:
+    """Limits, defaults and layouts of new topics."""
+    return TopicRules(
+        config.storage.namespace,
+        config.topic_defaults,
+        config.topics.default_partitions,
+        config.topics.max_partitions,
+        config.topics.max_virtual_partitions,
+        config.layout_rules,
+        config.storage.shared_logs,
+    )
+
+
+def log_settings(config: Config) -> LogSettings:
+    """How logs flush and how long they wait; segment sizes are those of shared logs."""
     storage = config.storage
-    own = topic.settings if topic is not None else storage
     return LogSettings(
         flush_bytes=storage.flush_bytes,
         flush_messages=storage.flush_messages,
         flush_interval_s=config.flush_interval_ms / 1000,
         largest_flush_bytes=max(4 * storage.flush_bytes, 16 << 20),
-        segment_bytes=own.segment_bytes,
-        index_interval_bytes=own.index_interval_bytes,
+        segment_bytes=storage.segment_bytes,
+        index_interval_bytes=storage.index_interval_bytes,
         rollup_objects=storage.rollup_objects,
         grace_s=config.grace_period_s,
     )
@@ -48,7 +86,7 @@ def expiry_rules(config: Config) -> ExpiryRules:
 
 
 def connection_limits(config: Config) -> ConnectionLimits:
-    """What one client may take from the others."""
+    """How much one client may use."""
     network = config.network
     return ConnectionLimits(
         max_connections=network.max_connections,

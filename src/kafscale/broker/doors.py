@@ -53,7 +53,7 @@ def build_doors(
         derived.connection_limits(config),
         clock,
         buffered_bytes=buffered_bytes,
-        refusals=lambda reason: engine.probe.bad_requests.labels(reason).inc(),
+        refusals=lambda reason: engine.metrics.bad_requests.labels(reason).inc(),
     )
     return Doors(config.all_listeners, make_session, connections)
 

@@ -110,7 +110,7 @@ async def _start_metrics(config: Config, broker: Broker, undo: contextlib.AsyncE
     """Serve health and metrics, after the doors are open: loading the library takes a moment."""
     from kafscale.broker.ops_http import OpsServer
 
-    server = OpsServer(broker.probe.registry.render, broker.readiness.ask)
+    server = OpsServer(broker.metrics.registry.render, broker.readiness.ask)
     host, port = config.broker.host, config.broker.metrics_port
     try:
         await server.start(host, port)

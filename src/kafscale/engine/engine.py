@@ -1,22 +1,24 @@
-"""The engine: the verbs every door uses.
+"""The engine: the verbs that every door uses.
 
-Here: parts put together and the few verbs that need several of them. Records come and go as v2
-record batches. Never here: which protocol a record came in by.
+Here: the sub-rooms' facades, and starting and stopping them. Records come and go as v2 record
+batches. Everything that is not a facade is private: doors call verbs.
+Next door: how the parts are put together (build.py), what happens between them (reactions.py).
+Never here: which protocol a record came in by.
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
-
-import structlog
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kafscale.engine.cluster.membership import Membership
-from kafscale.engine.coordinator import records
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
-from kafscale.engine.coordinator.offsets import Offsets, Place
-from kafscale.engine.metrics.lag import LOOK_EVERY_S, Lag
-from kafscale.engine.metrics.series import Probe
+from kafscale.engine.coordinator.offsets import CommittedPartition, Offsets
+from kafscale.engine.metrics.lag import ConsumerLag
+from kafscale.engine.metrics.sampling import BufferedBytes
+from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.engine.moves.moves import Moves
+from kafscale.engine.partitions.appends import Appends
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.partitions import Partitions
 from kafscale.engine.partitions.store_gate import StoreGate
@@ -24,20 +26,42 @@ from kafscale.engine.reactions import Reactions
 from kafscale.engine.topics.discovery import watch_topics
 from kafscale.engine.topics.topics import TopicParts
 from kafscale.engine.upkeep.checkpoints import Checkpoints
-from kafscale.engine.upkeep.housekeeping import Housekeeping
-from kafscale.metadata.store import MetadataStore
+from kafscale.engine.upkeep.logs import LogUpkeep
+from kafscale.engine.upkeep.removals import Removals
+from kafscale.log.reader.reader import Reader
+from kafscale.log.writer.tail_memory import TailMemory
+from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock
-from kafscale.model.errors import (
-    GroupNotEmpty,
-    GroupNotFound,
-    GroupSubscribed,
-    KafscaleError,
-    UnknownTopic,
-)
+from kafscale.model.errors import KafscaleError
 from kafscale.tasks import Tasks
 
-logger = structlog.get_logger()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineParts:
+    """All parts of an engine, for the broker that wires and samples them. No door gets this."""
+
+    cluster: Membership
+    topics: TopicParts
+    logs: OpenLogs
+    appends: Appends
+    partitions: Partitions
+    groups: Groups
+    offsets: Offsets
+    expiry: Expiry
+    lag: ConsumerLag
+    moves: Moves
+    log_upkeep: LogUpkeep
+    removals: Removals
+    checkpoints: Checkpoints
+    store_gate: StoreGate
+    reader: Reader
+    tail: TailMemory
+    buffered: BufferedBytes
+    metadata: InstrumentedMetadata
+    metrics: BrokerMetrics
+    clock: Clock
+    tasks: Tasks
 
 
 class Engine:
@@ -45,125 +69,71 @@ class Engine:
 
     def __init__(
         self,
-        cluster: Membership,
-        topics: TopicParts,
-        logs: OpenLogs,
-        partitions: Partitions,
-        offsets: Offsets,
-        groups: Groups,
-        expiry: Expiry,
-        lag: Lag,
-        housekeeping: Housekeeping,
-        health: StoreGate,
-        tasks: Tasks,
-        probe: Probe,
-        clock: Clock,
-        moves: Moves,
-        metadata: MetadataStore,
+        parts: EngineParts,
         *,
-        checkpoints: Checkpoints,
         auto_create: bool,
         broker_configs: Sequence[BrokerConfig] = (),
         store_name: str = "",
     ) -> None:
-        self.cluster = cluster
-        self.identity = cluster.identity
-        self.topics = topics.topics
-        self._topic_parts = topics
-        self._metadata = metadata
-        self.logs = logs
-        self.partitions = partitions
-        self.offsets = offsets
-        self.groups = groups
-        self.expiry = expiry
-        self.lag = lag
-        self.housekeeping = housekeeping
-        self.health = health
-        self.probe = probe
-        self.clock = clock
-        self.checkpoints = checkpoints
+        """`broker_configs` and `store_name` are shown to clients; the engine does not use them."""
+        self.cluster = parts.cluster
+        self.identity = parts.cluster.identity
+        self.topics = parts.topics.topics
+        self.partitions = parts.partitions
+        self.groups = parts.groups
+        self.offsets = parts.offsets
+        self.metrics = parts.metrics
+        self.clock = parts.clock
         self.auto_create = auto_create
-        self.broker_configs = broker_configs  # shown to clients; nothing here goes by them
+        self.broker_configs = broker_configs
         self.store_name = store_name
-        self.moves = moves
-        moves.on_failed = probe.move_failures.inc
-        probe.sample_moves(moves.counts, moves.ages)
-        self._tasks = tasks
-        checkpoints.responsible = lambda: cluster.is_controller
-        lag.has_peers = cluster.has_peers
-        probe.sample_checkpoint_age(checkpoints.age_s)
-        self.reactions = Reactions(
-            cluster,
-            topics.lifecycle,
-            logs,
-            partitions,
-            groups,
-            moves,
-            housekeeping,
-            probe,
-            tasks,
+        self._parts = parts
+        self._reactions = Reactions(
+            parts.cluster,
+            parts.topics.lifecycle,
+            parts.logs,
+            parts.partitions,
+            parts.groups,
+            parts.moves,
+            parts.removals,
+            parts.metrics,
+            parts.tasks,
         )
 
     async def start(self) -> None:
         """Read the topics and begin background work."""
-        self.cluster.start(self.reactions)
-        await self._topic_parts.load(self.reactions)
-        begin = self._tasks.spawn
-        begin(self.partitions.run_opener(), "opening")
+        parts = self._parts
+        self.cluster.start(self._reactions)
+        await parts.topics.load(self._reactions)
+        begin = parts.tasks.spawn
+        begin(parts.partitions.run_opener(), "opening")
         if self.cluster.has_peers:
-            begin(watch_topics(self._topic_parts.registry, self._metadata), "topics")
-        begin(self.moves.run(), "moves")
-        begin(self.housekeeping.roll_up_for_ever(), "roll-up")
-        begin(self.housekeeping.tidy_for_ever(), "tidy")
-        begin(self.expiry.expire_for_ever(), "expiry")
-        begin(self._recall_lag(), "lag")
-        begin(self.housekeeping.try_to_remove(), "removal")
-        begin(self._topic_parts.discovery.run(), "discovery")
-        begin(self.checkpoints.write_for_ever(), "checkpoints")
-
-    async def _recall_lag(self) -> None:
-        while True:
-            try:
-                await self.lag.recall()
-            except KafscaleError as problem:
-                logger.warning("lag_not_recalled", error=str(problem))
-            if not self.cluster.has_peers:
-                return
-            await asyncio.sleep(LOOK_EVERY_S)
+            begin(watch_topics(parts.topics.registry, parts.metadata), "topics")
+        begin(parts.moves.run(), "moves")
+        begin(parts.log_upkeep.run_roll_up(), "roll-up")
+        begin(parts.log_upkeep.run(), "tidy")
+        begin(parts.expiry.run(), "expiry")
+        begin(parts.lag.run(), "lag")
+        begin(parts.removals.try_to_remove(), "removal")
+        begin(parts.topics.discovery.run(), "discovery")
+        begin(parts.checkpoints.run(), "checkpoints")
 
     async def aclose(self, deadline_s: float) -> None:
         """Flush every log and stop."""
-        await self.groups.aclose()
-        await self.logs.aclose(deadline_s)
-        await self.checkpoints.aclose()
-        await self.cluster.aclose()
+        parts = self._parts
+        await parts.groups.aclose()
+        await parts.logs.aclose(deadline_s)
+        await parts.checkpoints.aclose()
+        await parts.cluster.aclose()
         await asyncio.sleep(0)  # waiters for a commit are told in the loop's next round
-        await self._tasks.aclose()
-
-    # -- groups ------------------------------------------------------------------------------
+        await parts.tasks.aclose()
 
     async def delete_offsets(
-        self, group_id: str, places: Sequence[Place]
-    ) -> dict[Place, KafscaleError]:
-        """Forget what a group has committed; gives why not, where it could not be done."""
-        machine = await self.groups.describe(group_id)
-        if machine is None:
-            raise GroupNotFound(f"there is no group {group_id!r}")
-        kept: Collection[str] = ()
-        if not machine.is_idle:
-            subscribed = records.subscriptions(machine)
-            if subscribed is None:
-                raise GroupNotEmpty("what the group's members read is not known")
-            kept = subscribed
-        problems: dict[Place, KafscaleError] = {}
-        for name, partition in places:
-            try:
-                self.topics.get(name).place(partition)
-                if name in kept:
-                    raise GroupSubscribed(f"the group reads {name!r}")
-            except (UnknownTopic, GroupSubscribed) as problem:
-                problems[name, partition] = problem
-        doomed = [place for place in places if place not in problems]
-        if doomed:
-            await self.offsets.delete(group_id, doomed)
-        return problems
+        self, group_id: str, partitions: Sequence[CommittedPartition]
+    ) -> dict[CommittedPartition, KafscaleError]:
+        """Delete committed offsets of a group; gives the error of each that could not be deleted.
+
+        Offsets of topics that members of the group read are kept.
+        """
+        kept = await self.groups.list_subscribed_topics(group_id)
+        return await self.offsets.delete_unless_read(group_id, partitions, kept)

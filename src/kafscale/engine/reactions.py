@@ -13,14 +13,14 @@ import structlog
 from kafscale.engine.cluster.machine import HAND_OVER_S
 from kafscale.engine.cluster.membership import ClusterEvents, Membership
 from kafscale.engine.coordinator.groups import Groups
-from kafscale.engine.metrics.series import Probe
+from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.partitions import Partitions
 from kafscale.engine.topics.lifecycle import TopicLifecycle
 from kafscale.engine.topics.registry import TopicEvents
 from kafscale.engine.topics.topic import Topic
-from kafscale.engine.upkeep.housekeeping import Housekeeping
+from kafscale.engine.upkeep.removals import Removals
 from kafscale.log.moves import end_of_topic
 from kafscale.model.errors import KafscaleError
 from kafscale.tasks import Tasks
@@ -39,8 +39,8 @@ class Reactions(TopicEvents, ClusterEvents):
         partitions: Partitions,
         groups: Groups,
         moves: Moves,
-        housekeeping: Housekeeping,
-        probe: Probe,
+        removals: Removals,
+        metrics: BrokerMetrics,
         tasks: Tasks,
     ) -> None:
         self._cluster = cluster
@@ -49,8 +49,8 @@ class Reactions(TopicEvents, ClusterEvents):
         self._partitions = partitions
         self._groups = groups
         self._moves = moves
-        self._housekeeping = housekeeping
-        self._probe = probe
+        self._removals = removals
+        self._metrics = metrics
         self._tasks = tasks
 
     # -- topics ------------------------------------------------------------------------------
@@ -68,8 +68,8 @@ class Reactions(TopicEvents, ClusterEvents):
         await self._partitions.close_topic(topic)
         if self._cluster.has_peers and end_of_topic.has_lanes(topic.descriptor):
             self._tasks.spawn(self._seal_lanes(topic), f"seals of {topic.name}")
-        self._probe.forget_topic(topic.name)
-        self._tasks.spawn(self._housekeeping.try_to_remove(), f"removal of {topic.name}")
+        self._metrics.forget_topic(topic.name)
+        self._tasks.spawn(self._removals.try_to_remove(), f"removal of {topic.name}")
 
     async def _seal_lanes(self, topic: Topic) -> None:
         """Seal a deleted topic's lanes, if the bucket also says that the topic is deleted.

@@ -54,7 +54,7 @@ class InProcessBroker:
         metadata: MetadataStore | None = None,
         clock: Clock | None = None,
         dice: Dice | None = None,
-        is_shared: bool | None = None,
+        has_peers: bool | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
         self.config = config
@@ -62,7 +62,7 @@ class InProcessBroker:
         self.clock: Clock = clock or SystemClock()
         self._dice = dice or SystemDice()
         self._given_metadata = metadata
-        self._is_shared = is_shared
+        self._has_peers = has_peers
         self._authorizer = authorizer
         self._undo = contextlib.AsyncExitStack()
         self._folder = TemporaryDirectory(prefix="kafscale-test-", ignore_cleanup_errors=True)
@@ -87,7 +87,7 @@ class InProcessBroker:
 
     def metrics(self) -> bytes:
         """What the page for operators would show."""
-        return self.parts.probe.registry.render()
+        return self.parts.metrics.registry.render()
 
     async def start(self) -> Self:
         """Open everything; clients may come when this returns."""
@@ -104,7 +104,7 @@ class InProcessBroker:
                 metadata,
                 self.clock,
                 self._dice,
-                is_shared=self._is_shared,
+                has_peers=self._has_peers,
                 authorizer=self._authorizer,
             )
             life = Lifecycle(broker, self.config.broker.rack, _FLUSH_DEADLINE_S)

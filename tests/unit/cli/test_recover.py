@@ -10,7 +10,7 @@ import pytest
 from kafscale.cli import main
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.recover import source_of
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore, peek
 from kafscale.metadata.store import MetadataStore, Put
@@ -30,7 +30,7 @@ async def use(data: Path) -> None:
         await broker.engine.topics.create("orders", 2, {"retention.ms": "1000"})
         await broker.engine.topics.create("gone", 1, {})
         await broker.engine.topics.delete("gone")
-        await broker.engine.offsets.commit("g", [Wish("orders", 0, 5)])
+        await broker.engine.offsets.commit("g", [OffsetCommit("orders", 0, 5)])
     await metadata.aclose()
     await store.aclose()
 

@@ -118,7 +118,7 @@ class EngineHarness:
     ) -> int:
         """Append a batch and wait until it is committed; gives its first offset."""
         found = self.engine.topics.get(topic)
-        await self.engine.logs.open(found, partition)
+        await self.engine._parts.logs.open(found, partition)
         records = memoryview(bytearray(make_batch(*values, timestamp_ms=timestamp_ms, **fields)))
         stored = self.engine.partitions.append(found, partition, records, acknowledged=False)
         committed = stored.appended.committed

@@ -92,7 +92,7 @@ class Member:
     async def append(self, name: str, partition: int, *values: bytes) -> int:
         """Append a batch and wait until it is committed; gives its first offset."""
         topic = self.engine.topics.get(name)
-        await self.engine.logs.open(topic, partition)
+        await self.engine._parts.logs.open(topic, partition)
         records = memoryview(bytearray(make_batch(*values)))
         stored = self.engine.partitions.append(topic, partition, records, acknowledged=False)
         assert stored.appended.committed is not None
@@ -144,7 +144,7 @@ class FleetHarness:
             store=FaultyObjectStore(self.objects, plan),
             metadata=wire,
             clock=self.clock,
-            is_shared=True,
+            has_peers=True,
         )
         member = Member(await broker.start(), wire, plan, broker_id)
         self.members.append(member)

@@ -1,13 +1,13 @@
-"""When committed offsets and groups are forgotten, by Kafka's rules.
+"""When committed offsets and groups expire, by Kafka's rules.
 
-Here: looking at every group now and then. Offsets of a group without members expire when the group
-has been empty, and the offset untouched, for the retention time; those of a group that never had
-members count from their commit; those of a group at work never, unless nobody in it subscribes to
-the topic any more. A group without members and offsets is forgotten.
-Next door: offsets of deleted topics (housekeeping.py), deleting on request (groups.py).
+Here: visiting every group now and then. Offsets of a group without members expire when the group
+has been empty, and the offset unchanged, for the retention time. Offsets of a group that never had
+members expire by the time of their commit. Offsets of a group at work never expire, unless no
+member subscribes to the topic any more. A group without members and offsets is deleted.
+Next door: offsets of deleted topics (upkeep/removals.py), deleting on request (groups.py).
 
-Nothing but the store is trusted to say since when: a broker that was away goes on where it was.
-Every removal compares what was judged, so that a commit or a member that comes meanwhile wins.
+The times are those in the store alone, so a restart changes nothing. Every removal compares what
+was read, so that a commit or a member that comes meanwhile wins.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class _Found:
 
 
 class Expiry:
-    """Forgets what nobody has used for long."""
+    """Removes offsets and groups that have not been used for long."""
 
     def __init__(
         self,
@@ -64,18 +64,17 @@ class Expiry:
         offsets: Offsets,
         rules: ExpiryRules,
         clock: Clock,
-        fleet: Membership,
+        cluster: Membership,
     ) -> None:
-        """Look after the groups in `metadata` that are this broker's."""
-        self._fleet = fleet
+        self._cluster = cluster
         self._metadata = metadata
         self._groups = groups
         self._offsets = offsets
         self._rules = rules
         self._clock = clock
 
-    async def expire_for_ever(self) -> None:
-        """One pass after the other."""
+    async def run(self) -> None:
+        """One pass at each interval; runs until it is cancelled."""
         while True:
             await asyncio.sleep(self._rules.interval_s)
             try:
@@ -84,24 +83,24 @@ class Expiry:
                 logger.warning("expiry_postponed", error=str(problem))
 
     async def expire(self) -> None:
-        """One pass over all groups that are ours."""
+        """One pass over all groups that this broker coordinates."""
         async for group_id in each_group(self._metadata):
-            if not self._fleet.may_coordinate(group_id):
+            if not self._cluster.may_coordinate(group_id):
                 continue
             try:
                 await self._visit(group_id)
             except (MetadataConflict, NotTheCoordinator):
-                pass  # somebody uses the group: looked at again in the next pass
+                pass  # the group is in use: the next pass visits it again
             except CorruptObject as problem:
                 logger.error("group_unreadable", group=group_id, error=str(problem))
 
     async def _visit(self, group_id: str) -> None:
         found = _sorted(group_id, await self._metadata.find(keys.group(group_id)))
         if not await self._groups.is_saved(group_id):
-            return  # what was read says nothing about since when: looked at in the next pass
+            return  # the times that were read are outdated: the next pass visits it again
         machine = self._groups.in_memory(group_id)
         if machine is None and found.record is not None and found.record.members:
-            # Members of before a restart: once here, they expire unless they are heard of.
+            # Members of before a restart: once loaded, they expire unless they send heartbeats.
             await self._groups.load(group_id)
             return
         doomed = self._doomed(found, machine)
@@ -112,7 +111,7 @@ class Expiry:
             await self._groups.discard_bare(group_id)
 
     def _doomed(self, found: _Found, machine: Group | None) -> list[Entry]:
-        """The offsets whose time is over."""
+        """The offsets that have expired."""
         kept: Collection[str] = ()
         since_ms = 0
         if machine is not None and not machine.is_idle:

@@ -6,14 +6,14 @@ never for a later topic of the same name. Every write compares the claim of its 
 broker that has lost a group cannot commit for it; in a fleet also the topics' versions, so that one
 that hears late does not commit for a topic that is gone.
 Next door: claims (claims.py), key names and JSON (metadata/keys.py), when deleted topics are
-removed (housekeeping.py), when offsets expire (expiry.py).
+removed (upkeep/removals.py), when offsets expire (expiry.py).
 Never here: members and generations.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -35,6 +35,7 @@ from kafscale.metadata.store import (
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
     CorruptObject,
+    GroupSubscribed,
     InvalidGroupId,
     KafscaleError,
     MetadataConflict,
@@ -49,12 +50,18 @@ LARGEST_METADATA_BYTES: Final = 4096
 
 _ATTEMPTS: Final = 4
 
-Place = tuple[str, int]  # topic name, partition
+CommittedPartition = tuple[str, int]  # topic name, partition
 _Guarded = tuple[Put | Remove, Compare]  # by the claim of its group
-Noted = Callable[[str, str, int, int], None]  # group, topic, partition, offset; -1: none any more
 
 
-class Wish(NamedTuple):
+class OffsetEvents(Protocol):
+    """What offsets tell the rest of the broker."""
+
+    def offset_committed(self, group_id: str, topic: str, partition: int, offset: int) -> None:
+        """A group has committed this offset; -1: its committed offset was removed."""
+
+
+class OffsetCommit(NamedTuple):
     """One partition's offset as a group wants it remembered."""
 
     topic: str
@@ -83,8 +90,8 @@ class Offsets:
         cluster: Membership,
         claims: Claims,
         clock: Clock,
+        events: OffsetEvents,
     ) -> None:
-        """Remember nothing here: every answer is read from the store."""
         self._metadata = metadata
         self._claims = claims
         self._topics = topics
@@ -92,58 +99,79 @@ class Offsets:
         self._clock = clock
         self._gathering = _Round()
         self._writing = asyncio.Lock()
-        self.on_noted: Noted = lambda group_id, topic, partition, offset: None
+        self._events = events
 
-    def may_commit(self, group_id: str) -> bool:
-        """Whether the group has been taken, so that commits need not wait for that."""
+    def is_claimed(self, group_id: str) -> bool:
+        """Whether this broker has claimed the group, so that commits need not wait for that."""
         return self._claims.guard(group_id) is not None
 
-    async def take(self, group_id: str) -> None:
-        """Take the group for committing. Raises NotTheCoordinator."""
-        await self._claims.take(group_id)
+    async def claim(self, group_id: str) -> None:
+        """Claim the group before a commit. Raises NotTheCoordinator."""
+        await self._claims.claim(group_id)
 
-    async def commit(self, group_id: str, wishes: Sequence[Wish]) -> list[KafscaleError | None]:
-        """Remember offsets; give back, wish by wish, why it was refused, None if it was not."""
+    async def commit(
+        self, group_id: str, commits: Sequence[OffsetCommit]
+    ) -> list[KafscaleError | None]:
+        """Write offsets; gives the error of each commit, None where it was written."""
         check_group_id(group_id)
-        # Once a group is taken nothing is waited for here: commits count in their order.
-        guard = self._claims.guard(group_id) or await self._claims.take(group_id)
+        # For a claimed group there is no wait here: commits are written in their order.
+        guard = self._claims.guard(group_id) or await self._claims.claim(group_id)
         now = iso_time(self._clock.now_ms())
         problems: list[KafscaleError | None] = []
         writes: dict[str, tuple[Put | Remove, Compare]] = {}
-        for wish in wishes:
+        for commit in commits:
             try:
-                value = self._value_of(wish, now)
+                value = self._value_of(commit, now)
             except (UnknownTopic, OffsetMetadataTooLarge) as problem:
                 problems.append(problem)
                 continue
             problems.append(None)
-            key = keys.group_offset(group_id, wish.topic, wish.partition)
+            key = keys.group_offset(group_id, commit.topic, commit.partition)
             writes[key] = Put(key, keys.encode(value)), guard
         if writes:
             await self._write(group_id, writes, guard)
-            for wish, refusal in zip(wishes, problems, strict=True):
+            for commit, refusal in zip(commits, problems, strict=True):
                 if refusal is None:
-                    self.on_noted(group_id, wish.topic, wish.partition, wish.offset)
+                    self._events.offset_committed(
+                        group_id, commit.topic, commit.partition, commit.offset
+                    )
         return problems
 
-    async def delete(self, group_id: str, places: Collection[Place]) -> None:
+    async def delete(self, group_id: str, places: Collection[CommittedPartition]) -> None:
         """Forget what a group has committed for these places, if anything."""
-        guard = self._claims.guard(group_id) or await self._claims.take(group_id)
+        guard = self._claims.guard(group_id) or await self._claims.claim(group_id)
         doomed = (keys.group_offset(group_id, *place) for place in places)
         await self._write(group_id, {key: (Remove(key), guard) for key in doomed}, guard)
         for topic, partition in places:
-            self.on_noted(group_id, topic, partition, -1)
+            self._events.offset_committed(group_id, topic, partition, -1)
 
-    def _value_of(self, wish: Wish, now: str) -> CommittedOffset:
-        topic = self._topics.get(wish.topic)
-        topic.place(wish.partition)
-        if len(wish.metadata.encode()) > LARGEST_METADATA_BYTES:
+    async def delete_unless_read(
+        self, group_id: str, partitions: Sequence[CommittedPartition], read_topics: Collection[str]
+    ) -> dict[CommittedPartition, KafscaleError]:
+        """Delete offsets, except those of `read_topics`; gives the errors of what was kept."""
+        problems: dict[CommittedPartition, KafscaleError] = {}
+        for name, partition in partitions:
+            try:
+                self._topics.get(name).place(partition)
+                if name in read_topics:
+                    raise GroupSubscribed(f"the group reads {name!r}")
+            except (UnknownTopic, GroupSubscribed) as problem:
+                problems[name, partition] = problem
+        doomed = [partition for partition in partitions if partition not in problems]
+        if doomed:
+            await self.delete(group_id, doomed)
+        return problems
+
+    def _value_of(self, commit: OffsetCommit, now: str) -> CommittedOffset:
+        topic = self._topics.get(commit.topic)
+        topic.place(commit.partition)
+        if len(commit.metadata.encode()) > LARGEST_METADATA_BYTES:
             raise OffsetMetadataTooLarge(f"more than {LARGEST_METADATA_BYTES} bytes of metadata")
         return CommittedOffset(
-            offset=wish.offset,
-            metadata=wish.metadata,
+            offset=commit.offset,
+            metadata=commit.metadata,
             committed_at=now,
-            leader_epoch=wish.leader_epoch,
+            leader_epoch=commit.leader_epoch,
             topic_id=topic.descriptor.topic_id,
         )
 
@@ -221,8 +249,8 @@ class Offsets:
         return Put(write.key, keys.encode(named))
 
     async def committed(
-        self, group_id: str, wanted: Collection[Place] | None = None
-    ) -> dict[Place, CommittedOffset]:
+        self, group_id: str, wanted: Collection[CommittedPartition] | None = None
+    ) -> dict[CommittedPartition, CommittedOffset]:
         """What a group has committed, all of it or for these places, in order of key."""
         found = {}
         asked: dict[str, str | None] = {}
@@ -258,7 +286,7 @@ class Offsets:
             await self._metadata.commit([Remove(row.key) for row in some], guards)
             for row in some:
                 if (place := keys.place_committed_by(row.key)) is not None:
-                    self.on_noted(group_id, *place, -1)
+                    self._events.offset_committed(group_id, *place, -1)
 
     async def forget(self, name: str, topic_id: str) -> None:
         """Remove what any group has committed for a topic that was deleted."""

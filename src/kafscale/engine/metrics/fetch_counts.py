@@ -1,7 +1,7 @@
 """What is counted of a topic's reads: asked for once, kept, and added to without a search.
 
 Here: the series of one topic. A fetch of a thousand partitions adds to a thousand of them.
-Next door: their names (probe.py).
+Next door: their names (series.py).
 """
 
 from typing import Final

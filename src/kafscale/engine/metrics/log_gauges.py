@@ -2,7 +2,7 @@
 
 Here: rows of numbers, so many and no more, from memory alone. Who has a row is settled when logs,
 lanes or topics come and go; a scrape in between only reads numbers off.
-Next door: the series' names (probe.py), which logs are open (logs.py).
+Next door: the series' names (series.py), which logs are open (logs.py).
 
 A log that is not open on this broker has no row: its owner shows it.
 """
@@ -24,7 +24,7 @@ Row = tuple[Sequence[str], float]
 _Labels = tuple[str, str]
 
 
-class Census:
+class LogGauges:
     """At most `most_logs` logs and `most_partitions` partitions of this broker."""
 
     def __init__(

@@ -1,18 +1,18 @@
-"""Which series a broker has: the only place where their names are written.
+"""The names of all series of a broker. They are written here and nowhere else.
 
-Here: names, labels and buckets; whoever counts asks for a series once and keeps it.
+Here: names, labels and buckets. A part that counts asks for a series once and keeps it.
 Next door: the numbers themselves (model/meters.py), the page they are shown on
-(broker/ops_http.py). Process figures and connections are added by the broker.
+(broker/ops_http.py), requests to the store by topic (store_counts.py). The broker adds process
+figures and connections.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kafscale.engine.metrics.fetch_counts import TopicReads
-from kafscale.engine.metrics.log_gauges import Census
-from kafscale.log.formats import keys
+from kafscale.engine.metrics.log_gauges import LogGauges
 from kafscale.model.meters import Counter, Family, Histogram, Registry, SampleSource
-from kafscale.model.metric_names import NO_TOPIC, S3_BYTES, S3_REQUESTS, SHARED, STARTED
+from kafscale.model.metric_names import S3_BYTES, S3_REQUESTS, STARTED
 
 REQUEST_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 STORE_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -26,18 +26,19 @@ def _single(look: Callable[[], float]) -> SampleSource:
     return lambda: [((), float(look()))]
 
 
-class Probe:
+class BrokerMetrics:
     """Everything a broker counts."""
 
     def __init__(
-        self, registry: Registry, namespace: str = "default", max_series: int = MAX_SERIES
+        self,
+        registry: Registry,
+        max_series: int = MAX_SERIES,
+        *,
+        log_received: Callable[[str, int, int], None] | None = None,
     ) -> None:
+        """`log_received` gets topic, partition and bytes of every batch, at log level debug."""
         self.registry = registry
-        self._namespace = namespace
-        self._shared = keys.shared_folder(namespace) + "/"
-        self.is_topic: Callable[[str], bool] = lambda _name: True
-        # Told topic, partition and bytes of every batch, where somebody wants to read that much.
-        self.tell_received: Callable[[str, int, int], None] | None = None
+        self.log_received = log_received
         self._max_series = max_series
         self._add_requests()
         self._add_groups()
@@ -45,29 +46,6 @@ class Probe:
         self._add_metadata()
         self._add_memory()
         self._reads: dict[str, TopicReads] = {}
-
-    def observe_store(self, operation: str, key: str, seconds: float, size: int, ok: bool) -> None:
-        """Take a report of the instrumented object store."""
-        self.s3_operations.labels(operation, "success" if ok else "error").inc()
-        self.s3_latency.labels(operation).observe(seconds)
-        if size:
-            self.s3_bytes.labels(self._topic_of(key), operation).inc(size)
-
-    def count_requests(self, request: str, key: str, count: int) -> None:
-        """Take requests sent to the object store, as its provider will bill them."""
-        topic = self._topic_of(key)
-        self.s3_requests.labels(topic, request).inc(count)
-        if request == "put" and topic is not NO_TOPIC:
-            log = keys.log_number(self._namespace, key)
-            if log is not None:
-                self.log_puts.labels(topic, log).inc(count)
-
-    def _topic_of(self, key: str) -> str:
-        if key.startswith(self._shared):
-            return SHARED
-        # Topics that are gone, or not there yet, have no series: there is no end to their names.
-        topic = keys.topic_of(self._namespace, key)
-        return topic if topic is not None and self.is_topic(topic) else NO_TOPIC
 
     def observe_metadata(self, operation: str, seconds: float, result: str) -> None:
         """Take a report of the instrumented metadata store."""
@@ -183,26 +161,26 @@ class Probe:
         ):
             self.registry.sampled(name, explanation, _single(look), (), kind)
 
-    def sample_logs(self, census: Census) -> None:
+    def sample_logs(self, gauges: LogGauges) -> None:
         """Ask for the open logs and the partitions in them."""
         add = self.registry.sampled
         # Written in this order: the first one looks, for all of them.
         for name, explanation, source in (
-            ("kafscale_log_lanes", "Lanes of a log", census.lanes),
-            ("kafscale_log_end_position", "Records ever committed to a log", census.end_positions),
-            ("kafscale_log_tail_objects", "Flushes not rolled up yet", census.tail_objects),
-            ("kafscale_log_live_bytes", "Bytes of records in a log", census.live_bytes),
-            ("kafscale_log_dead_bytes", "Bytes of deleted records in a log", census.dead_bytes),
+            ("kafscale_log_lanes", "Lanes of a log", gauges.lanes),
+            ("kafscale_log_end_position", "Records ever committed to a log", gauges.end_positions),
+            ("kafscale_log_tail_objects", "Flushes not rolled up yet", gauges.tail_objects),
+            ("kafscale_log_live_bytes", "Bytes of records in a log", gauges.live_bytes),
+            ("kafscale_log_dead_bytes", "Bytes of deleted records in a log", gauges.dead_bytes),
         ):
             add(name, explanation, source, _LOG)
         for name, explanation, source in (
-            ("kafscale_partition_records", "Offsets from log start to end", census.records),
-            ("kafscale_partition_bytes", "Bytes of a partition's records", census.partition_bytes),
+            ("kafscale_partition_records", "Offsets from log start to end", gauges.records),
+            ("kafscale_partition_bytes", "Bytes of a partition's records", gauges.partition_bytes),
         ):
             add(name, explanation, source, _PARTITION)
         for name, look in (
-            ("kafscale_logs_untracked", lambda: census.logs_untracked),
-            ("kafscale_partitions_untracked", lambda: census.partitions_untracked),
+            ("kafscale_logs_untracked", lambda: gauges.logs_untracked),
+            ("kafscale_partitions_untracked", lambda: gauges.partitions_untracked),
         ):
             add(name, "Those without series because there are too many", _single(look))
 

@@ -19,7 +19,7 @@ import structlog
 
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.moves.reports import MoveReports, Reports
-from kafscale.engine.moves.steps import MoveWork, Task
+from kafscale.engine.moves.steps import MoveSteps, Task
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.changes import TopicChanges
 from kafscale.engine.topics.registry import TopicRegistry
@@ -43,7 +43,7 @@ CLEARED_EVERY_S: Final = 600.0
 RETRY: Final = RetryPolicy(first_s=PAUSE_S, longest_s=5.0)
 
 
-class Journey:
+class TopicMove:
     """A topic on its way, as this broker sees it."""
 
     def __init__(self, topic: Topic, move: Move, now_s: float) -> None:
@@ -98,20 +98,21 @@ class Moves:
         store: ObjectStore,
         metadata: MetadataStore,
         clock: Clock,
+        on_failed: Callable[[], None],
     ) -> None:
-        """Move nothing yet."""
+        """`on_failed` counts steps that failed and are tried again."""
         self._clock = clock
-        self._journeys: dict[bytes, Journey] = {}  # by topic
+        self._journeys: dict[bytes, TopicMove] = {}  # by topic
         self._turns = asyncio.Semaphore(survey.READS_AT_ONCE)
         self._topics = topics
         self._changes = changes
         self._fleet = fleet
         self._reports = MoveReports(metadata)
-        self._work = MoveWork(logs, fleet, store, self._reports)
+        self._work = MoveSteps(logs, fleet, store, self._reports)
         self._bell = asyncio.Event()
         self._clear_at_s = 0.0
         self._untold: set[str] = set()  # whose change the metadata store may not know of yet
-        self.on_failed: Callable[[], None] = lambda: None
+        self._on_failed = on_failed
 
     def wake(self) -> None:
         """A topic has changed: it may be moving."""
@@ -139,7 +140,7 @@ class Moves:
                 for topic in self._topics.all():
                     move = topic.descriptor.moving
                     if move is not None and topic.topic_id not in self._journeys:
-                        journey = Journey(topic, move, self._clock.elapsed_s())
+                        journey = TopicMove(topic, move, self._clock.elapsed_s())
                         self._journeys[topic.topic_id] = journey
                         group.create_task(self._go_along(journey), name=f"move of {topic.name}")
                 await self._tell()
@@ -173,7 +174,7 @@ class Moves:
         move = topic.descriptor.moving if topic is not None else None
         return move is not None and move.move_id == move_id
 
-    async def _go_along(self, journey: Journey) -> None:
+    async def _go_along(self, journey: TopicMove) -> None:
         topic = journey.topic
         try:
             while self._topics.find(topic.name) is topic:
@@ -194,13 +195,13 @@ class Moves:
             self._clear_at_s = 0.0
             self._bell.set()  # it may have set out again
 
-    def _look_at_the_time(self, journey: Journey) -> None:
+    def _look_at_the_time(self, journey: TopicMove) -> None:
         took_s = self._clock.elapsed_s() - journey.since_s
         if journey.move.sealing and took_s > SLOW_S and not journey.is_slow:
             journey.is_slow = True
             logger.warning("move_is_slow", topic=journey.topic.name, seconds=round(took_s))
 
-    async def _rest(self, journey: Journey) -> None:
+    async def _rest(self, journey: TopicMove) -> None:
         """Until the next step is due, or the topic says otherwise; what other topics do is not."""
         until_s = asyncio.get_running_loop().time() + journey.pause_s
         while await _rung(journey.bell, until_s - asyncio.get_running_loop().time()):
@@ -210,7 +211,7 @@ class Moves:
                 return
             journey.bell.clear()
 
-    async def _carefully(self, journey: Journey) -> None:
+    async def _carefully(self, journey: TopicMove) -> None:
         try:
             # Where producers wait nobody waits for his turn.
             async with contextlib.nullcontext() if journey.move.sealing else self._turns:
@@ -218,7 +219,7 @@ class Moves:
         except Exception as problem:
             if journey.topic.descriptor.moving != journey.move:
                 return  # it has gone on meanwhile
-            self.on_failed()
+            self._on_failed()
             if journey.fails(f"{type(problem).__name__}: {problem}"):
                 # A mistake in one move must not end all others.
                 is_known = isinstance(problem, KafscaleError)

@@ -57,7 +57,7 @@ class Task(NamedTuple):
             raise NotTheOwner(f"{self.topic.name} is not on that way any more")
 
 
-class MoveWork:
+class MoveSteps:
     """This broker's part in moves."""
 
     def __init__(

@@ -15,12 +15,18 @@ _LARGEST: Final = (1 << 62) - 1
 class ProducerIds:
     """Reserves a block at a time. After a crash the rest of a block is never used."""
 
-    def __init__(self, metadata: MetadataStore) -> None:
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        *,
+        before_first: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`before_first` must succeed once before the first block is reserved."""
         self._metadata = metadata
         self._next = 0
         self._end = 0
         self._reserving = asyncio.Lock()
-        self.before_first: Callable[[], Awaitable[None]] | None = None  # what must succeed once
+        self._before_first = before_first
 
     async def fresh(self) -> int:
         """An id that no producer had before."""
@@ -31,13 +37,13 @@ class ProducerIds:
             return self._next - 1
 
     async def _reserve(self) -> None:
-        if self.before_first is not None:
+        if self._before_first is not None:
             try:
-                await self.before_first()
+                await self._before_first()
             except StoreError as problem:
                 why = f"which producer ids were given out before is not known: {problem}"
                 raise MetadataUnavailable(why) from problem
-            self.before_first = None
+            self._before_first = None
         while True:
             entry = await self._metadata.get(keys.PRODUCER_IDS)
             begin = keys.decode(keys.Mark, entry.value).next if entry else 0

@@ -16,7 +16,6 @@ from kafscale.engine.topics.discovery import Discovery
 from kafscale.engine.topics.lifecycle import TopicLifecycle
 from kafscale.engine.topics.records import TopicRecords
 from kafscale.engine.topics.registry import TopicEvents, TopicRegistry
-from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.catalog.lane_allotment import SharedLogs
@@ -168,18 +167,18 @@ class TopicParts:
 
 
 def build_topics(
+    registry: TopicRegistry,
     store: ObjectStore,
     metadata: MetadataStore,
-    rules: TopicRules,
     cluster: Membership,
     clock: Clock,
     dice: Dice,
     tasks: Tasks,
 ) -> TopicParts:
     """Put the parts of this sub-room together."""
-    descriptors = Descriptors(store, rules.namespace)
-    shared_logs = SharedLogs(store, rules.namespace)
-    registry = TopicRegistry(metadata, rules)
+    namespace = registry.rules.namespace
+    descriptors = Descriptors(store, namespace)
+    shared_logs = SharedLogs(store, namespace)
     records = TopicRecords(metadata, clock)
     changes = TopicChanges(registry, records, descriptors, shared_logs, cluster, dice, tasks)
     lifecycle = TopicLifecycle(registry, records, descriptors, changes, store, cluster, clock, dice)

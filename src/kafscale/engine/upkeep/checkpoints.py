@@ -1,10 +1,10 @@
-"""Now and then, what groups have committed and which numbers were given out goes to the bucket.
+"""Checkpoints: committed offsets, groups and number marks, copied to the bucket now and then.
 
-Here: when a checkpoint is taken, by whom, and what is in it. One broker does it for all; it reads
-the metadata store page by page, so that the pages are not of one moment: every row is one that
-was there when the checkpoint was taken.
-Next door: the objects (log/catalog/checkpoints.py), the way back (recovery.py).
-Never here: topics and their settings. Descriptors say them.
+Here: when a broker takes a checkpoint, and what is in it. One broker does it for all. It reads the
+metadata store page by page, so the pages are not of one moment: every row was in the store at some
+time while the checkpoint was taken.
+Next door: the objects (log/catalog/checkpoints.py), reading them back (recovery.py).
+Never here: topics and their settings. They are in the descriptors.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from kafscale.objects.store import ObjectStore, StoredObject
 
 logger = structlog.get_logger()
 
-# Small enough that packing a block does not keep the broker's clients waiting.
+# Small enough that packing a block does not delay the broker's clients.
 BLOCK_BYTES: Final = 256 << 10
 PART_BYTES: Final = 4 << 20  # packed
 _PAGE: Final = 500
@@ -37,7 +37,7 @@ _PREFIXES: Final = (keys.CLUSTER, keys.MARKS, keys.BROKER_NAMES, keys.CONSUMERS)
 
 @dataclass(slots=True)
 class _Contents:
-    """What a checkpoint will say, most of it packed already."""
+    """What the checkpoint will contain, most of it packed already."""
 
     parts: list[PartBlocks] = field(default_factory=list)
     rows: list[CheckpointRow] = field(default_factory=list)
@@ -76,8 +76,9 @@ class Checkpoints:
         cluster_id: str,
         author: str,
         interval_s: float,
+        is_responsible: Callable[[], bool],
     ) -> None:
-        """Take none yet. Where there are several brokers `responsible` says whether it is us."""
+        """`is_responsible`: whether this broker is the one that takes checkpoints."""
         self._metadata = metadata
         self._store = store
         self._namespace = namespace
@@ -89,25 +90,25 @@ class Checkpoints:
         self._writing = asyncio.Lock()
         self._written = (0, -1)  # number and digest of the last one from here
         self._has_complained = False
-        self._good_s = clock.elapsed_s()  # when a checkpoint said all there was, as far as we know
-        self.responsible: Callable[[], bool] = lambda: True
+        self._good_s = clock.elapsed_s()  # when a checkpoint was last known to be complete
+        self._is_responsible = is_responsible
 
     def age_s(self) -> float | None:
-        """For how long no checkpoint may have said all there was; None where it is not our duty.
+        """How long ago the newest checkpoint was complete; None if another broker takes them.
 
-        One that is old because nothing has changed counts as new with every look. A broker whose
-        duty it has become begins at nothing.
+        A checkpoint that is old because nothing has changed counts as new each time that is seen.
+        A broker that becomes responsible begins at zero.
         """
-        return self._clock.elapsed_s() - self._good_s if self.responsible() else None
+        return self._clock.elapsed_s() - self._good_s if self._is_responsible() else None
 
-    async def write_for_ever(self) -> None:
-        """One look after the other."""
+    async def run(self) -> None:
+        """Take a checkpoint at each interval; runs until it is cancelled."""
         while True:
             await asyncio.sleep(self._interval_s)
             await self._write_or_warn(leaving=False)
 
     async def aclose(self) -> None:
-        """Take a last one, unless the store keeps us waiting."""
+        """Take a last checkpoint, unless the store is slow to answer."""
         try:
             async with asyncio.timeout(_LEAVING_S):
                 await self._write_or_warn(leaving=True)
@@ -115,7 +116,7 @@ class Checkpoints:
             logger.warning("checkpoint_not_written", error=f"no answer in {_LEAVING_S:.0f} s")
 
     async def _write_or_warn(self, *, leaving: bool) -> None:
-        if not self.responsible():
+        if not self._is_responsible():
             self._good_s = self._clock.elapsed_s()
             return
         try:
@@ -130,7 +131,7 @@ class Checkpoints:
             newest = await self._newest()
             if not await self._is_ours() or not await self._may_follow(newest, leaving):
                 return None
-            contents = await self._gather()
+            contents = await self._collect()
             number, digest = self._written
             if newest is not None and (newest[0], contents.digest) == (number, digest):
                 self._good_s = began_s
@@ -161,7 +162,8 @@ class Checkpoints:
     async def _is_ours(self) -> bool:
         """Whether the metadata store is still the one this broker was started on.
 
-        One that was emptied or replaced meanwhile must not push out what it can be rebuilt from.
+        Checkpoints of a store that was emptied or replaced meanwhile must not displace those that
+        the lost store can be rebuilt from.
         """
         entry = await self._metadata.get(keys.CLUSTER)
         cluster_id = keys.decode(keys.ClusterRow, entry.value).cluster_id if entry else "none"
@@ -170,10 +172,11 @@ class Checkpoints:
         return cluster_id == self._cluster_id
 
     async def _may_follow(self, newest: tuple[int, StoredObject] | None, leaving: bool) -> bool:
-        """Whether ours may be the next: not right after another's, never after another cluster's.
+        """Whether this broker may write the next checkpoint.
 
-        A broker that was started on an empty metadata store must not push out the checkpoints
-        that the lost one can be rebuilt from.
+        Not right after another broker's, and never after one of another cluster: a broker that
+        was started on an empty metadata store must not displace the checkpoints that the lost
+        store can be rebuilt from.
         """
         if newest is None or newest[0] == self._written[0]:
             return True
@@ -201,7 +204,7 @@ class Checkpoints:
                 advice="stop, run `kafscale recover --from-bucket --force`, start again",
             )
 
-    async def _gather(self) -> _Contents:
+    async def _collect(self) -> _Contents:
         contents = _Contents()
         group = ""
         async for entry in self._entries():

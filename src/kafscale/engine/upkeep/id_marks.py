@@ -1,11 +1,12 @@
-"""Numbers that were given out stay given out, whatever has become of the metadata store.
+"""Ids that were given out are never given out again, even if the metadata store was lost.
 
-Here: a look into the bucket when a broker starts. A metadata store that was restored from an older
-backup, has lost its last commits with its machine, or was lost before the first checkpoint, knows
-less than the bucket does. A producer that is given another's id has its first batches taken for
-repetitions: acknowledged, and stored nowhere.
-Next door: rebuilding all that such a store has lost (recovery.py), what the bucket says
-(evidence.py).
+Here: comparing the marks of the metadata store with the bucket when a broker starts. A metadata
+store that was restored from an older backup, has lost its last commits with its machine, or was
+lost before the first checkpoint, knows less than the bucket does. A producer that gets the id of
+another one loses its first batches: the broker takes them for repetitions, acknowledges them and
+stores nothing.
+Next door: rebuilding all that such a store has lost (recovery.py), reading the bucket
+(bucket_scan.py).
 """
 
 from functools import partial
@@ -24,7 +25,7 @@ from kafscale.objects.store import ObjectStore
 
 logger = structlog.get_logger()
 
-# Whoever has forgotten some may have forgotten more than the bucket knows of.
+# A store that has lost some ids may have lost more than the bucket knows of.
 _SPARE = {
     keys.PRODUCER_IDS: SPARE_PRODUCER_IDS,
     keys.EPOCHS: SPARE_EPOCHS,
@@ -35,11 +36,11 @@ _SPARE = {
 async def begin(
     metadata: MetadataStore, store: ObjectStore, namespace: str, clock: Clock
 ) -> ProducerIds:
-    """Compare before a broker takes a number for itself; gives who deals out producer ids.
+    """Compare the marks before this broker takes an id; gives the source of producer ids.
 
-    Whoever starts without the bucket goes on with what is known; new ids have to wait for it.
+    A broker that starts while the bucket does not answer uses what the metadata store knows. It
+    compares before it gives out the first producer id.
     """
-    producer_ids = ProducerIds(metadata)
     compare = partial(keep_up, metadata, store, namespace, clock)
     try:
         await compare()
@@ -47,16 +48,16 @@ async def begin(
         if await metadata.get(keys.CLUSTER) is None:
             raise
         logger.warning("numbers_not_compared", error=str(problem))
-        producer_ids.before_first = compare
-    return producer_ids
+        return ProducerIds(metadata, before_first=compare)
+    return ProducerIds(metadata)
 
 
 async def keep_up(
     metadata: MetadataStore, store: ObjectStore, namespace: str, clock: Clock
 ) -> None:
-    """Raise every mark that is behind what the bucket knows, before anything is given out."""
+    """Raise every mark that is behind what the bucket knows."""
     if await metadata.get(keys.CLUSTER) is None:
-        # Never used, and there is no checkpoint: only the logs can tell, if there are any.
+        # A new store and no checkpoint: only the logs can tell, if there are any.
         found = await bucket_scan.gather(store, namespace, clock)
         seen = {keys.PRODUCER_IDS: found.producer_id + 1, keys.EPOCHS: found.epoch}
     else:
@@ -81,6 +82,6 @@ async def _raise(metadata: MetadataStore, key: str, given: int) -> None:
                 [Put(key, keys.encode(mark))], [Compare(key, entry.version if entry else 0)]
             )
         except MetadataConflict:
-            continue  # by another broker that starts, too
+            continue  # another broker that starts has raised it
         logger.warning("mark_was_behind", key=key, was=now, given_out=given, now=mark.next)
         return

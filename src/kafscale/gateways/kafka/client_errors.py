@@ -72,13 +72,13 @@ def note(call: Call, problem: KafscaleError) -> None:
 
 def note_bad(call: Call, reason: str, detail: str) -> None:
     """Count and log something that no correct client sends."""
-    call.engine.probe.bad_requests.labels(reason).inc()
+    call.engine.metrics.bad_requests.labels(reason).inc()
     logger.info("bad_request", peer=call.peer, reason=reason, detail=detail)
 
 
 def note_ordinary(call: Call, reason: str, detail: str) -> None:
     """Count something that correct clients meet, too; the log shows it at level debug."""
-    call.engine.probe.bad_requests.labels(reason).inc()
+    call.engine.metrics.bad_requests.labels(reason).inc()
     logger.debug("bad_request", peer=call.peer, reason=reason, detail=detail)
 
 

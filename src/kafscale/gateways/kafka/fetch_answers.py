@@ -145,12 +145,12 @@ def _topic_row(topic: str | bytes) -> FetchableTopicResponse:
 
 def _count(call: Call, reads: Sequence[PartitionRead], results: Sequence[ReadResult]) -> None:
     """Count the results. Latency only where data was read at once, not where it was waited for."""
-    probe = call.engine.probe
+    metrics = call.engine.metrics
     topic: Topic | KafscaleError | None = None
     for read, result in zip(reads, results, strict=True):
         if read.topic is not topic:
             topic = read.topic
-            counts = probe.reads_of(topic.name) if isinstance(topic, Topic) else None
+            counts = metrics.reads_of(topic.name) if isinstance(topic, Topic) else None
         if counts is None:
             continue
         if result.error is not None:

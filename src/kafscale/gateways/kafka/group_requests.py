@@ -24,14 +24,14 @@ def require_claimed(call: Call) -> Coroutine[Any, Any, None] | None:
     """Load the group and claim it for this broker, which a write about it needs."""
     engine = call.engine
     group_id: str = call.message.group_id
-    if engine.groups.is_loaded(group_id) and engine.offsets.may_commit(group_id):
+    if engine.groups.is_loaded(group_id) and engine.offsets.is_claimed(group_id):
         return None
     return _load_and_claim(call)
 
 
 async def _load_and_claim(call: Call) -> None:
     await call.engine.groups.load(call.message.group_id)
-    await call.engine.offsets.take(call.message.group_id)
+    await call.engine.offsets.claim(call.message.group_id)
 
 
 def apply(call: Call, event: Event) -> GroupOutcome:

@@ -159,7 +159,7 @@ class KafkaSession:
                 connection.principal,
             )
             refusal = router.refuse(request, call)
-            self._context.engine.probe.requests.labels(router.NAMES[request.api_key]).inc()
+            self._context.engine.metrics.requests.labels(router.NAMES[request.api_key]).inc()
             if refusal is not None:
                 self._queue(slot)
                 self._fill(slot, refusal, 0)

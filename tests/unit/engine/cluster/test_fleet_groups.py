@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.groups.events import GroupOutcome, Heartbeat, Join, Joined, Rejected, Sync, Synced
 from kafscale.model.errors import NotTheCoordinator
 from tests.unit.engine.fleet_harness import FleetHarness, Member, eventually, with_topic
@@ -53,7 +53,7 @@ async def test_a_group_goes_on_with_its_generation_at_the_next_coordinator(
     joined = await join(leaving, group)
     assert isinstance(joined, Joined)
     assert isinstance(await sync(leaving, group, joined.generation), Synced)
-    assert await leaving.engine.offsets.commit(group, [Wish("t", 0, 7)]) == [None]
+    assert await leaving.engine.offsets.commit(group, [OffsetCommit("t", 0, 7)]) == [None]
     assert [row.group_id for row in await leaving.engine.groups.list()] == [group]
     assert await staying.engine.groups.list() == []
     await leaving.broker.stop()
@@ -118,15 +118,15 @@ async def test_a_commit_that_was_allowed_before_the_group_was_lost_does_not_take
     staying, lost = members
     group = coordinated_by(lost)
     assert isinstance(await join(lost, group), Joined)
-    assert await lost.engine.offsets.commit(group, [Wish("t", 0, 5)]) == [None]
+    assert await lost.engine.offsets.commit(group, [OffsetCommit("t", 0, 5)]) == [None]
     lost.wire.is_cut = True
     (lease,) = [lease for lease in lost.wire.leases if lease.remaining_s() > 0]
     await lease.revoke()
     await fleet.agree()
     await staying.engine.groups.load(group)
-    assert await staying.engine.offsets.commit(group, [Wish("t", 0, 9)]) == [None]
+    assert await staying.engine.offsets.commit(group, [OffsetCommit("t", 0, 9)]) == [None]
     lost.wire.is_cut = False
-    late = lost.engine.offsets.commit(group, [Wish("t", 0, 6)])
+    late = lost.engine.offsets.commit(group, [OffsetCommit("t", 0, 6)])
     with pytest.raises(NotTheCoordinator):
         await late
     committed = await staying.engine.offsets.committed(group)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.engine.engine import Engine
 from kafscale.groups.events import (
     GroupOutcome,
@@ -58,7 +58,7 @@ async def join(engine: Engine, member_id: str) -> GroupOutcome:
 
 
 async def commit(engine: Engine, offset: int, group: str = "g") -> None:
-    assert await engine.offsets.commit(group, [Wish("t", 0, offset)]) == [None]
+    assert await engine.offsets.commit(group, [OffsetCommit("t", 0, offset)]) == [None]
 
 
 async def committed(harness: EngineHarness, group: str = "g") -> list[int]:
@@ -85,7 +85,7 @@ async def test_the_commit_of_a_coordinator_that_has_lost_the_group_is_refused_by
     harness: EngineHarness, rival: Engine
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await rival._topic_parts.load(rival.reactions)
+    await rival._parts.topics.load(rival._reactions)
     await commit(harness.engine, 5)
     await commit(rival, 7)
     with pytest.raises(NotTheCoordinator):
@@ -125,7 +125,7 @@ async def test_who_waits_in_a_lost_group_is_sent_to_the_other_broker(
     harness: EngineHarness, rival: Engine
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await rival._topic_parts.load(rival.reactions)
+    await rival._parts.topics.load(rival._reactions)
     assert isinstance(await join(harness.engine, "m"), Joined)
     assert isinstance(await ask(harness.engine, Sync, member_id="m", generation=1), Synced)
     groups = harness.engine.groups
@@ -151,14 +151,14 @@ async def test_one_lost_group_does_not_take_others_along_that_were_written_toget
     harness: EngineHarness, rival: Engine
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await rival._topic_parts.load(rival.reactions)
+    await rival._parts.topics.load(rival._reactions)
     names = [f"g{number}" for number in range(20)]
     for name in names:
         await commit(harness.engine, 1, name)
     for name in names[3:5]:
         await commit(rival, 2, name)
     results = await asyncio.gather(
-        *(harness.engine.offsets.commit(name, [Wish("t", 0, 9)]) for name in names),
+        *(harness.engine.offsets.commit(name, [OffsetCommit("t", 0, 9)]) for name in names),
         return_exceptions=True,
     )
     refused = [name for name, result in zip(names, results, strict=True) if result != [None]]
@@ -191,7 +191,7 @@ async def test_a_group_cannot_be_deleted_by_a_broker_that_has_lost_it(
     harness: EngineHarness, rival: Engine
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await rival._topic_parts.load(rival.reactions)
+    await rival._parts.topics.load(rival._reactions)
     await commit(harness.engine, 1)
     await harness.engine.groups.load("g")
     await commit(rival, 2)

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.groups.events import (
     Accepted,
     GroupOutcome,
@@ -61,7 +61,7 @@ async def pass_days(harness: EngineHarness, days: float, *, alive: bool = False)
     for _ in range(steps):
         harness.clock.advance_ms(DAY_MS // 96)
         if alive:
-            generation = harness.engine.groups._held["g"].machine.generation
+            generation = harness.engine.groups._loaded["g"].machine.generation
             assert await ask(harness, Heartbeat, member_id="m", generation=generation) == Accepted()
         harness.engine.groups.tick()
     await settle(harness)
@@ -69,7 +69,7 @@ async def pass_days(harness: EngineHarness, days: float, *, alive: bool = False)
 
 async def settle(harness: EngineHarness) -> None:
     """Wait until what happened in memory is saved."""
-    for held in list(harness.engine.groups._held.values()):
+    for held in list(harness.engine.groups._loaded.values()):
         await harness.engine.groups._save(held)
 
 
@@ -92,14 +92,14 @@ async def test_offsets_of_a_group_without_members_go_after_seven_days_since_it_b
     harness: EngineHarness,
 ) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("t", at, 1) for at in range(200)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", at, 1) for at in range(200)])
     await pass_days(harness, 3, alive=True)
     await ask(harness, Leave, leavers=(("m", None),))
     await pass_days(harness, 6.9)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert len(await places(harness)) == 200
     await pass_days(harness, 0.2)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == set()
     assert await names(harness) == [], "the group went with its offsets"
     assert await harness.metadata.find(keys.CONSUMERS) == []
@@ -108,12 +108,12 @@ async def test_offsets_of_a_group_without_members_go_after_seven_days_since_it_b
 @pytest.mark.usefixtures("topics")
 async def test_an_offset_moved_by_hand_counts_from_then(harness: EngineHarness) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1), Wish("t", 1, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1), OffsetCommit("t", 1, 1)])
     await ask(harness, Leave, leavers=(("m", None),))
     await pass_days(harness, 5)
-    await harness.engine.offsets.commit("g", [Wish("t", 1, 0)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 1, 0)])
     await pass_days(harness, 3)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == {("t", 1)}
     assert await names(harness) == ["g"]
 
@@ -122,14 +122,14 @@ async def test_an_offset_moved_by_hand_counts_from_then(harness: EngineHarness) 
 async def test_offsets_of_a_group_that_never_had_members_count_from_their_commit(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await pass_days(harness, 4)
-    await harness.engine.offsets.commit("g", [Wish("t", 1, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 1, 1)])
     await pass_days(harness, 3.1)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == {("t", 1)}
     await pass_days(harness, 4)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await harness.metadata.find(keys.CONSUMERS) == []
 
 
@@ -138,12 +138,12 @@ async def test_a_group_at_work_keeps_the_topics_it_reads_and_loses_the_others(
     harness: EngineHarness,
 ) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1), Wish("u", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1), OffsetCommit("u", 0, 1)])
     await pass_days(harness, 6, alive=True)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == {("t", 0), ("u", 0)}
     await pass_days(harness, 2, alive=True)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == {("t", 0)}
     assert await names(harness) == ["g"]
 
@@ -154,19 +154,19 @@ async def test_what_a_group_reads_that_nobody_understands_is_kept(
     harness: EngineHarness, metadata: bytes
 ) -> None:
     await work(harness, metadata=metadata)
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await pass_days(harness, 8, alive=True)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == {("t", 0)}
 
 
 @pytest.mark.usefixtures("topics")
 async def test_in_the_middle_of_a_rebalance_nothing_expires(harness: EngineHarness) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("u", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("u", 0, 1)])
     await pass_days(harness, 8, alive=True)
     groups = harness.engine.groups
-    held = groups._held["g"]
+    held = groups._loaded["g"]
     waiting = groups.ask(
         "g",
         Join(
@@ -179,7 +179,7 @@ async def test_in_the_middle_of_a_rebalance_nothing_expires(harness: EngineHarne
         ),
     )
     assert held.machine.state is GroupState.PREPARING
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == {("u", 0)}
     waiting.cancel()
 
@@ -187,13 +187,13 @@ async def test_in_the_middle_of_a_rebalance_nothing_expires(harness: EngineHarne
 @pytest.mark.usefixtures("topics")
 async def test_the_days_go_on_while_the_broker_is_away(harness: EngineHarness) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await ask(harness, Leave, leavers=(("m", None),))
     await settle(harness)
     await pass_days(harness, 4)
     await harness.reopen()
     await pass_days(harness, 3.1)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == set()
 
 
@@ -202,16 +202,16 @@ async def test_members_that_were_lost_with_the_broker_do_not_keep_offsets_for_ev
     harness: EngineHarness,
 ) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await harness.reopen()  # and nobody ever asks for the group again
     await pass_days(harness, 8)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == {("t", 0)}, "who knows whether they come back"
     await pass_days(harness, 0.1)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == {("t", 0)}, "empty since a moment"
     await pass_days(harness, 7.1)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == set()
 
 
@@ -220,11 +220,11 @@ async def test_an_empty_group_without_offsets_is_forgotten_at_the_next_look(
     harness: EngineHarness,
 ) -> None:
     await work(harness, "t")
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await names(harness) == ["g"]
     await ask(harness, Leave, leavers=(("m", None),))
     await settle(harness)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await names(harness) == []
     assert await harness.metadata.find(keys.CONSUMERS) == []
     await work(harness, "t")  # and it can come back
@@ -233,10 +233,10 @@ async def test_an_empty_group_without_offsets_is_forgotten_at_the_next_look(
 
 @pytest.mark.usefixtures("topics")
 async def test_a_claim_without_anything_else_is_swept(harness: EngineHarness) -> None:
-    await harness.engine.offsets.take("g")
+    await harness.engine.offsets.claim("g")
     assert len(await harness.metadata.find(keys.CONSUMERS)) == 1
     assert await names(harness) == []
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await harness.metadata.find(keys.CONSUMERS) == []
 
 
@@ -244,18 +244,18 @@ async def test_a_claim_without_anything_else_is_swept(harness: EngineHarness) ->
 async def test_a_commit_that_comes_meanwhile_wins(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await pass_days(harness, 8)
     remove = harness.engine.offsets.remove
 
     async def late(*given: Any) -> None:
-        await harness.engine.offsets.commit("g", [Wish("t", 0, 2)])
+        await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 2)])
         with pytest.raises(MetadataConflict):
             await remove(*given)
         raise MetadataConflict("as it was")
 
     monkeypatch.setattr(harness.engine.offsets, "remove", late)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     found = await harness.engine.offsets.committed("g")
     assert [row.offset for row in found.values()] == [2]
 
@@ -264,12 +264,12 @@ async def test_a_commit_that_comes_meanwhile_wins(
 async def test_a_commit_under_way_when_its_group_is_forgotten_is_not_lost(
     harness: EngineHarness,
 ) -> None:
-    await harness.engine.offsets.take("g")
+    await harness.engine.offsets.claim("g")
     groups = harness.engine.groups
     await groups.load("g")
     results = await asyncio.gather(
         groups.discard_bare("g"),
-        harness.engine.offsets.commit("g", [Wish("t", 0, 2)]),
+        harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 2)]),
         return_exceptions=True,
     )
     stored = [row.offset for row in (await harness.engine.offsets.committed("g")).values()]
@@ -279,9 +279,9 @@ async def test_a_commit_under_way_when_its_group_is_forgotten_is_not_lost(
 @pytest.mark.usefixtures("topics")
 async def test_one_unreadable_group_does_not_keep_the_others(harness: EngineHarness) -> None:
     await harness.metadata.commit([Put(keys.group_metadata("a"), b"{nonsense")])
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await pass_days(harness, 8)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == set()
 
 
@@ -290,21 +290,21 @@ async def test_a_group_whose_end_could_not_be_saved_keeps_its_offsets_for_the_wh
     harness: EngineHarness,
 ) -> None:
     await work(harness, "t")
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 1)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await pass_days(harness, 8, alive=True)
     harness.metadata.refuse_commits = 1
     await ask(harness, Leave, leavers=(("m", None),))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert harness.metadata.refuse_commits == 0, "the record still names the member"
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == {("t", 0)}
     record = await harness.metadata.get(keys.group_metadata("g"))
     assert record is not None
     assert keys.decode(keys.GroupRow, record.value).members == {}, "by the pass itself"
     await pass_days(harness, 6.9)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await places(harness) == {("t", 0)}
     await pass_days(harness, 0.2)
-    await harness.engine.expiry.expire()
+    await harness.engine._parts.expiry.expire()
     assert await harness.metadata.find(keys.CONSUMERS) == []

@@ -157,7 +157,7 @@ async def test_timers_go_off_by_themselves() -> None:
     harness = EngineHarness()
     async with harness:
         await stable(harness)
-        held = harness.engine.groups._held["g"]
+        held = harness.engine.groups._loaded["g"]
         harness.clock.advance_ms(9_999)
         await ask(harness, Sync, member_id="m", generation=1)
         held.wakes_s = float("inf")
@@ -191,7 +191,7 @@ async def test_groups_without_members_leave_memory_when_there_are_many(
     await stable(harness)
     for number in range(100):
         await harness.engine.groups.load(f"idle-{number}")
-    assert len(harness.engine.groups._held) <= 11
+    assert len(harness.engine.groups._loaded) <= 11
     assert await ask(harness, Heartbeat, member_id="m", generation=1) == Accepted()
 
 

@@ -7,8 +7,8 @@ from kafscale.engine.coordinator.claims import Claims
 from kafscale.engine.coordinator.offsets import (
     LARGEST_METADATA_BYTES,
     LONGEST_GROUP_ID,
+    OffsetCommit,
     Offsets,
-    Wish,
 )
 from kafscale.metadata import keys
 from kafscale.metadata.store import MAX_OPERATIONS, Entry, MetadataStore, Put
@@ -51,7 +51,7 @@ async def claims_of(harness: EngineHarness) -> Claims:
     """Where the broker itself takes its groups; it has these already."""
     claims = harness.engine.offsets._claims
     for group in ("g", "h", "g0", "g1", "g2"):
-        await claims.take(group)
+        await claims.claim(group)
     return claims
 
 
@@ -72,7 +72,7 @@ async def stored(harness: EngineHarness) -> list[str]:
 
 async def test_what_is_committed_is_there_after_a_restart(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 2, {})
-    wishes = [Wish("t", 0, 5, 3, "note"), Wish("t", 1, 1 << 62)]
+    wishes = [OffsetCommit("t", 0, 5, 3, "note"), OffsetCommit("t", 1, 1 << 62)]
     assert await harness.engine.offsets.commit("g", wishes) == [None, None]
     await harness.reopen()
     found = await harness.engine.offsets.committed("g")
@@ -90,7 +90,7 @@ async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(
     harness: EngineHarness,
 ) -> None:
     topic = await harness.engine.topics.create("t", 1, {})
-    await harness.engine.offsets.commit("a/offsets", [Wish("t", 0, 5)])
+    await harness.engine.offsets.commit("a/offsets", [OffsetCommit("t", 0, 5)])
     entry = await harness.metadata.get("/kafscale/consumers/a%2Foffsets/offsets/t/0")
     assert entry is not None
     assert entry.value == (
@@ -103,7 +103,7 @@ async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(
 
 async def test_only_the_wanted_places_are_given(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 12, {})
-    await harness.engine.offsets.commit("g", [Wish("t", at, at) for at in range(12)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", at, at) for at in range(12)])
     found = await harness.engine.offsets.committed("g", {("t", 1), ("t", 11), ("nobody", 0)})
     assert {place: row.offset for place, row in found.items()} == {("t", 1): 1, ("t", 11): 11}
 
@@ -113,11 +113,11 @@ async def test_one_bad_wish_does_not_spoil_the_others(harness: EngineHarness) ->
     problems = await harness.engine.offsets.commit(
         "g",
         [
-            Wish("nobody", 0, 1),
-            Wish("t", 2, 1),
-            Wish("t", -1, 1),
-            Wish("t", 0, 1, -1, "ä" * (LARGEST_METADATA_BYTES // 2) + "x"),
-            Wish("t", 0, 7, -1, "ä" * (LARGEST_METADATA_BYTES // 2)),
+            OffsetCommit("nobody", 0, 1),
+            OffsetCommit("t", 2, 1),
+            OffsetCommit("t", -1, 1),
+            OffsetCommit("t", 0, 1, -1, "ä" * (LARGEST_METADATA_BYTES // 2) + "x"),
+            OffsetCommit("t", 0, 7, -1, "ä" * (LARGEST_METADATA_BYTES // 2)),
         ],
     )
     assert kinds(problems) == [
@@ -132,7 +132,7 @@ async def test_one_bad_wish_does_not_spoil_the_others(harness: EngineHarness) ->
 
 async def test_of_two_wishes_for_one_partition_the_later_one_counts(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 9), Wish("t", 0, 4)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 9), OffsetCommit("t", 0, 4)])
     assert await offsets_of(harness, "g") == {("t", 0): 4}
 
 
@@ -142,14 +142,14 @@ async def test_a_group_without_a_proper_name_cannot_commit(
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
     with pytest.raises(InvalidGroupId):
-        await harness.engine.offsets.commit(group, [Wish("t", 0, 1)])
+        await harness.engine.offsets.commit(group, [OffsetCommit("t", 0, 1)])
     assert await stored(harness) == []
 
 
 async def test_any_other_name_is_a_groups(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
     for group in ("é" * LONGEST_GROUP_ID, "/", "a%2Fb", " ", "\0"):
-        await harness.engine.offsets.commit(group, [Wish("t", 0, 1)])
+        await harness.engine.offsets.commit(group, [OffsetCommit("t", 0, 1)])
         assert await offsets_of(harness, group) == {("t", 0): 1}
 
 
@@ -165,8 +165,11 @@ async def test_many_offsets_go_in_transactions_the_store_takes(harness: EngineHa
         harness.engine.cluster,
         await claims_of(harness),
         harness.clock,
+        harness.engine._parts.lag,
     )
-    commit = asyncio.ensure_future(offsets.commit("g", [Wish("t", at, at) for at in range(300)]))
+    commit = asyncio.ensure_future(
+        offsets.commit("g", [OffsetCommit("t", at, at) for at in range(300)])
+    )
     for _ in range(3):
         gated.gate.release()
     assert await commit == [None] * 300
@@ -185,9 +188,10 @@ async def test_who_comes_while_the_store_is_busy_is_written_together_and_the_lat
         harness.engine.cluster,
         await claims_of(harness),
         harness.clock,
+        harness.engine._parts.lag,
     )
     commits = [
-        asyncio.ensure_future(offsets.commit(group, [Wish("t", 0, at)]))
+        asyncio.ensure_future(offsets.commit(group, [OffsetCommit("t", 0, at)]))
         for at in range(10)
         for group in ("g", "h")
     ]
@@ -209,9 +213,11 @@ async def test_a_writer_that_is_cancelled_takes_nobody_with_it(harness: EngineHa
         harness.engine.cluster,
         await claims_of(harness),
         harness.clock,
+        harness.engine._parts.lag,
     )
     first, second, third = [
-        asyncio.ensure_future(offsets.commit(f"g{at}", [Wish("t", 0, at)])) for at in range(3)
+        asyncio.ensure_future(offsets.commit(f"g{at}", [OffsetCommit("t", 0, at)]))
+        for at in range(3)
     ]
     gated.gate.release()
     await first
@@ -236,8 +242,11 @@ async def test_a_sick_store_is_told_to_all_who_waited_and_the_next_succeeds(
         harness.engine.cluster,
         await claims_of(harness),
         harness.clock,
+        harness.engine._parts.lag,
     )
-    commits = [asyncio.ensure_future(offsets.commit("g", [Wish("t", 0, at)])) for at in range(3)]
+    commits = [
+        asyncio.ensure_future(offsets.commit("g", [OffsetCommit("t", 0, at)])) for at in range(3)
+    ]
     harness.metadata.refuse_commits = 2
     await asyncio.sleep(0)  # all have begun
     for _ in range(3):
@@ -246,7 +255,7 @@ async def test_a_sick_store_is_told_to_all_who_waited_and_the_next_succeeds(
     assert gated.sizes == [1, 1], "the second and third went together"
     assert [type(answer) for answer in answers] == [MetadataUnavailable] * 3
     assert await offsets_of(harness, "g") == {}
-    assert await offsets.commit("g", [Wish("t", 0, 7)]) == [None]
+    assert await offsets.commit("g", [OffsetCommit("t", 0, 7)]) == [None]
     assert await offsets_of(harness, "g") == {("t", 0): 7}
 
 
@@ -263,12 +272,12 @@ async def test_what_cannot_be_read_is_not_taken_for_never_committed(harness: Eng
 async def test_a_deleted_topic_takes_its_committed_offsets_along(harness: EngineHarness) -> None:
     for topic in ("t", "kept"):
         await harness.engine.topics.create(topic, 200, {})
-    wishes = [Wish(topic, at, at) for topic in ("t", "kept") for at in range(200)]
+    wishes = [OffsetCommit(topic, at, at) for topic in ("t", "kept") for at in range(200)]
     for group in ("g", "h"):
         await harness.engine.offsets.commit(group, wishes)
     await harness.engine.topics.delete("t")
     assert set(await offsets_of(harness, "g")) == {("kept", at) for at in range(200)}, "at once"
-    await harness.engine.housekeeping.remove_deleted_topics()
+    await harness.engine._parts.removals.remove_deleted_topics()
     assert sorted(await stored(harness)) == sorted(
         keys.group_offset(group, "kept", at) for group in ("g", "h") for at in range(200)
     )
@@ -278,13 +287,13 @@ async def test_a_topic_created_again_begins_without_committed_offsets(
     harness: EngineHarness,
 ) -> None:
     await harness.engine.topics.create("t", 2, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 5), Wish("t", 1, 5)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5), OffsetCommit("t", 1, 5)])
     await harness.engine.topics._lifecycle.delete("t")  # what it left behind is still there
     await harness.engine.topics.create("t", 2, {})
     assert len(await stored(harness)) == 2
     assert await offsets_of(harness, "g") == {}
-    await harness.engine.offsets.commit("g", [Wish("t", 1, 2)])
-    await harness.engine.housekeeping.remove_deleted_topics()
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 1, 2)])
+    await harness.engine._parts.removals.remove_deleted_topics()
     assert await offsets_of(harness, "g") == {("t", 1): 2}
     assert await stored(harness) == [keys.group_offset("g", "t", 1)]
 
@@ -292,13 +301,13 @@ async def test_a_topic_created_again_begins_without_committed_offsets(
 async def test_a_commit_that_comes_late_goes_when_the_removal_ends(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 1, {})
     await harness.engine.topics.delete("t")
-    await harness.engine.housekeeping.remove_deleted_topics()
+    await harness.engine._parts.removals.remove_deleted_topics()
     late = keys.CommittedOffset(
         offset=1, committed_at="2026-01-01T00:00:00Z", topic_id=topic.descriptor.topic_id
     )
     await harness.metadata.commit([Put(keys.group_offset("g", "t", 0), keys.encode(late))])
     harness.clock.advance_ms(86_400_000)
-    await harness.engine.housekeeping.remove_deleted_topics()
+    await harness.engine._parts.removals.remove_deleted_topics()
     assert await stored(harness) == []
     assert await harness.metadata.find(keys.REMOVALS) == []
 
@@ -307,21 +316,21 @@ async def test_a_removal_that_met_a_sick_store_is_done_after_a_restart(
     harness: EngineHarness,
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5)])
     topic = await harness.engine.topics._lifecycle.delete("t")
     harness.metadata.refuse_commits = 1
     with pytest.raises(MetadataUnavailable):
-        await harness.engine.housekeeping.remove_deleted_topics()
+        await harness.engine._parts.removals.remove_deleted_topics()
     assert await stored(harness) != []
     await harness.reopen()
-    await harness.engine.housekeeping.remove_deleted_topics()
+    await harness.engine._parts.removals.remove_deleted_topics()
     assert await stored(harness) == []
     assert topic.name not in [known.name for known in harness.engine.topics.all()]
 
 
 async def test_what_is_rewritten_while_it_is_being_forgotten_stays(harness: EngineHarness) -> None:
     old = await harness.engine.topics.create("t", 2, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 5), Wish("t", 1, 5)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5), OffsetCommit("t", 1, 5)])
     await harness.engine.topics._lifecycle.delete("t")
     await harness.engine.topics.create("t", 2, {})
     gated = GatedMetadata(harness.metadata)
@@ -331,11 +340,12 @@ async def test_what_is_rewritten_while_it_is_being_forgotten_stays(harness: Engi
         harness.engine.cluster,
         await claims_of(harness),
         harness.clock,
+        harness.engine._parts.lag,
     )
     forgetting = asyncio.ensure_future(offsets.forget("t", old.descriptor.topic_id))
     while not gated.sizes:
         await asyncio.sleep(0)
-    await harness.engine.offsets.commit("g", [Wish("t", 1, 8)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 1, 8)])
     gated.gate.release()
     gated.gate.release()
     await forgetting
@@ -348,10 +358,10 @@ async def test_a_corrupt_offset_does_not_keep_a_topic_from_being_removed(
     harness: EngineHarness,
 ) -> None:
     await harness.engine.topics.create("t", 2, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5)])
     await harness.metadata.commit([Put(keys.group_offset("g", "t", 1), b"{}")])
     await harness.engine.topics.delete("t")
-    await harness.engine.housekeeping.remove_deleted_topics()
+    await harness.engine._parts.removals.remove_deleted_topics()
     assert await stored(harness) == [keys.group_offset("g", "t", 1)]
 
 
@@ -361,7 +371,8 @@ async def test_what_was_committed_counts_though_we_have_not_heard_of_the_topic_y
     """Told that there is nothing, a consumer would begin anew."""
     topic = await harness.engine.topics.create("t", 2, {})
     assert (
-        await harness.engine.offsets.commit("g", [Wish("t", 0, 5), Wish("t", 1, 6)]) == [None] * 2
+        await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5), OffsetCommit("t", 1, 6)])
+        == [None] * 2
     )
     harness.engine.topics._registry.remove(topic, 0)  # as with a broker whose watch is behind
     found = await harness.engine.offsets.committed("g")
@@ -373,11 +384,11 @@ async def test_what_was_committed_counts_though_we_know_only_an_earlier_topic_of
 ) -> None:
     before = await harness.engine.topics.create("t", 1, {})
     old = before.descriptor
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 5)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5)])
     await harness.engine.topics.delete("t")
     assert await harness.engine.offsets.committed("g") == {}
     await harness.engine.topics.create("t", 1, {})
-    await harness.engine.offsets.commit("g", [Wish("t", 0, 7)])
+    await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 7)])
     harness.engine.topics._registry.add(old, 0)
     found = await harness.engine.offsets.committed("g")
     assert [row.offset for row in found.values()] == [7]
@@ -389,6 +400,6 @@ async def test_notes_that_grow_in_the_store_are_committed_in_as_many_steps_as_et
     await harness.engine.topics.create("wide", 100, {})
     monkeypatch.setattr(harness.engine.offsets, "_metadata", Narrow(harness.metadata))
     note = "\1" * LARGEST_METADATA_BYTES  # six characters each in JSON
-    wishes = [Wish("wide", partition, 5, -1, note) for partition in range(100)]
+    wishes = [OffsetCommit("wide", partition, 5, -1, note) for partition in range(100)]
     assert not any(await harness.engine.offsets.commit("g", wishes))
     assert len(await harness.engine.offsets.committed("g")) == 100

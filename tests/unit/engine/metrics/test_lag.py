@@ -1,7 +1,9 @@
 import time
 
-from kafscale.engine.coordinator.offsets import Wish
-from kafscale.engine.metrics.lag import MOST_ROWS, Lag
+import pytest
+
+from kafscale.engine.coordinator.offsets import OffsetCommit
+from kafscale.engine.metrics.lag import MOST_ROWS, ConsumerLag
 from tests.support.exposition import parse, series
 from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.engine.fleet_harness import FleetHarness, Member, with_topic
@@ -16,7 +18,9 @@ async def lags(harness: EngineHarness) -> dict[tuple[str, str, str], float]:
 
 
 async def commit(harness: EngineHarness, group: str, partition: int, offset: int) -> None:
-    assert await harness.engine.offsets.commit(group, [Wish("t", partition, offset)]) == [None]
+    assert await harness.engine.offsets.commit(group, [OffsetCommit("t", partition, offset)]) == [
+        None
+    ]
 
 
 async def test_lag_is_what_is_written_and_not_yet_committed(harness: EngineHarness) -> None:
@@ -38,7 +42,7 @@ async def test_after_a_restart_it_is_known_again(harness: EngineHarness) -> None
     await commit(harness, "g", 0, 1)
     await harness.reopen()
     await harness.read("t")  # opens the log
-    await harness.engine.lag.recall()
+    await harness.engine._parts.lag.refresh()
     assert await lags(harness) == {("g", "t", "0"): 2}
 
 
@@ -53,18 +57,24 @@ async def test_deleted_offsets_and_topics_leave_no_row(harness: EngineHarness) -
     await harness.engine.topics.create("t", 2, {})
     await harness.append("t", b"1", partition=1)
     assert await lags(harness) == {}
-    assert harness.engine.lag._noted == {}
+    assert harness.engine._parts.lag._noted == {}
 
 
 async def test_rows_are_bounded_and_what_found_no_room_is_counted(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"1")
-    lag = Lag(harness.metadata, harness.engine.topics._registry, harness.engine.logs, most_rows=3)
+    lag = ConsumerLag(
+        harness.metadata,
+        harness.engine.topics._registry,
+        harness.engine._parts.logs,
+        harness.engine.cluster,
+        most_rows=3,
+    )
     for number in range(5):
-        lag.note(f"g{number}", topic.name, 0, 0)
+        lag.offset_committed(f"g{number}", topic.name, 0, 0)
     assert len(list(lag.rows())) == 3
     assert lag.untracked == 2
-    lag.note("g0", topic.name, 0, 1)  # those inside go on
+    lag.offset_committed("g0", topic.name, 0, 1)  # those inside go on
     assert sorted(value for _, value in lag.rows()) == [0, 1, 1]
 
 
@@ -83,7 +93,7 @@ async def test_a_full_table_is_scraped_without_holding_up_clients(harness: Engin
     await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"1")
     for number in range(MOST_ROWS):
-        harness.engine.lag.note(f"g{number}", "t", 0, 0)
+        harness.engine._parts.lag.offset_committed(f"g{number}", "t", 0, 0)
     harness.broker.metrics()
     began = time.perf_counter()
     page = harness.broker.metrics()
@@ -92,7 +102,7 @@ async def test_a_full_table_is_scraped_without_holding_up_clients(harness: Engin
 
 
 def shown(member: Member) -> dict[tuple[str, ...], float]:
-    return {tuple(key): value for key, value in member.engine.lag.rows()}
+    return {tuple(key): value for key, value in member.engine._parts.lag.rows()}
 
 
 def coordinator(fleet: FleetHarness, group_id: str) -> Member:
@@ -107,12 +117,12 @@ async def test_in_a_fleet_the_lag_of_every_group_is_shown_by_whoever_has_the_par
         groups = [f"g{number}" for number in range(4)]
         assert {coordinator(fleet, group).fleet_id for group in groups} == {0, 1}
         for group in groups:
-            wishes = [Wish("t", partition, 1) for partition in range(8)]
+            wishes = [OffsetCommit("t", partition, 1) for partition in range(8)]
             assert (
                 await coordinator(fleet, group).engine.offsets.commit(group, wishes) == [None] * 8
             )
         for member in members:
-            await member.engine.lag.recall()
+            await member.engine._parts.lag.refresh()
         for partition in range(8):
             for member in members:
                 here = {key: lag for key, lag in shown(member).items() if key[2] == str(partition)}
@@ -132,31 +142,31 @@ async def test_what_groups_of_other_brokers_commit_is_seen_with_the_next_look() 
         for partition in (at, home):
             await fleet.owner("t", partition).append("t", partition, b"1", b"2", b"3")
         offsets = members[0].engine.offsets
-        await offsets.commit(group, [Wish("t", at, 1), Wish("t", home, 1)])
+        await offsets.commit(group, [OffsetCommit("t", at, 1), OffsetCommit("t", home, 1)])
         assert shown(members[0]) == {(group, "t", str(home)): 2}  # at once: both are here
         assert shown(members[1]) == {}
-        await members[1].engine.lag.recall()
+        await members[1].engine._parts.lag.refresh()
         assert shown(members[1]) == {(group, "t", str(at)): 2}
         await members[1].append("t", at, b"4")  # the end is of the moment
-        await offsets.commit(group, [Wish("t", at, 3)])  # the offset of the last look
+        await offsets.commit(group, [OffsetCommit("t", at, 3)])  # the offset of the last look
         assert shown(members[1]) == {(group, "t", str(at)): 3}
-        await members[1].engine.lag.recall()
+        await members[1].engine._parts.lag.refresh()
         assert shown(members[1]) == {(group, "t", str(at)): 1}
         await offsets.delete(group, [("t", at)])
-        await members[1].engine.lag.recall()
+        await members[1].engine._parts.lag.refresh()
         assert shown(members[1]) == {}
 
 
 async def test_a_look_at_the_store_does_not_take_back_what_was_committed_here(
-    harness: EngineHarness,
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"1", b"2", b"3")
     await commit(harness, "g", 0, 1)
-    lag = harness.engine.lag
-    lag.note("g", "t", 0, 2)  # as if the store were read just before this one
-    lag.has_peers = True
-    await lag.recall()
+    lag = harness.engine._parts.lag
+    lag.offset_committed("g", "t", 0, 2)  # as if the store were read just before this one
+    monkeypatch.setattr(type(harness.engine.cluster), "has_peers", True)
+    await lag.refresh()
     assert await lags(harness) == {("g", "t", "0"): 1}
 
 
@@ -167,7 +177,13 @@ async def test_the_look_at_the_store_stops_taking_up_rows_at_the_bound(
     await harness.append("t", b"1")
     for number in range(5):
         await commit(harness, f"g{number}", 0, 0)
-    lag = Lag(harness.metadata, harness.engine.topics._registry, harness.engine.logs, most_rows=3)
-    await lag.recall()
+    lag = ConsumerLag(
+        harness.metadata,
+        harness.engine.topics._registry,
+        harness.engine._parts.logs,
+        harness.engine.cluster,
+        most_rows=3,
+    )
+    await lag.refresh()
     assert len(list(lag.rows())) == 3
     assert lag.untracked == 0  # they count commits

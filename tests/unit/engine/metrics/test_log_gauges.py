@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from kafscale.engine.metrics.log_gauges import Census
-from kafscale.engine.metrics.series import Probe
+from kafscale.engine.metrics.log_gauges import LogGauges
+from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.upkeep import retention, rollup
 from kafscale.log.writer.log import Log
@@ -54,8 +54,8 @@ class Office:
         assert folder == SHARED
         return self.lanes
 
-    def census(self, most_logs: int = 10, most_partitions: int = 10) -> Census:
-        return Census(
+    def gauges(self, most_logs: int = 10, most_partitions: int = 10) -> LogGauges:
+        return LogGauges(
             lambda: self.open, self.residents, lambda: self.revision, most_logs, most_partitions
         )
 
@@ -67,10 +67,10 @@ async def office() -> AsyncIterator[Office]:
     await log_harness.aclose()
 
 
-def shown(census: Census) -> dict[Series, float]:
-    probe = Probe(Registry())
-    probe.sample_logs(census)
-    return dict(parse(probe.registry.render()))
+def shown(gauges: LogGauges) -> dict[Series, float]:
+    metrics = BrokerMetrics(Registry())
+    metrics.sample_logs(gauges)
+    return dict(parse(metrics.registry.render()))
 
 
 async def test_a_log_shows_its_lanes_its_end_its_tail_and_its_bytes(office: Office) -> None:
@@ -80,7 +80,7 @@ async def test_a_log_shows_its_lanes_its_end_its_tail_and_its_bytes(office: Offi
     await rollup.roll_up(log)
     await retention.raise_starts(log, {0: 1})
     await write(log, b"x", lane=1)
-    samples = shown(office.census())
+    samples = shown(office.gauges())
 
     def of(name: str) -> float:
         return samples[series(f"kafscale_log_{name}", topic="t", log="1")]
@@ -98,7 +98,7 @@ async def test_lanes_of_a_shared_log_are_shown_as_their_topics_partitions(office
     office.lanes = {0: (clicks, 0), 1: (clicks, 1), 2: (views, 0)}
     for lane in (1, 2, 3):  # the topic of lane 3 is gone
         await write(log, b"x", lane=lane)
-    samples = shown(office.census())
+    samples = shown(office.gauges())
     assert samples[series("kafscale_log_lanes", topic="@shared", log="0")] == 3
     assert {
         labels: value
@@ -114,11 +114,11 @@ async def test_lanes_of_a_shared_log_are_shown_as_their_topics_partitions(office
 async def test_rows_follow_logs_lanes_and_topics_that_come_and_go(office: Office) -> None:
     owner = topic("t", 4, 2)
     first = await office.add(owner, "default/t/0")
-    census = office.census()
+    gauges = office.gauges()
 
     def names() -> set[str]:
-        census.look()
-        return {labels[1] for labels, _ in census.records()}
+        gauges.look()
+        return {labels[1] for labels, _ in gauges.records()}
 
     assert names() == set()
     await write(first, b"x", lane=1)
@@ -132,7 +132,7 @@ async def test_rows_follow_logs_lanes_and_topics_that_come_and_go(office: Office
     )  # closed and opened again
     await write(office.open[0][1], b"x", lane=1)
     assert names() == {"2", "1"}
-    assert dict(census.records())["t", "2"] == 2
+    assert dict(gauges.records())["t", "2"] == 2
     shared = await office.add(None, SHARED)
     shared.lane(0)
     assert names() == {"2", "1"}
@@ -146,7 +146,7 @@ async def test_rows_are_bounded_and_the_rest_is_counted(office: Office) -> None:
         for lane in range(3):
             log.lane(lane)
     (await office.add(None, SHARED)).lane(0)
-    samples = shown(office.census(most_logs=2, most_partitions=5))
+    samples = shown(office.gauges(most_logs=2, most_partitions=5))
     assert samples[series("kafscale_logs_untracked")] == 3
     assert samples[series("kafscale_partitions_untracked")] == 7
     assert series("kafscale_log_lanes", topic="@shared", log="0") in samples  # these come first
@@ -164,11 +164,11 @@ async def test_a_scrape_settles_again_only_when_something_has_changed(office: Of
         asked.append(folder)
         return office.lanes
 
-    census = Census(lambda: office.open, residents, lambda: 0)
+    gauges = LogGauges(lambda: office.open, residents, lambda: 0)
     for _ in range(3):
         await write(log, b"x")
-        assert list(census.lanes()) == [(("@shared", "0"), 1)]
-    assert [value for _, value in census.records()] == [3]
+        assert list(gauges.lanes()) == [(("@shared", "0"), 1)]
+    assert [value for _, value in gauges.records()] == [3]
     assert asked == [SHARED]
 
 

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from kafscale.engine.metrics.series import Probe
+from kafscale.engine.metrics.series import BrokerMetrics
+from kafscale.engine.metrics.store_counts import StoreCounts
 from kafscale.model.meters import Registry
 from kafscale.model.metric_names import NO_TOPIC
 from tests.support.exposition import parse, series
@@ -47,22 +48,23 @@ NAMES = {
 }
 
 
-def full_probe() -> Probe:
-    probe = Probe(Registry())
-    probe.produced("t", 0, ok=True)
-    probe.produce_latency.labels("t", "all").observe(0.003)
-    probe.reads_of("t").read(0, from_memory=True, took_s=0.003)
-    probe.reads_of("t").read(0, from_memory=False, took_s=0.03)
-    probe.requests.labels("Fetch").inc()
-    probe.bad_requests.labels("frame").inc()
-    probe.flushes.labels("t").inc()
-    probe.flush_bytes.labels("t").inc(100)
-    probe.observe_store("put", "default/t/0/segment-1.kfs", 0.02, 100, True)
-    probe.count_requests("put", "default/t/0/segment-1.kfs", 1)
-    probe.observe_metadata("get", 0.001, "success")
-    probe.sample_store_health(lambda: [(("healthy",), 1)])
-    probe.sample_buffers(lambda: [(("t", "0"), 10)])
-    probe.sample_broker(
+def full_probe() -> BrokerMetrics:
+    metrics = BrokerMetrics(Registry())
+    metrics.produced("t", 0, ok=True)
+    metrics.produce_latency.labels("t", "all").observe(0.003)
+    metrics.reads_of("t").read(0, from_memory=True, took_s=0.003)
+    metrics.reads_of("t").read(0, from_memory=False, took_s=0.03)
+    metrics.requests.labels("Fetch").inc()
+    metrics.bad_requests.labels("frame").inc()
+    metrics.flushes.labels("t").inc()
+    metrics.flush_bytes.labels("t").inc(100)
+    counts = StoreCounts(metrics, "default", lambda name: True)
+    counts.observe_store("put", "default/t/0/segment-1.kfs", 0.02, 100, True)
+    counts.count_requests("put", "default/t/0/segment-1.kfs", 1)
+    metrics.observe_metadata("get", 0.001, "success")
+    metrics.sample_store_health(lambda: [(("healthy",), 1)])
+    metrics.sample_buffers(lambda: [(("t", "0"), 10)])
+    metrics.sample_broker(
         connections=lambda: 1,
         cache_bytes=lambda: 2,
         tail_bytes=lambda: 3,
@@ -70,11 +72,11 @@ def full_probe() -> Probe:
         cpu_seconds=lambda: 5,
         started_s=lambda: 6,
     )
-    probe.sample_groups(lambda: [(("Stable",), 1)], lambda: 2)
-    probe.sample_moves(lambda: [(("copying",), 1)], lambda: [(("copying",), 2)])
-    probe.sample_untracked_lag(lambda: 0)
-    probe.sample_consumer_lag(lambda: [(("g", "t", "0"), 7)])
-    return probe
+    metrics.sample_groups(lambda: [(("Stable",), 1)], lambda: 2)
+    metrics.sample_moves(lambda: [(("copying",), 1)], lambda: [(("copying",), 2)])
+    metrics.sample_untracked_lag(lambda: 0)
+    metrics.sample_consumer_lag(lambda: [(("g", "t", "0"), 7)])
+    return metrics
 
 
 def test_every_series_has_its_name_and_labels() -> None:
@@ -112,10 +114,11 @@ def test_buckets_are_those_of_the_dashboards() -> None:
 
 
 def test_reports_of_the_store_are_counted_by_outcome() -> None:
-    probe = Probe(Registry())
-    probe.observe_store("put", "default/t/0/a", 0.02, 100, True)
-    probe.observe_store("put", "default/t/0/a", 3.0, 0, False)
-    samples = parse(probe.registry.render())
+    metrics = BrokerMetrics(Registry())
+    counts = StoreCounts(metrics, "default", lambda name: True)
+    counts.observe_store("put", "default/t/0/a", 0.02, 100, True)
+    counts.observe_store("put", "default/t/0/a", 3.0, 0, False)
+    samples = parse(metrics.registry.render())
     assert samples[series("kafscale_s3_operations_total", operation="put", status="success")] == 1
     assert samples[series("kafscale_s3_operations_total", operation="put", status="error")] == 1
     assert samples[series("kafscale_s3_latency_seconds_count", operation="put")] == 2
@@ -123,8 +126,8 @@ def test_reports_of_the_store_are_counted_by_outcome() -> None:
 
 
 def test_requests_are_counted_by_the_topic_their_key_belongs_to() -> None:
-    probe = Probe(Registry(), "team/a")
-    probe.is_topic = {"orders", "clicks"}.__contains__
+    metrics = BrokerMetrics(Registry())
+    counts = StoreCounts(metrics, "team/a", {"orders", "clicks"}.__contains__)
     for request, key in (
         ("put", "team/a/orders/0/segment-00000000000000000000.kfs"),
         ("put", "team/a/orders@0123/11/segment-00000000000000000000.kfs"),
@@ -140,9 +143,9 @@ def test_requests_are_counted_by_the_topic_their_key_belongs_to() -> None:
         ("put", "team/a/@shared/allotment-00000000000000000001"),
         ("put", "team/a/7/descriptor-00000000000000000000"),
     ):
-        probe.count_requests(request, key, 1)
-    probe.count_requests("delete", "team/a/orders/0/x", 3)
-    samples = parse(probe.registry.render())
+        counts.count_requests(request, key, 1)
+    counts.count_requests("delete", "team/a/orders/0/x", 3)
+    samples = parse(metrics.registry.render())
     assert {
         (dict(labels)["topic"], dict(labels)["log"]): count
         for (name, labels), count in samples.items()
@@ -166,9 +169,9 @@ def test_requests_are_counted_by_the_topic_their_key_belongs_to() -> None:
 
 
 def test_a_deleted_topic_leaves_no_counted_series() -> None:
-    probe = full_probe()
-    probe.forget_topic("t")
-    left = {name for name, labels in parse(probe.registry.render()) if ("topic", "t") in labels}
+    metrics = full_probe()
+    metrics.forget_topic("t")
+    left = {name for name, labels in parse(metrics.registry.render()) if ("topic", "t") in labels}
     assert left == {
         "kafscale_buffer_size_bytes",
         "kafscale_consumer_lag",
@@ -176,9 +179,9 @@ def test_a_deleted_topic_leaves_no_counted_series() -> None:
 
 
 def test_the_hit_rate_is_the_share_of_reads_served_from_memory() -> None:
-    probe = full_probe()
-    probe.reads_of("t").answered(0)  # nothing was read
-    samples = parse(probe.registry.render())
+    metrics = full_probe()
+    metrics.reads_of("t").answered(0)  # nothing was read
+    samples = parse(metrics.registry.render())
     assert samples[series("kafscale_cache_hit_rate", topic="t", partition="0")] == 0.5
 
 

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from kafscale.engine.moves import moves
-from kafscale.engine.moves.steps import MoveWork
+from kafscale.engine.moves.steps import MoveSteps
 from kafscale.model.errors import MetadataUnavailable
 from kafscale.retry import RetryPolicy
 from kafscale.testing.faulty_store import Fault, Rule
@@ -21,7 +21,7 @@ __all__ = ["filled"]
 
 def figures(harness: EngineHarness, name: str) -> dict[str, float]:
     """The series of one family, by their labels, as they are scraped."""
-    lines = harness.engine.probe.registry.render().decode().splitlines()
+    lines = harness.engine.metrics.registry.render().decode().splitlines()
     rows = [line.rpartition(" ") for line in lines if re.match(name + "[{ ]", line)]
     return {labels.removeprefix(name): float(value) for labels, _, value in rows}
 
@@ -37,9 +37,9 @@ async def test_what_fails_is_tried_less_and_less_often_and_told_once(
     monkeypatch.setattr(moves, "RETRY", RetryPolicy(0.002, 0.016))
     pauses: list[float] = []
     attempts = 0
-    bring, rung = MoveWork.bring_ours, moves._rung
+    bring, rung = MoveSteps.bring_ours, moves._rung
 
-    async def failing(self: MoveWork, *args: Any) -> None:
+    async def failing(self: MoveSteps, *args: Any) -> None:
         nonlocal attempts
         attempts += 1
         if attempts < 8:
@@ -51,7 +51,7 @@ async def test_what_fails_is_tried_less_and_less_often_and_told_once(
             pauses.append(round(within_s, 3))
         return await rung(bell, within_s)
 
-    monkeypatch.setattr(MoveWork, "bring_ours", failing)
+    monkeypatch.setattr(MoveSteps, "bring_ours", failing)
     monkeypatch.setattr(moves, "_rung", timed)
     with structlog.testing.capture_logs() as lines:
         await move(filled, "shared")
@@ -88,10 +88,10 @@ async def test_producers_who_wait_too_long_are_told_of_once(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(moves, "PAUSE_S", 0.002)
-    seal = MoveWork.seal_ours
+    seal = MoveSteps.seal_ours
     attempts = 0
 
-    async def slow(self: MoveWork, *args: Any) -> None:
+    async def slow(self: MoveSteps, *args: Any) -> None:
         nonlocal attempts
         attempts += 1
         filled.clock.advance_ms(20_000)
@@ -99,7 +99,7 @@ async def test_producers_who_wait_too_long_are_told_of_once(
             raise MetadataUnavailable("planned")
         await seal(self, *args)
 
-    monkeypatch.setattr(MoveWork, "seal_ours", slow)
+    monkeypatch.setattr(MoveSteps, "seal_ours", slow)
     with structlog.testing.capture_logs() as lines:
         await move(filled, "shared")
     assert [row["topic"] for row in lines if row["event"] == "move_is_slow"] == ["t"]
@@ -121,18 +121,18 @@ async def test_what_fails_is_tried_though_other_topics_change_all_the_time(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(moves, "PAUSE_S", 0.05)
-    bring, failed = MoveWork.bring_ours, asyncio.Event()
+    bring, failed = MoveSteps.bring_ours, asyncio.Event()
 
-    async def failing(self: MoveWork, *args: Any) -> None:
+    async def failing(self: MoveSteps, *args: Any) -> None:
         if not failed.is_set():
             failed.set()
             raise MetadataUnavailable("planned")
         await bring(self, *args)
 
-    monkeypatch.setattr(MoveWork, "bring_ours", failing)
+    monkeypatch.setattr(MoveSteps, "bring_ours", failing)
     await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     async with asyncio.timeout(20):
         while filled.engine.topics.get("t").descriptor.moving is not None:
-            filled.engine.moves.wake()
+            filled.engine._parts.moves.wake()
             await asyncio.sleep(0.001)
     assert failed.is_set()

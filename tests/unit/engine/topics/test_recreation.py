@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.engine.topics.topic import Topic
-from kafscale.engine.upkeep import housekeeping
+from kafscale.engine.upkeep import removals
 from kafscale.log.formats import keys
 from kafscale.log.moves import end_of_topic
 from kafscale.log.protocol import end_of_log
@@ -108,10 +108,10 @@ async def test_a_broker_that_opens_the_log_late_is_told_that_it_has_ended() -> N
     async with FleetHarness() as fleet:
         late, other = await late_owner(fleet, {})
         old = late.engine.topics.get("t")
-        late.engine.logs.drop()
+        late.engine._parts.logs.drop()
         await use_again(other, {})
         with pytest.raises(LogEnded):
-            await late.engine.logs.open(old, 0)
+            await late.engine._parts.logs.open(old, 0)
 
 
 async def test_a_late_broker_shows_nothing_to_who_asks_by_the_new_id() -> None:
@@ -164,7 +164,7 @@ async def test_a_batch_does_not_overtake_the_one_that_the_old_topic_refused(layo
         assert isinstance(await stored.appended.committed, NotTheOwner)
         await hear(late, topic)
         topic = late.engine.topics.get("t")
-        await late.engine.logs.open(topic, 0)
+        await late.engine._parts.logs.open(topic, 0)
         with pytest.raises((OutOfOrderSequence, NotTheOwner)):
             appends.append(topic, 0, numbered(b"second", 1), acknowledged=False)
         for sequence, value in enumerate((b"first", b"second")):
@@ -180,7 +180,7 @@ async def test_topics_that_the_metadata_store_has_lost_are_not_sealed() -> None:
         await fleet.metadata.commit([Remove(metadata_keys.topic_config("t"))])
         await eventually(lambda: member.engine.topics.find("t") is None)
         await asyncio.sleep(0.1)
-        (log,) = [log for topic, log in member.engine.logs.each() if topic is None]
+        (log,) = [log for topic, log in member.engine._parts.logs.each() if topic is None]
         assert not log.lane(0).producers.is_sealed
         assert await member.engine.topics._lifecycle.adopt("t")
 
@@ -198,19 +198,19 @@ async def test_a_fleet_ends_logs_before_it_deletes_their_objects(
         await member.append("t", 0, b"a")
         await member.engine.topics.delete("t")
         last = [f"manifest-{generation:020d}" for generation in (keys.ENDING, keys.ENDED)]
-        keeper = member.engine.housekeeping
+        keeper = member.engine._parts.removals
         async with asyncio.timeout(20):
             while last[1] not in await objects(fleet, "default/t/0"):
                 await asyncio.sleep(0.01)
         kept = [*last, keys.segment_name(0), keys.segment_name(1)]
         assert await objects(fleet, "default/t/0") == kept
-        keeper._due_s.clear()
+        keeper._progress.clear()
         keeper._grace_s = 0.0
         await keeper.remove_deleted_topics()
         assert await objects(fleet, "default/t/0") == last
         monkeypatch.setattr(end_of_log, "REMEMBERED_S", 0.0)
         for _ in range(2):
-            keeper._due_s.clear()
+            keeper._progress.clear()
             await keeper.remove_deleted_topics()
         assert await objects(fleet, "default/t/0") == []
         assert await fleet.metadata.find(metadata_keys.REMOVALS) == []
@@ -221,7 +221,7 @@ async def test_a_removal_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) ->
         (member,) = await fleet.start_all(1)
         await member.engine.topics.create("t", 3, {})
         await member.engine.topics.delete("t")
-        keeper = member.engine.housekeeping
+        keeper = member.engine._parts.removals
         await keeper.remove_deleted_topics()
         looked: list[object] = []
 
@@ -229,11 +229,11 @@ async def test_a_removal_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) ->
             looked.append(args)
             return []
 
-        monkeypatch.setattr(housekeeping.end_of_log, "remains", look)
+        monkeypatch.setattr(removals.end_of_log, "remains", look)
         for _ in range(3):
             await keeper.remove_deleted_topics()
         assert looked == []
-        keeper._due_s.clear()
+        keeper._progress.clear()
         await keeper.remove_deleted_topics()
         assert len(looked) == 3
 
@@ -262,7 +262,10 @@ async def test_a_late_coordinator_commits_for_the_topic_that_there_is_now() -> N
         late, other = await late_owner(fleet, {})
         topic = await use_again(other, {})
         offsets, group = late.engine.offsets, groups_of(late)[0]
-        assert await offsets.commit(group, [Wish("t", 0, 7), Wish("t", 1, 8)]) == [None, None]
+        assert await offsets.commit(group, [OffsetCommit("t", 0, 7), OffsetCommit("t", 1, 8)]) == [
+            None,
+            None,
+        ]
         late.wire.is_deaf = False
         for member in (late, other):
             found = await member.engine.offsets.committed(group)
@@ -275,7 +278,7 @@ async def test_a_late_coordinator_commits_nothing_for_a_topic_that_is_gone() -> 
         late, other = await late_owner(fleet, {})
         await other.engine.topics.delete("t")
         (group, _) = groups_of(late)
-        await late.engine.offsets.commit(group, [Wish("t", 0, 7)])
+        await late.engine.offsets.commit(group, [OffsetCommit("t", 0, 7)])
         assert await late.engine.offsets.committed(group) == {}
         await other.engine.topics.create("t", 2, {})
         assert await other.engine.offsets.committed(group) == {}
@@ -285,7 +288,7 @@ async def test_a_topic_whose_settings_changed_unheard_keeps_nobody_from_committi
     async with FleetHarness() as fleet:
         late, other = await late_owner(fleet, {})
         await other.engine.topics.change_configs("t", lambda _: {"retention.ms": "77"})
-        wishes, groups = [Wish("t", 0, 7)], groups_of(late)
+        wishes, groups = [OffsetCommit("t", 0, 7)], groups_of(late)
         await asyncio.gather(*(late.engine.offsets.commit(name, wishes) for name in groups))
         for name in groups:
             assert len(await other.engine.offsets.committed(name)) == 1
@@ -298,8 +301,10 @@ async def test_many_groups_and_topics_do_not_make_a_commit_too_large() -> None:
         await asyncio.gather(*(member.engine.topics.create(name, 1, {}) for name in names))
         offsets = member.engine.offsets
         for name in names:
-            await offsets.take(name)
-        said = await asyncio.gather(*(offsets.commit(name, [Wish(name, 0, 7)]) for name in names))
+            await offsets.claim(name)
+        said = await asyncio.gather(
+            *(offsets.commit(name, [OffsetCommit(name, 0, 7)]) for name in names)
+        )
         assert said == [[None]] * len(names)
         for name in names:
             assert list(await offsets.committed(name)) == [(name, 0)]

@@ -37,7 +37,7 @@ def large(magic: int, count: int = 500) -> bytes:
 async def put(broker: InProcessBroker, raw: bytes) -> None:
     """Append a batch no producer could send: what compaction or a transaction leaves behind."""
     topic = broker.engine.topics.get("t")
-    log, lane = await broker.engine.logs.open(topic, 0)
+    log, lane = await broker.engine._parts.logs.open(topic, 0)
     data = memoryview(bytearray(raw))
     done = log.append(lane.number, read_header(data), data, acknowledged=False).committed
     assert done is not None

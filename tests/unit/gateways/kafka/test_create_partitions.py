@@ -97,6 +97,6 @@ async def test_a_topic_that_grew_leaves_nothing_behind_when_deleted(
     await extend(caller, 3)
     await caller.produce("t", make_batch(b"new"), partition=2)
     await caller.delete("t")
-    await broker.engine.housekeeping.remove_deleted_topics()
+    await broker.engine._parts.removals.remove_deleted_topics()
     left = [row.key for row in await broker.store.find("default")]
     assert all("/descriptor-" in key for key in left)

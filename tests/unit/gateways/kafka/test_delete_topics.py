@@ -96,10 +96,12 @@ async def test_a_fetch_that_waits_is_answered_when_its_topic_is_deleted(
     async with Caller(broker.port) as waiting:
         waiting.send(fetch_request([("t", 0, 1)], max_wait_ms=30_000), 12)
         while not any(
-            lane.watchers for _, log in broker.engine.logs.each() for lane in log.lanes.values()
+            lane.watchers
+            for _, log in broker.engine._parts.logs.each()
+            for lane in log.lanes.values()
         ):
             await asyncio.sleep(0.01)
         await caller.delete("t")
         (row,) = (await waiting.answer()).responses[0].partitions
         assert row.error_code == UNKNOWN
-    assert list(broker.engine.logs.each()) == [], "its log did not come back"
+    assert list(broker.engine._parts.logs.each()) == [], "its log did not come back"

@@ -130,7 +130,9 @@ async def watched(broker: InProcessBroker) -> None:
     """Return when a fetch waits for new data."""
     async with asyncio.timeout(20):
         while not any(
-            lane.watchers for _, log in broker.engine.logs.each() for lane in log.lanes.values()
+            lane.watchers
+            for _, log in broker.engine._parts.logs.each()
+            for lane in log.lanes.values()
         ):
             await asyncio.sleep(0.01)
 
@@ -146,7 +148,7 @@ async def test_a_waiting_fetch_is_woken_by_the_commit(
         rows = (await waiting.answer()).responses[0].partitions
         assert [values_of(row) for row in rows] == [[], [b"news"]]
     assert not any(
-        lane.watchers for _, log in broker.engine.logs.each() for lane in log.lanes.values()
+        lane.watchers for _, log in broker.engine._parts.logs.each() for lane in log.lanes.values()
     )
 
 
@@ -215,7 +217,9 @@ async def test_a_client_that_leaves_takes_its_waiting_fetch_along(
         await watched(broker)
     async with asyncio.timeout(20):
         while any(
-            lane.watchers for _, log in broker.engine.logs.each() for lane in log.lanes.values()
+            lane.watchers
+            for _, log in broker.engine._parts.logs.each()
+            for lane in log.lanes.values()
         ):
             await asyncio.sleep(0.01)
 

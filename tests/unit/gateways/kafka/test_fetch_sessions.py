@@ -195,7 +195,9 @@ async def test_a_topic_created_again_is_found_by_name_and_lost_by_id(caller: Cal
 def watched(broker: InProcessBroker) -> int:
     """How many watchers all lanes have."""
     return sum(
-        len(lane.watchers) for _, log in broker.engine.logs.each() for lane in log.lanes.values()
+        len(lane.watchers)
+        for _, log in broker.engine._parts.logs.each()
+        for lane in log.lanes.values()
     )
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafscale.wire.kafka.messages.offset_delete import (
@@ -45,7 +45,7 @@ async def committed(broker: InProcessBroker) -> set[tuple[str, int]]:
 async def group(broker: InProcessBroker, caller: Caller) -> None:
     for name in ("t", "u"):
         await caller.create(name, 2)
-    wishes = [Wish(name, at, 5) for name in ("t", "u") for at in (0, 1)]
+    wishes = [OffsetCommit(name, at, 5) for name in ("t", "u") for at in (0, 1)]
     await broker.engine.offsets.commit("g", wishes)
 
 

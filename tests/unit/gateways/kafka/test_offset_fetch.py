@@ -1,6 +1,6 @@
 import pytest
 
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.model.errors import MetadataUnavailable
@@ -48,7 +48,7 @@ async def ask(caller: Caller, group: str, wanted: Wanted, version: int) -> tuple
     ]
 
 
-async def commit(broker: InProcessBroker, group: str, *wishes: Wish) -> None:
+async def commit(broker: InProcessBroker, group: str, *wishes: OffsetCommit) -> None:
     assert not any(await broker.engine.offsets.commit(group, wishes))
 
 
@@ -57,7 +57,7 @@ async def test_every_version_gives_what_was_committed_and_minus_one_for_the_rest
     broker: InProcessBroker, caller: Caller, version: int
 ) -> None:
     await caller.create("t", 3)
-    await commit(broker, "g", Wish("t", 2, 7, 4, "note"), Wish("t", 0, 5))
+    await commit(broker, "g", OffsetCommit("t", 2, 7, 4, "note"), OffsetCommit("t", 0, 5))
     epoch = 4 if version >= 5 else -1
     assert await ask(caller, "g", {"t": [2, 1, 0, 9], "nobody": [0]}, version) == (
         0,
@@ -86,8 +86,15 @@ async def test_null_asks_for_everything_a_group_has_committed(
 ) -> None:
     for topic in ("a", "b", "gone"):
         await caller.create(topic, 2)
-    await commit(broker, "g", Wish("b", 1, 3), Wish("a", 0, 1), Wish("gone", 0, 1), Wish("a", 1, 2))
-    await commit(broker, "other", Wish("b", 0, 9))
+    await commit(
+        broker,
+        "g",
+        OffsetCommit("b", 1, 3),
+        OffsetCommit("a", 0, 1),
+        OffsetCommit("gone", 0, 1),
+        OffsetCommit("a", 1, 2),
+    )
+    await commit(broker, "other", OffsetCommit("b", 0, 9))
     await caller.delete("gone")
     assert await ask(caller, "g", None, version) == (
         0,
@@ -101,8 +108,8 @@ async def test_several_groups_are_answered_in_the_order_asked_for(
     broker: InProcessBroker, caller: Caller
 ) -> None:
     await caller.create("t")
-    await commit(broker, "a", Wish("t", 0, 1))
-    await commit(broker, "b", Wish("t", 0, 2))
+    await commit(broker, "a", OffsetCommit("t", 0, 1))
+    await commit(broker, "b", OffsetCommit("t", 0, 2))
     groups = [OffsetFetchRequestGroup(name, [OffsetFetchRequestTopics("t", [0])]) for name in "bca"]
     answer = await caller.ask(OffsetFetchRequest(groups=groups, require_stable=True), 8)
     assert [
@@ -115,7 +122,7 @@ async def test_a_partition_asked_for_twice_is_answered_once(
     broker: InProcessBroker, caller: Caller
 ) -> None:
     await caller.create("t")
-    await commit(broker, "g", Wish("t", 0, 1))
+    await commit(broker, "g", OffsetCommit("t", 0, 1))
     assert await ask(caller, "g", {"t": [0, 0]}, 7) == (0, [("t", 0, 1, -1, "", 0)])
 
 
@@ -124,7 +131,7 @@ async def test_a_sick_metadata_store_is_something_to_come_back_after(
     broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     await caller.create("t")
-    await commit(broker, "g", Wish("t", 0, 1))
+    await commit(broker, "g", OffsetCommit("t", 0, 1))
 
     async def refuse(*_: object) -> None:
         raise MetadataUnavailable("planned")

@@ -7,7 +7,7 @@ Retention times and timestamps are ignored: a setting of the broker says how lon
 
 from typing import Final
 
-from kafscale.engine.coordinator.offsets import Wish
+from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
@@ -48,7 +48,7 @@ def _objection(call: Call) -> KafscaleError | None:
 async def _answer(call: Call, objection: KafscaleError | None) -> OffsetCommitResponse:
     request: OffsetCommitRequest = call.message
     wishes = [
-        Wish(
+        OffsetCommit(
             topic.name,
             row.partition_index,
             row.committed_offset,
@@ -69,7 +69,7 @@ async def _answer(call: Call, objection: KafscaleError | None) -> OffsetCommitRe
         client_errors.note(call, problem)
         problems = [problem] * len(wishes)
     refused = sum(problem is not None for problem in problems)
-    call.engine.probe.offsets_committed(len(problems) - refused, refused)
+    call.engine.metrics.offsets_committed(len(problems) - refused, refused)
     codes = iter([0 if problem is None else coordinator_code_of(problem) for problem in problems])
     topics = [
         OffsetCommitResponseTopic(

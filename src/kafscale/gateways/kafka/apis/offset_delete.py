@@ -7,7 +7,7 @@ to, it refuses the whole request.
 
 from typing import Final
 
-from kafscale.engine.coordinator.offsets import Place
+from kafscale.engine.coordinator.offsets import CommittedPartition
 from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
@@ -54,6 +54,6 @@ async def _answer(call: Call) -> OffsetDeleteResponse:
     )
 
 
-def _code(problems: dict[Place, KafscaleError], place: Place) -> int:
+def _code(problems: dict[CommittedPartition, KafscaleError], place: CommittedPartition) -> int:
     problem = problems.get(place)
     return 0 if problem is None else coordinator_code_of(problem)

@@ -9,7 +9,7 @@ There are no transactions, so every offset is stable.
 import asyncio
 from typing import Final, NamedTuple
 
-from kafscale.engine.coordinator.offsets import Place
+from kafscale.engine.coordinator.offsets import CommittedPartition
 from kafscale.gateways.kafka import client_errors
 from kafscale.gateways.kafka.call import Answer, Call
 from kafscale.gateways.kafka.errors import coordinator_code_of
@@ -73,7 +73,7 @@ async def _answer(call: Call) -> OffsetFetchResponse:
 
 async def _look_up(call: Call, group_id: str, asked: _Asked) -> tuple[int, dict[str, list[_Row]]]:
     """The error of the group as a whole, and the rows by topic."""
-    wanted: dict[Place, None] | None = None  # in the order asked for
+    wanted: dict[CommittedPartition, None] | None = None  # in the order asked for
     if asked is not None:
         wanted = {(topic.name, at): None for topic in asked for at in topic.partition_indexes}
     code = ErrorCode.NONE

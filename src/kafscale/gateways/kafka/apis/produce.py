@@ -158,7 +158,7 @@ def _append(
     if topic is None:
         call.engine.partitions.note_refused(name, data.index, records)
         topic = call.engine.topics.get(name)
-    if (tell := call.engine.probe.tell_received) is not None:
+    if (tell := call.engine.metrics.log_received) is not None:
         tell(name, data.index, len(records or b""))
     sets = [records]
     is_old = call.version < _ONE_BATCH_FROM and conversion.is_old(records)
@@ -245,6 +245,6 @@ def _count(call: Call, response: ProduceResponse) -> ProduceResponse:
         if engine.topics.find(topic.name) is None:
             continue
         for row in topic.partition_responses:
-            engine.probe.produced(topic.name, row.index, row.error_code == 0)
-        engine.probe.produce_latency.labels(topic.name, acks).observe(seconds)
+            engine.metrics.produced(topic.name, row.index, row.error_code == 0)
+        engine.metrics.produce_latency.labels(topic.name, acks).observe(seconds)
     return response

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafscale.broker import sampling
-from kafscale.engine.metrics.series import Probe
+from kafscale.engine.metrics import sampling
+from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.model.meters import Registry
 from kafscale.objects.health import HealthWindow
@@ -16,11 +16,11 @@ from tests.support.exposition import parse, series
 )
 def test_exactly_one_state_of_the_store_is_shown(errors: int, state: str) -> None:
     clock, window = ManualClock(), HealthWindow()
-    probe = Probe(Registry())
-    probe.sample_store_health(sampling.states_of(StoreGate(window, clock)))
+    metrics = BrokerMetrics(Registry())
+    metrics.sample_store_health(sampling.states_of(StoreGate(window, clock)))
     for number in range(10):
         window.report(clock.elapsed_s(), 0.01, ok=number >= errors)
-    samples = parse(probe.registry.render())
+    samples = parse(metrics.registry.render())
     shown = {
         name: samples[series("kafscale_s3_health_state", state=name)]
         for name in ("healthy", "degraded", "unavailable")
