@@ -83,12 +83,16 @@ class SharedNamespace:
     ) -> None:
         topics = {one.name: one for one in await Descriptors(store, "default").all()}
         logs: dict[str, Log] = {}
+        # All logs are open before the first append: what one mapping holds for a log is appended
+        # without an await in between, and so becomes one flush on a machine of any speed.
+        for name, partition in {place for flush in flushes for place in flush}:
+            folder, _ = places.place(topics[name], partition)
+            if folder not in logs:
+                logs[folder] = await opened(store, folder)
         for flush in flushes:
             waiting: list[asyncio.Future[object]] = []
             for (name, partition), pairs in flush.items():
                 folder, lane = places.place(topics[name], partition)
-                if folder not in logs:
-                    logs[folder] = await opened(store, folder)
                 data = self._batch(pairs)
                 answer = logs[folder].append(
                     lane, batch.read_header(data), data, acknowledged=False
