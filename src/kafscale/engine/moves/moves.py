@@ -5,8 +5,8 @@ of every log that the topic moves into copies its lanes from the bucket. When al
 up the owners of the old logs seal their lanes, which is when producers have to wait; the last
 records are copied, and the descriptor says the new place. Each step can be done again by whoever
 owns a log then: what is in the bucket says how far it is.
-Next door: what a broker does for its logs (move_work.py), asking for a move (administration.py),
-what is left in the old place (removals.py).
+Next door: what a broker does for its logs (steps.py), asking for a move (topics/changes.py),
+what is left in the old place (upkeep/removals.py).
 """
 
 import asyncio
