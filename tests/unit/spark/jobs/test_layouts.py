@@ -165,6 +165,7 @@ def test_a_run_after_a_crash_goes_on_in_the_shared_logs(
 
     monkeypatch.setattr(shared_append.JobAppender, "append", mortal)
     monkeypatch.setattr(Bucket, "run", _on_a_loop_of_its_own(Bucket.run))
+    monkeypatch.setattr(Bucket, "wait", lambda bucket, work: bucket.run(lambda _: work))
     for steps in (0, 1, 3, 2):
         left[0] = steps
         with pytest.raises(KeyboardInterrupt):
@@ -232,10 +233,10 @@ def context_of_all(context: Context) -> Context:
 def _on_a_loop_of_its_own(run: Any) -> Any:
     """A KeyboardInterrupt would end the loop that all buckets share: hand it over as a value."""
 
-    def carefully(bucket: Bucket, work: Any) -> Any:
+    def carefully(bucket: Bucket, work: Any, *args: Any) -> Any:
         async def caught(store: ObjectStore) -> Any:
             try:
-                return await work(store)
+                return await work(store, *args)
             except KeyboardInterrupt as stop:
                 return stop
 
