@@ -42,7 +42,7 @@ async def brokers(tmp_path: Path) -> AsyncIterator[list[InProcessBroker]]:
     metadata = EmbeddedMetadataStore(tmp_path / "metadata.db", "OFF", SystemClock())
     configs = [with_listeners(0, "INNER", "OUTER"), with_listeners(1, "INNER")]
     made = [
-        InProcessBroker(config=config, store=store, metadata=metadata, is_shared=True)
+        InProcessBroker(config=config, store=store, metadata=metadata, has_peers=True)
         for config in configs
     ]
     async with made[0], made[1]:
