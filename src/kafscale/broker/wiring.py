@@ -7,7 +7,7 @@ engine is made of (engine/build.py), which stores there are (settings/stores.py)
 
 from dataclasses import dataclass
 
-from kafscale.admin.pairing import require_pair
+from kafscale.admin.bucket.pairing import require_pair
 from kafscale.broker import derived, kafka_names, process
 from kafscale.broker.doors import Doors, build_doors
 from kafscale.broker.readiness import (
