@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
 log = structlog.get_logger()
+
+_T = TypeVar("_T")
 
 
 class Tasks:
@@ -20,8 +22,8 @@ class Tasks:
         return len(self._running)
 
     def spawn(
-        self, work: Coroutine[Any, Any, Any], name: str, *, awaited: bool = False
-    ) -> asyncio.Task[Any]:
+        self, work: Coroutine[Any, Any, _T], name: str, *, awaited: bool = False
+    ) -> asyncio.Task[_T]:
         """Start `work` now; a failure is logged under `name`.
 
         `awaited`: the caller awaits the task and reports its failure instead.

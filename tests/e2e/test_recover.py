@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from kafscale.admin import bucket
+from kafscale.admin.bucket import topic_lookup
 from kafscale.log.formats import segment
 from kafscale.records.batch import walk
 from kafscale.settings.loading import load
@@ -118,10 +118,10 @@ async def _producer_ids(cluster: Cluster, topic: str) -> set[int]:
     environment = {**cluster.broker.environment(), **cluster.broker.extra_env}
     config = load(None, environment, {})
     found: set[int] = set()
-    async with bucket.opened(config) as store:
-        descriptor = await bucket.find_topic(store, config.storage.namespace, topic)
-        for folder in bucket.log_folders(descriptor, None):
-            for piece in (await bucket.survey_log(store, folder)).pieces:
+    async with topic_lookup.opened(config) as store:
+        descriptor = await topic_lookup.find_topic(store, config.storage.namespace, topic)
+        for folder in topic_lookup.log_folders(descriptor, None):
+            for piece in (await topic_lookup.survey_log(store, folder)).pieces:
                 data = await store.read(piece.key)
                 for span in segment.parse(data).spans:
                     batches = walk(data, span.start, span.start + span.length)

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from kafscale.admin.pairing import require_pair
+from kafscale.admin.bucket.pairing import require_pair
 from kafscale.admin.units import human_bytes
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.capability_check import check_create_if_absent

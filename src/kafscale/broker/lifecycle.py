@@ -23,6 +23,7 @@ from kafscale.broker.wiring import Broker
 from kafscale.engine.cluster.membership import Node
 from kafscale.model.endpoints import Endpoint
 from kafscale.model.errors import MetadataUnavailable
+from kafscale.tasks import Tasks
 
 FLUSH_DEADLINE_S: Final = 20.0
 
@@ -47,12 +48,14 @@ class Lifecycle:
 
     async def wait(self, leaving: asyncio.Event) -> None:
         """Wait until asked to leave; MetadataUnavailable if the broker must not go on."""
-        asked = asyncio.ensure_future(leaving.wait())
-        failed = asyncio.ensure_future(self.broker.engine.cluster.failure())
-        await asyncio.wait((asked, failed), return_when=asyncio.FIRST_COMPLETED)
-        reason = failed.result() if failed.done() else ""
-        asked.cancel()
-        failed.cancel()
+        tasks = Tasks()
+        tasks.spawn(leaving.wait(), "signal", awaited=True)
+        failed = tasks.spawn(self.broker.engine.cluster.failure(), "failure", awaited=True)
+        try:
+            await tasks.wait_for_one()
+            reason = failed.result() if failed.done() else ""
+        finally:
+            await tasks.aclose()
         if reason:
             raise MetadataUnavailable(reason)
 

@@ -23,6 +23,7 @@ from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.settings.config import Config
 from kafscale.settings.stores import open_metadata, open_store
 from kafscale.system import SystemClock, SystemDice
+from kafscale.tasks import Tasks
 
 logger = structlog.get_logger()
 
@@ -67,17 +68,16 @@ async def _unless(
     leaving: asyncio.Event, start: Coroutine[Any, Any, Lifecycle]
 ) -> Lifecycle | None:
     """Wait for the start; None if a signal comes first: a store that hangs does not hold it up."""
-    starting = asyncio.ensure_future(start)
-    asked = asyncio.ensure_future(leaving.wait())
-    await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+    tasks = Tasks()
+    starting = tasks.spawn(start, "start", awaited=True)
+    asked = tasks.spawn(leaving.wait(), "signal", awaited=True)
+    await tasks.wait_for_one()
     asked.cancel()
     if starting.done():
         return starting.result()
     while not starting.done():  # it may want to clean up, in the very store that hangs
         starting.cancel()
         await asyncio.wait((starting,), timeout=_LAST_TRIES_S)
-    if not starting.cancelled():
-        starting.exception()  # of no interest any more
     return None
 
 

@@ -7,7 +7,7 @@ engine is made of (engine/build.py), which stores there are (settings/stores.py)
 
 from dataclasses import dataclass
 
-from kafscale.admin.pairing import require_pair
+from kafscale.admin.bucket.pairing import require_pair
 from kafscale.broker import derived, kafka_names, process
 from kafscale.broker.doors import Doors, build_doors
 from kafscale.broker.readiness import (
@@ -21,6 +21,7 @@ from kafscale.engine.build import build_engine, instrument
 from kafscale.engine.engine import Engine
 from kafscale.engine.metrics import sampling
 from kafscale.engine.metrics.series import BrokerMetrics
+from kafscale.gateways.kafka.consumer_protocol import ConsumerProtocol
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.access import AllowAll, Authorizer
 from kafscale.model.clock import Clock, Dice
@@ -62,7 +63,7 @@ async def build(
     settings = derived.engine_settings(config, has_peers=has_peers)
     stores = instrument(settings.topics, store, metadata, metrics, clock)
     await require_pair(stores.metadata, stores.objects, settings.namespace)
-    parts = await build_engine(settings, stores, metrics, clock, dice, tasks)
+    parts = await build_engine(settings, stores, metrics, clock, dice, tasks, ConsumerProtocol())
     identity = parts.cluster.identity
     engine = Engine(
         parts,

@@ -1,7 +1,7 @@
 """Options of commands that talk to brokers, and the client that they stand for.
 
 Here: parsing. The commands are Kafka clients like all others: they have no other way to a broker.
-Next door: connections and refusals (admin/client.py).
+Next door: connections and refusals (admin/brokers/client.py).
 """
 
 import argparse
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kafscale.admin import client
-from kafscale.admin.client import KafkaAdmin
+from kafscale.admin.brokers import client
+from kafscale.admin.brokers.client import KafkaAdmin
 from kafscale.admin.errors import InvalidArgument
 from kafscale.cli.errors import UsageError
 

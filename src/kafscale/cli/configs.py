@@ -1,11 +1,11 @@
 """`kafscale configs`: show and change the settings of topics.
 
-Next door: asking brokers (admin/configs.py).
+Next door: asking brokers (admin/brokers/configs.py).
 """
 
 import argparse
 
-from kafscale.admin.configs import alter_configs, describe_configs
+from kafscale.admin.brokers.configs import alter_configs, describe_configs
 from kafscale.cli.client_arguments import add_client_arguments, admin_client, parse_pairs
 from kafscale.cli.errors import UsageError
 from kafscale.cli.output import print_columns, print_json

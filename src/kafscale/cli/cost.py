@@ -1,7 +1,7 @@
 """`kafscale cost`: what each topic costs a day and a month, from what brokers really did.
 
-Here: arguments and columns. Next door: what is counted (admin/cost.py), the arithmetic
-(admin/spending.py).
+Here: arguments and columns. Next door: what is counted (admin/cost/report.py), the arithmetic
+(admin/cost/spending.py).
 """
 
 import argparse
@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from kafscale.admin import spending
-from kafscale.admin.cost import CostReport, measure_cost
-from kafscale.admin.spending import TopicUse
+from kafscale.admin.cost import spending
+from kafscale.admin.cost.report import CostReport, measure_cost
+from kafscale.admin.cost.spending import TopicUse
 from kafscale.admin.units import human_bytes
 from kafscale.cli.config_arguments import set_by
 from kafscale.cli.errors import UsageError

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from kafscale.admin.client import client_settings
-from kafscale.admin.producing import Delivery, OutgoingRecord, open_producer
+from kafscale.admin.brokers.client import client_settings
+from kafscale.admin.brokers.producing import Delivery, OutgoingRecord, open_producer
 from kafscale.cli import demo_orders
 from kafscale.cli.errors import CommandError
 from kafscale.system import SystemClock

@@ -1,7 +1,7 @@
 """`kafscale groups reset-offsets`: moving what a group has committed.
 
 Here: where to, which partitions, and the plan on the screen. Nothing changes without --execute.
-Next door: the plan (admin/group_resets.py).
+Next door: the plan (admin/brokers/group_resets.py).
 """
 
 import argparse
@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from kafscale.admin.group_resets import PlannedOffset, ResetTarget, commit_reset, plan_reset
+from kafscale.admin.brokers.group_resets import PlannedOffset, ResetTarget, commit_reset, plan_reset
 from kafscale.cli.client_arguments import admin_client
 from kafscale.cli.errors import UsageError
 from kafscale.cli.output import print_columns, print_json

@@ -1,11 +1,11 @@
 """`kafscale groups`: list, describe, reset-offsets, delete.
 
-Next door: asking brokers (admin/groups.py), moving offsets (group_offsets.py).
+Next door: asking brokers (admin/brokers/groups.py), moving offsets (group_offsets.py).
 """
 
 import argparse
 
-from kafscale.admin import groups
+from kafscale.admin.brokers import groups
 from kafscale.cli import group_offsets
 from kafscale.cli.client_arguments import add_client_arguments, admin_client
 from kafscale.cli.output import print_columns, print_json

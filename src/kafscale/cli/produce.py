@@ -1,6 +1,6 @@
 """`kafscale produce`: lines in, records out.
 
-Next door: sending the records (admin/producing.py).
+Next door: sending the records (admin/brokers/producing.py).
 """
 
 import argparse
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
-from kafscale.admin.producing import Delivery, OutgoingRecord, open_producer
+from kafscale.admin.brokers.producing import Delivery, OutgoingRecord, open_producer
 from kafscale.cli.client_arguments import add_client_arguments, client_settings, using_properties
 from kafscale.cli.errors import UsageError
 from kafscale.cli.output import counting

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from kafscale.admin.consuming import ConsumedRecord
+from kafscale.admin.brokers.consuming import ConsumedRecord
 from kafscale.cli.errors import UsageError
 
 Format = Callable[[ConsumedRecord], bytes]

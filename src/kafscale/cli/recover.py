@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from kafscale.admin import bucket
+from kafscale.admin.bucket import topic_lookup
 from kafscale.cli.config_arguments import add_config_arguments, config_of
 from kafscale.cli.errors import CommandError, UsageError
 from kafscale.cli.output import counting, print_json
@@ -69,7 +69,7 @@ async def _recover(args: argparse.Namespace, config: Config) -> int:
     async with _opened_metadata(config, dry_run=args.dry_run) as metadata:
         if brokers := await metadata.find(keys.BROKERS):
             raise CommandError(f"{len(brokers)} brokers run on this metadata store: stop them")
-        async with bucket.opened(source) as store:
+        async with topic_lookup.opened(source) as store:
             with counting("logs read", None, shown=not args.json) as show:
                 found = await bucket_scan.gather(store, source.storage.namespace, clock, show)
         wanted = await recovery.plan(metadata, found, config.topic_defaults)

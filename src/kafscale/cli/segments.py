@@ -1,6 +1,7 @@
 """`kafscale segments`: a topic's objects, read from the bucket itself. No broker is asked.
 
-Next door: finding the topic (admin/bucket.py), the checks (admin/verification.py).
+Next door: finding the topic (admin/bucket/topic_lookup.py), the checks
+(admin/bucket/verification.py).
 """
 
 import argparse
@@ -11,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from kafscale.admin import bucket, checkpoint_view
-from kafscale.admin.checkpoint_view import CheckpointView
+from kafscale.admin.bucket import checkpoint_view, topic_lookup
+from kafscale.admin.bucket.checkpoint_view import CheckpointView
+from kafscale.admin.bucket.verification import verify_logs
 from kafscale.admin.units import human_bytes
-from kafscale.admin.verification import verify_logs
 from kafscale.cli.config_arguments import add_config_arguments, config_of
 from kafscale.cli.errors import CommandError
 from kafscale.cli.output import counting, print_columns, print_json
@@ -62,17 +63,17 @@ def run(args: argparse.Namespace) -> int:
 async def _views(
     args: argparse.Namespace, config: Config, store: ObjectStore
 ) -> tuple[TopicDescriptor, list[LogSurvey]]:
-    descriptor = await bucket.find_topic(store, config.storage.namespace, args.topic)
-    folders = bucket.log_folders(descriptor, args.partition)
-    return descriptor, [await bucket.survey_log(store, folder) for folder in folders]
+    descriptor = await topic_lookup.find_topic(store, config.storage.namespace, args.topic)
+    folders = topic_lookup.log_folders(descriptor, args.partition)
+    return descriptor, [await topic_lookup.survey_log(store, folder) for folder in folders]
 
 
 async def _list(args: argparse.Namespace, config: Config) -> int:
-    async with bucket.opened(config) as store:
+    async with topic_lookup.opened(config) as store:
         descriptor, views = await _views(args, config, store)
     rows = [
         {
-            "log": bucket.log_name(descriptor, view.folder),
+            "log": topic_lookup.log_name(descriptor, view.folder),
             **extent,
             "written": iso(piece.modified_ms),
             "key": piece.key,
@@ -100,7 +101,7 @@ def _lanes_shown(
 ) -> Mapping[int, int] | None:
     """Partitions by the lanes to show of a log; None: objects as a whole, all are the topic's."""
     if partition is not None:
-        return {bucket.place_of(descriptor, partition).lane: partition}
+        return {topic_lookup.place_of(descriptor, partition).lane: partition}
     return places.lanes_in(descriptor, folder) if descriptor.layout == "shared" else None
 
 
@@ -132,7 +133,7 @@ def _extent(piece: LiveSegment, first: int, last: int, records: int, size: int) 
 
 
 async def _verify(args: argparse.Namespace, config: Config) -> int:
-    async with bucket.opened(config) as store:
+    async with topic_lookup.opened(config) as store:
         descriptor, views = await _views(args, config, store)
         segments = sum(len(view.pieces) for view in views)
         with counting("segments checked", segments, shown=True) as show:
@@ -162,9 +163,9 @@ async def _verify(args: argparse.Namespace, config: Config) -> int:
 
 async def _inspect(args: argparse.Namespace, config: Config) -> int:
     lanes: Mapping[int, int] | None = None
-    async with bucket.opened(config) as store:
+    async with topic_lookup.opened(config) as store:
         if args.topic is not None:
-            topic = await bucket.find_topic(store, config.storage.namespace, args.topic)
+            topic = await topic_lookup.find_topic(store, config.storage.namespace, args.topic)
             lanes = places.lanes_in(topic, args.key.rpartition("/")[0])
         try:
             data = await store.read(args.key)

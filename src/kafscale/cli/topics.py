@@ -1,14 +1,14 @@
 """`kafscale topics`: create, list, describe, alter, delete.
 
-Next door: asking brokers (admin/topics.py) and the bucket (admin/holdings.py).
+Next door: asking brokers (admin/brokers/topics.py) and the bucket (admin/bucket/holdings.py).
 """
 
 import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from kafscale.admin import configs, topics
-from kafscale.admin.client import KafkaAdmin
+from kafscale.admin.brokers import configs, topics
+from kafscale.admin.brokers.client import KafkaAdmin
 from kafscale.cli.client_arguments import add_client_arguments, admin_client, parse_pairs
 from kafscale.cli.errors import UsageError
 from kafscale.cli.output import print_columns, print_json
@@ -147,7 +147,7 @@ _COLUMNS: Final = (
 
 
 def _facts(admin: KafkaAdmin, args: argparse.Namespace, name: str) -> dict[str, Any]:
-    from kafscale.admin import holdings  # what reads a bucket is for this command alone
+    from kafscale.admin.bucket import holdings  # what reads a bucket is for this command alone
 
     topic = topics.describe_topic(admin, name)
     own_configs = configs.own_configs(admin, name)

@@ -17,6 +17,7 @@ from kafscale.engine.cluster.single import SingleBroker
 from kafscale.engine.coordinator.expiry import Expiry, ExpiryRules
 from kafscale.engine.coordinator.groups import Groups
 from kafscale.engine.coordinator.offsets import Offsets
+from kafscale.engine.coordinator.records import GroupRecords, MemberDataReader
 from kafscale.engine.engine import EngineParts
 from kafscale.engine.metrics import sampling
 from kafscale.engine.metrics.lag import ConsumerLag
@@ -125,6 +126,7 @@ async def build_engine(
     clock: Clock,
     dice: Dice,
     tasks: Tasks,
+    member_data: MemberDataReader,
 ) -> EngineParts:
     """Put an engine together on open stores."""
     store, metadata, registry = stores.objects, stores.metadata, stores.registry
@@ -157,11 +159,19 @@ async def build_engine(
     partitions = Partitions(registry, logs, appends, producer_ids, reader, cluster, clock, tasks)
     # -- groups
     lag = ConsumerLag(metadata, registry, logs, cluster)
+    records = GroupRecords(member_data)
     groups = Groups(
-        metadata, settings.groups, clock, dice, tasks, cluster, metrics.group_rebalances.inc
+        metadata,
+        records,
+        settings.groups,
+        clock,
+        dice,
+        tasks,
+        cluster,
+        metrics.group_rebalances.inc,
     )
     offsets = Offsets(metadata, registry, cluster, groups.claims, clock, lag)
-    expiry = Expiry(metadata, groups, offsets, settings.expiry, clock, cluster)
+    expiry = Expiry(metadata, records, groups, offsets, settings.expiry, clock, cluster)
     # -- background work
     moves = Moves(
         registry,

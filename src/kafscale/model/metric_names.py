@@ -1,7 +1,7 @@
 """Names of series and labels that other programs read off a broker's metrics page.
 
 Here: names alone. Next door: every series of a broker (engine/metrics/series.py), reading the page
-(admin/metrics_page.py).
+(admin/cost/metrics_page.py).
 """
 
 from typing import Final

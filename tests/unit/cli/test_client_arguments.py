@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kafscale.admin.client import wait_for_all
+from kafscale.admin.brokers.client import wait_for_all
 from kafscale.admin.errors import AdminError
 from kafscale.cli import client_arguments
 from kafscale.cli.errors import UsageError

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kafscale.admin.consuming import ConsumedRecord
+from kafscale.admin.brokers.consuming import ConsumedRecord
 from kafscale.cli.errors import UsageError
 from kafscale.cli.record_format import as_json, compile_format
 

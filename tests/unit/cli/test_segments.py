@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafscale.admin import bucket
+from kafscale.admin.bucket import topic_lookup
 from kafscale.cli import main, segments
 from kafscale.log.catalog import checkpoints
 from kafscale.log.formats import checkpoint, keys
@@ -37,7 +37,7 @@ def run(
     async def opened(config: Config) -> AsyncIterator[ObjectStore]:
         yield topic.store
 
-    monkeypatch.setattr(bucket, "opened", opened)
+    monkeypatch.setattr(topic_lookup, "opened", opened)
 
     def run(*words: str) -> tuple[int, str, str]:
         code = main.main(["segments", *words])
@@ -206,7 +206,7 @@ async def test_verify_of_a_broken_topic_names_the_object_and_fails(
     async def opened(config: Config) -> AsyncIterator[ObjectStore]:
         yield topic.store
 
-    monkeypatch.setattr(bucket, "opened", opened)
+    monkeypatch.setattr(topic_lookup, "opened", opened)
     key = keys.segment(LOG, 10)
     await topic.spoil(key, 120, 0xA5)
     args = main.Parser()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafscale.admin import bucket
+from kafscale.admin.bucket import topic_lookup
 from kafscale.cli import main
 from kafscale.log.formats import keys
 from kafscale.objects.store import ObjectStore
@@ -29,7 +29,7 @@ def run(
     async def opened(config: Config) -> AsyncIterator[ObjectStore]:
         yield made.store
 
-    monkeypatch.setattr(bucket, "opened", opened)
+    monkeypatch.setattr(topic_lookup, "opened", opened)
 
     def run(*words: str) -> tuple[int, str]:
         code = main.main(["segments", *words])

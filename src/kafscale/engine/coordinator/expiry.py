@@ -18,10 +18,10 @@ from datetime import datetime
 import structlog
 
 from kafscale.engine.cluster.membership import Membership
-from kafscale.engine.coordinator import records
 from kafscale.engine.coordinator.groups import Groups
 from kafscale.engine.coordinator.listing import each_group
 from kafscale.engine.coordinator.offsets import Offsets
+from kafscale.engine.coordinator.records import GroupRecords
 from kafscale.groups.machine import Group
 from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
@@ -60,6 +60,7 @@ class Expiry:
     def __init__(
         self,
         metadata: MetadataStore,
+        records: GroupRecords,
         groups: Groups,
         offsets: Offsets,
         rules: ExpiryRules,
@@ -68,6 +69,7 @@ class Expiry:
     ) -> None:
         self._cluster = cluster
         self._metadata = metadata
+        self._records = records
         self._groups = groups
         self._offsets = offsets
         self._rules = rules
@@ -115,7 +117,7 @@ class Expiry:
         kept: Collection[str] = ()
         since_ms = 0
         if machine is not None and not machine.is_idle:
-            subscribed = records.subscriptions(machine)
+            subscribed = self._records.subscribed_topics(machine)
             if machine.state is not GroupState.STABLE or subscribed is None:
                 return []
             kept = subscribed

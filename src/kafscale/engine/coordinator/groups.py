@@ -19,10 +19,10 @@ from typing import Any, Final
 import structlog
 
 from kafscale.engine.cluster.membership import Membership
-from kafscale.engine.coordinator import records
 from kafscale.engine.coordinator.claims import ClaimEvents, Claims
 from kafscale.engine.coordinator.listing import Listed, stored_groups
 from kafscale.engine.coordinator.offsets import check_group_id
+from kafscale.engine.coordinator.records import GroupRecords
 from kafscale.groups.events import (
     Delete,
     Event,
@@ -93,6 +93,7 @@ class Groups(ClaimEvents):
     def __init__(
         self,
         metadata: MetadataStore,
+        records: GroupRecords,
         rules: GroupRules,
         clock: Clock,
         dice: Dice,
@@ -102,6 +103,7 @@ class Groups(ClaimEvents):
     ) -> None:
         """Read each group when it is first asked for. `on_rebalanced` counts rebalances."""
         self._metadata = metadata
+        self._records = records
         self._cluster = cluster
         self.claims = Claims(metadata, cluster, clock, self)
         self._on_rebalanced = on_rebalanced
@@ -148,7 +150,7 @@ class Groups(ClaimEvents):
         machine = Group(self._rules)
         if entry is not None:
             try:
-                saved = records.read(keys.decode_group(entry.value))
+                saved = self._records.decode(entry.value)
                 machine = Group.restored(self._rules, saved, self._clock.elapsed_s())
             except CorruptObject as problem:
                 # Its members are told that they are unknown and join again; offsets are elsewhere.
@@ -306,7 +308,7 @@ class Groups(ClaimEvents):
                 if group.is_lost:
                     raise NotTheCoordinator(f"group {group.group_id!r} is another broker's")
                 guard = await self.claims.claim(group.group_id)
-                value = records.stored(group.group_id, snapshot, group.changed_at)
+                value = self._records.encode(group.group_id, snapshot, group.changed_at)
                 try:
                     await self._metadata.commit(
                         [Put(keys.group_metadata(group.group_id), value)], [guard]
@@ -354,7 +356,7 @@ class Groups(ClaimEvents):
             raise GroupNotFound(f"there is no group {group_id!r}")
         if machine.is_idle:
             return frozenset()
-        subscribed = records.subscriptions(machine)
+        subscribed = self._records.subscribed_topics(machine)
         if subscribed is None:
             raise GroupNotEmpty("what the group's members read is not known")
         return subscribed

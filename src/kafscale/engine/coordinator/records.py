@@ -1,17 +1,19 @@
 """A group's snapshot as the metadata store keeps it, and back.
 
-What members say about themselves and what they are assigned is kept as bytes, because only the
-members know what it means. For people, and for those who only look, it is shown in words where it
-can be read as the protocol of ordinary consumers.
+Here: the JSON of a group. It has what members say about themselves, and what they are assigned, as
+bytes that only clients understand. Where a door can read these bytes, the JSON also has them in
+words: operators and the rules of expiry need that.
+Next door: when a group is saved (groups.py). Never here: the bytes of a client protocol, a door
+reads them (`MemberDataReader`).
 """
 
-import struct
-from typing import Final
+from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 import structlog
 
-from kafscale.groups.machine import Group as Machine
+from kafscale.groups.machine import Group
 from kafscale.groups.snapshot import GroupSnapshot, MemberSnapshot
 from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
@@ -20,129 +22,105 @@ from kafscale.metadata.store import MAX_BYTES
 
 logger = structlog.get_logger()
 
-_CONSUMER: Final = "consumer"
-_MOST_SHOWN: Final = 10_000
+
+class MemberDataReader(Protocol):
+    """Reads the bytes that clients give their groups. The door of the clients implements it."""
+
+    def subscribed_topics(self, protocol_type: str, metadata: bytes) -> Sequence[str] | None:
+        """The topics that a member reads; None if the bytes do not say it."""
+
+    def assigned_partitions(
+        self, protocol_type: str, assignment: bytes
+    ) -> Sequence[tuple[str, list[int]]]:
+        """Topics and partitions of an assignment; none if the bytes do not say it."""
 
 
-def stored(group_id: str, saved: GroupSnapshot, now: str) -> bytes:
-    """What the store gets to keep.
+class GroupRecords:
+    """Turns groups into JSON and back."""
 
-    A group beyond all measure is kept without its members: it lives as any other, and when it
-    changes hands they are told that they are none and join again.
-    """
-    row = write(group_id, saved, now)
-    value = keys.encode_group(row)
-    if len(value) <= MAX_BYTES:
-        return value
-    logger.warning("group_too_large", group=group_id, members=len(row.members), bytes=len(value))
-    return keys.encode(msgspec.structs.replace(row, members={}))
+    def __init__(self, reader: MemberDataReader) -> None:
+        self._reader = reader
 
+    def encode(self, group_id: str, snapshot: GroupSnapshot, now: str) -> bytes:
+        """The value that the metadata store keeps.
 
-def write(group_id: str, saved: GroupSnapshot, now: str) -> GroupRow:
-    """In the store's words."""
-    return GroupRow(
-        group_id=group_id,
-        state=(GroupState.STABLE if saved.members else GroupState.EMPTY).value,
-        protocol_type=saved.protocol_type,
-        protocol=saved.protocol,
-        leader=saved.leader,
-        generation_id=saved.generation,
-        members={row.member_id: _member(row, saved, now) for row in saved.members},
-        state_at=now,
-    )
-
-
-def _member(row: MemberSnapshot, saved: GroupSnapshot, now: str) -> GroupMemberRow:
-    is_consumer = saved.protocol_type == _CONSUMER
-    metadata = dict(row.protocols).get(saved.protocol, b"")
-    return GroupMemberRow(
-        client_id=row.client_id,
-        client_host=row.client_host,
-        heartbeat_at=now,
-        assignment=_assigned(row.assignment) if is_consumer else [],
-        subscriptions=(_subscribed(metadata) or []) if is_consumer else [],
-        instance_id=row.instance_id,
-        session_timeout_ms=round(row.session_timeout_s * 1000),
-        rebalance_timeout_ms=round(row.rebalance_timeout_s * 1000),
-        protocols=list(row.protocols),
-        assignment_bytes=row.assignment,
-    )
-
-
-def read(row: GroupRow) -> GroupSnapshot:
-    """The way back."""
-    members = tuple(
-        MemberSnapshot(
-            member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host,
-            member.session_timeout_ms / 1000,
-            member.rebalance_timeout_ms / 1000,
-            tuple(member.protocols),
-            member.assignment_bytes,
+        A group that is too large for one value is kept without its members. Its members notice
+        this only when another broker loads the group: they are unknown then and join again.
+        """
+        row = self._row(group_id, snapshot, now)
+        value = keys.encode_group(row)
+        if len(value) <= MAX_BYTES:
+            return value
+        logger.warning(
+            "group_too_large", group=group_id, members=len(row.members), bytes=len(value)
         )
-        for member_id, member in row.members.items()
-    )
-    return GroupSnapshot(row.protocol_type, row.protocol, row.generation_id, row.leader, members)
+        return keys.encode(msgspec.structs.replace(row, members={}))
 
+    def _row(self, group_id: str, snapshot: GroupSnapshot, now: str) -> GroupRow:
+        return GroupRow(
+            group_id=group_id,
+            state=(GroupState.STABLE if snapshot.members else GroupState.EMPTY).value,
+            protocol_type=snapshot.protocol_type,
+            protocol=snapshot.protocol,
+            leader=snapshot.leader,
+            generation_id=snapshot.generation,
+            members={
+                member.member_id: self._member_row(member, snapshot, now)
+                for member in snapshot.members
+            },
+            state_at=now,
+        )
 
-def subscriptions(machine: Machine) -> frozenset[str] | None:
-    """The topics a group's members read, in the protocol of ordinary consumers; None if unknown."""
-    if machine.protocol_type != _CONSUMER or not machine.protocol:
-        return None
-    topics: set[str] = set()
-    for member in machine.roster.by_id.values():
-        named = _subscribed(member.protocols.get(machine.protocol, b""))
-        if named is None:
-            return None
-        topics.update(named)
-    return frozenset(topics)
+    def _member_row(
+        self, member: MemberSnapshot, snapshot: GroupSnapshot, now: str
+    ) -> GroupMemberRow:
+        kind = snapshot.protocol_type
+        metadata = dict(member.protocols).get(snapshot.protocol, b"")
+        return GroupMemberRow(
+            client_id=member.client_id,
+            client_host=member.client_host,
+            heartbeat_at=now,
+            assignment=[
+                AssignedTopic(topic=topic, partitions=partitions)
+                for topic, partitions in self._reader.assigned_partitions(kind, member.assignment)
+            ],
+            subscriptions=list(self._reader.subscribed_topics(kind, metadata) or ()),
+            instance_id=member.instance_id,
+            session_timeout_ms=round(member.session_timeout_s * 1000),
+            rebalance_timeout_ms=round(member.rebalance_timeout_s * 1000),
+            protocols=list(member.protocols),
+            assignment_bytes=member.assignment,
+        )
 
-
-class _Words:
-    """Reads the consumers' own protocol, as far as it is what it should be."""
-
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._at = 2  # after the version
-
-    def number(self) -> int:
-        (found,) = struct.unpack_from(">i", self._raw, self._at)
-        self._at += 4
-        return int(found)
-
-    def count(self) -> int:
-        found = self.number()
-        if not 0 <= found <= _MOST_SHOWN:
-            raise ValueError(found)
-        return found
-
-    def text(self) -> str:
-        (size,) = struct.unpack_from(">h", self._raw, self._at)
-        start = self._at + 2
-        self._at = start + max(size, 0)
-        if self._at > len(self._raw):
-            raise ValueError(size)
-        return self._raw[start : self._at].decode()
-
-
-def _subscribed(raw: bytes) -> list[str] | None:
-    words = _Words(raw)
-    try:
-        return [words.text() for _ in range(words.count())]
-    except (struct.error, ValueError):
-        return None
-
-
-def _assigned(raw: bytes) -> list[AssignedTopic]:
-    words = _Words(raw)
-    try:
-        return [
-            AssignedTopic(
-                topic=words.text(), partitions=[words.number() for _ in range(words.count())]
+    def decode(self, value: bytes) -> GroupSnapshot:
+        """The snapshot that a value was made from. Raises CorruptObject."""
+        row = keys.decode_group(value)
+        members = tuple(
+            MemberSnapshot(
+                member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.session_timeout_ms / 1000,
+                member.rebalance_timeout_ms / 1000,
+                tuple(member.protocols),
+                member.assignment_bytes,
             )
-            for _ in range(words.count())
-        ]
-    except (struct.error, ValueError):
-        return []
+            for member_id, member in row.members.items()
+        )
+        return GroupSnapshot(
+            row.protocol_type, row.protocol, row.generation_id, row.leader, members
+        )
+
+    def subscribed_topics(self, group: Group) -> frozenset[str] | None:
+        """The topics that a group's members read; None if that is unknown for one of them."""
+        if not group.protocol:
+            return None
+        subscribed: set[str] = set()
+        for member in group.roster.by_id.values():
+            metadata = member.protocols.get(group.protocol, b"")
+            topics = self._reader.subscribed_topics(group.protocol_type, metadata)
+            if topics is None:
+                return None
+            subscribed.update(topics)
+        return frozenset(subscribed)

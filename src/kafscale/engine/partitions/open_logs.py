@@ -288,7 +288,7 @@ class OpenLogs:
         for folder in places.own_folders(topic.descriptor):
             self._failed.pop(folder, None)
         for log in self._take_out(self._own(topic)):
-            await log.abandon(for_ever=True)
+            await log.abandon(is_ended=True)
         if topic.uses_shared_logs:
             self._wake(topic.descriptor)
 
@@ -362,7 +362,8 @@ def _use(log: Log, number: int, topic: Topic, partition: int) -> OpenPartition:
 
 
 async def _close_all(logs: Sequence[Log], deadline_s: float) -> None:
-    closing = [asyncio.ensure_future(log.aclose()) for log in logs]
+    tasks = Tasks()
+    closing = [tasks.spawn(log.aclose(), f"close {log.folder}", awaited=True) for log in logs]
     if not closing:
         return
     _, late = await asyncio.wait(closing, timeout=deadline_s)

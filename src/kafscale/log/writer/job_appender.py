@@ -140,6 +140,18 @@ class JobAppender:
         await self._add(built, lanes)
         await self._roll_up()
 
+    async def follow_and_append(self, lanes: Sequence[LaneBatches]) -> None:
+        """Load what was added since, and append at once; LostRace if a lane has gone on.
+
+        In one coroutine: an owner that flushes all the time leaves about a millisecond, and the
+        way back to a job's own thread may take longer than that.
+        """
+        await self.follow()
+        for lane in lanes:
+            if lane.first != self.next(lane.lane) and not self.is_new(lane.lane):
+                raise LostRace(f"lane {lane.lane} of {self._folder} was filled by another run")
+        await self.append(lanes)
+
     async def _newest_generation(self) -> int:
         known = self._committed.manifest.generation
         return await commits.newest_generation(self._store, self._folder, known)

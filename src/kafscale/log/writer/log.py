@@ -180,12 +180,12 @@ class Log:
         finally:
             await self.abandon()
 
-    async def abandon(self, *, for_ever: bool = False) -> None:
+    async def abandon(self, *, is_ended: bool = False) -> None:
         """Let go at once: what waits is refused, nothing more is written."""
         self._change(LogEvent.CLOSED)
         self._cancel_timer()
         refused = self._refuse_all(NotTheOwner("the log is closed here"))
-        self._turned_away(refused if for_ever else [])
+        self._turned_away(refused if is_ended else [])
         self.committed.release()
         self._wake_all()
         await self._tasks.aclose()

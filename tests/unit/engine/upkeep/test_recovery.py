@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafscale.admin.pairing import require_pair
+from kafscale.admin.bucket.pairing import require_pair
 from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.engine.upkeep import bucket_scan, recovery
 from kafscale.engine.upkeep.bucket_scan import Evidence

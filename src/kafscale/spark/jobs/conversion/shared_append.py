@@ -61,6 +61,7 @@ def fill(bucket: Bucket, folder: str, parts: Sequence[LaneOffsets], make: Make) 
 
     log = bucket.run(opened)
     step, written = STEP_BYTES, 0
+    is_behind = False  # another writer has appended what this job has not loaded yet
     ready: dict[int, LaneBatches] = {}  # what was made of a part and has not been added
     while True:
         chosen = _choose(log, parts, make, ready, step)
@@ -68,11 +69,12 @@ def fill(bucket: Bucket, folder: str, parts: Sequence[LaneOffsets], make: Make) 
             return written
         lanes = _lanes([taken for taken, _ in chosen.values()])
         try:
-            bucket.wait(log.append(lanes))
+            bucket.wait(log.follow_and_append(lanes) if is_behind else log.append(lanes))
         except LostRace:
             step = max(step // 2, LEAST_STEP)
-            bucket.wait(log.follow())
+            is_behind = True
             continue
+        is_behind = False
         step = min(step * 2, STEP_BYTES)
         written += sum(len(one) for lane in lanes for one in lane.batches)
         for at, (_, rest) in chosen.items():

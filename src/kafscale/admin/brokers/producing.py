@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from kafscale.admin.client import open_client, refusal
+from kafscale.admin.brokers.client import open_client, refusal
 from kafscale.admin.errors import AdminError
 
 _REPORT_EVERY: Final = 1000

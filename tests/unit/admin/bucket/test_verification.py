@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kafscale.admin import bucket, verification
+from kafscale.admin.bucket import topic_lookup, verification
 from kafscale.log.formats import keys
 from kafscale.log.formats.segment import HEADER
 from kafscale.records.batch import HEADER_SIZE
@@ -11,7 +11,7 @@ from tests.unit.admin.bucket_builder import LOG, TopicInMemory
 
 
 async def problems(topic: TopicInMemory) -> list[str]:
-    view = await bucket.survey_log(topic.store, LOG)
+    view = await topic_lookup.survey_log(topic.store, LOG)
     found = verification.check_joints(view)
     for piece in view.pieces:
         found += (await verification.check_piece(topic.store, piece, view.indexes)).problems
@@ -29,7 +29,7 @@ async def sound_topic() -> TopicInMemory:
 async def test_a_sound_topic_has_no_problems_and_all_its_records() -> None:
     topic = await sound_topic()
     assert await problems(topic) == []
-    view = await bucket.survey_log(topic.store, LOG)
+    view = await topic_lookup.survey_log(topic.store, LOG)
     found = [await verification.check_piece(topic.store, p, view.indexes) for p in view.pieces]
     assert sum(one.records for one in found) == 16
 

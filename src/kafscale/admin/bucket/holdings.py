@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kafscale.admin import bucket
+from kafscale.admin.bucket import topic_lookup
 from kafscale.admin.errors import AdminError
 from kafscale.log.formats import keys, places, segment
 from kafscale.log.protocol import commits, survey
@@ -82,8 +82,8 @@ def place_by_configs(configs: Mapping[str, str], partition: int, partitions: int
 
 async def read_topic(config: Config, name: str, topic_id: str) -> TopicHoldings:
     """Read a topic in the configured bucket; AdminError if it is another cluster's topic."""
-    async with bucket.opened(config) as store:
-        descriptor = await bucket.find_topic(store, config.storage.namespace, name)
+    async with topic_lookup.opened(config) as store:
+        descriptor = await topic_lookup.find_topic(store, config.storage.namespace, name)
         if topic_id_text(topic_id_from_hex(descriptor.topic_id)) != topic_id:
             raise AdminError(f"{name}: the topic of that name in this bucket is another one")
         move = descriptor.moving
@@ -102,7 +102,9 @@ async def list_holdings(store: ObjectStore, descriptor: TopicDescriptor) -> dict
             await _add_lanes(sizes, store, folder)
     return {
         partition: Holding(
-            bucket.log_name(descriptor, folder), lane, *_summary(sizes.get((folder, lane), ()))
+            topic_lookup.log_name(descriptor, folder),
+            lane,
+            *_summary(sizes.get((folder, lane), ())),
         )
         for partition, (folder, lane) in places.each_place(descriptor)
     }

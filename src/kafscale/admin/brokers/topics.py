@@ -15,8 +15,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
     TopicDescription,
 )
 
-from kafscale.admin.client import ANSWER_WITHIN_S, refusal, wait, wait_for_all
-from kafscale.admin.offsets import list_offsets
+from kafscale.admin.brokers.client import ANSWER_WITHIN_S, refusal, wait, wait_for_all
+from kafscale.admin.brokers.offsets import list_offsets
 
 # Of each partition: its first offset, and the one that its next record will get.
 OffsetRanges = Mapping[int, tuple[int, int]]

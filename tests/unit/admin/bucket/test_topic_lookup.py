@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.admin import bucket
+from kafscale.admin.bucket import topic_lookup
 from kafscale.admin.errors import AdminError
 from kafscale.log.formats import keys
 from kafscale.model.topics import TopicDescriptor
@@ -20,7 +20,7 @@ async def test_a_log_is_its_history_and_then_the_chain_of_flushes() -> None:
     await topic.commit(3, 10, entry)
     await topic.flush(10, 2)
     await topic.flush(12, 1, 1)
-    view = await bucket.survey_log(topic.store, LOG)
+    view = await topic_lookup.survey_log(topic.store, LOG)
     assert [(p.kind, p.base, p.end, p.records) for p in view.pieces] == [
         ("history", 0, 10, 10),
         ("flush", 10, 12, 2),
@@ -36,13 +36,13 @@ async def test_what_history_replaced_is_left_over_and_does_not_count() -> None:
     replaced = [await topic.flush(0, 5), await topic.flush(5, 5)]
     await topic.commit(1, 0)
     await topic.commit(2, 10, await topic.rewrite(0, 10))
-    view = await bucket.survey_log(topic.store, LOG)
+    view = await topic_lookup.survey_log(topic.store, LOG)
     assert [piece.base for piece in view.pieces] == [0]
     assert {row.key for row in view.leftovers} == {*replaced, keys.manifest(LOG, 1)}
 
 
 async def test_an_empty_log_has_no_pieces() -> None:
-    view = await bucket.survey_log(TopicInMemory().store, LOG)
+    view = await topic_lookup.survey_log(TopicInMemory().store, LOG)
     assert (view.pieces, view.leftovers, view.problems) == ([], [], [])
 
 
@@ -50,7 +50,7 @@ async def test_a_flush_the_chain_does_not_reach_is_a_problem() -> None:
     topic = TopicInMemory()
     await topic.flush(0, 5)
     lost = await topic.flush(7, 1)
-    view = await bucket.survey_log(topic.store, LOG)
+    view = await topic_lookup.survey_log(topic.store, LOG)
     assert view.problems == [f"{lost}: not reached by the chain, which ends at 5"]
 
 
@@ -59,7 +59,7 @@ async def test_a_cut_off_flush_ends_the_chain_with_a_problem() -> None:
     await topic.flush(0, 5)
     key = keys.segment(LOG, 5)
     await topic.store.put_new(key, [b"KAFS"])
-    view = await bucket.survey_log(topic.store, LOG)
+    view = await topic_lookup.survey_log(topic.store, LOG)
     assert view.problems == [f"{key}: too short to be a segment"]
     assert len(view.pieces) == 1
 
@@ -69,7 +69,7 @@ async def test_a_flush_under_the_wrong_name_is_a_problem() -> None:
     right = await topic.flush(3, 1)
     body = await topic.store.read(right)
     await topic.store.put_new(keys.segment(LOG, 0), [body])
-    view = await bucket.survey_log(topic.store, LOG)
+    view = await topic_lookup.survey_log(topic.store, LOG)
     assert view.problems == [f"{keys.segment(LOG, 0)}: says it begins at 3"]
 
 
@@ -78,7 +78,7 @@ async def test_the_newest_descriptor_of_a_topic_counts() -> None:
     await topic.describe()
     later = TopicDescriptor.decode(TOPIC.encode().replace(b'"partitions": 1', b'"partitions": 4'))
     await topic.store.put_new(keys.descriptor("default/orders", 2), [later.encode()])
-    assert (await bucket.find_topic(topic.store, "default", "orders")).partitions == 4
+    assert (await topic_lookup.find_topic(topic.store, "default", "orders")).partitions == 4
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ async def test_a_topic_that_is_not_there_is_refused(name: str, words: str) -> No
     deleted = TOPIC.encode().replace(b'"deleted": false', b'"deleted": true')
     await topic.store.put_new(keys.descriptor("default/gone", 1), [deleted])
     with pytest.raises(AdminError, match=words):
-        await bucket.find_topic(topic.store, "default", name)
+        await topic_lookup.find_topic(topic.store, "default", name)
 
 
 def test_a_partition_that_is_not_there_is_refused() -> None:
-    assert bucket.log_folders(TOPIC, None) == bucket.log_folders(TOPIC, 0) == [LOG]
+    assert topic_lookup.log_folders(TOPIC, None) == topic_lookup.log_folders(TOPIC, 0) == [LOG]
     with pytest.raises(AdminError, match="orders: no partition 1, only 0 to 0"):
-        bucket.log_folders(TOPIC, 1)
+        topic_lookup.log_folders(TOPIC, 1)
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ async def test_a_store_that_cannot_be_looked_at_is_refused_and_not_created(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AdminError, match=words):
-        async with bucket.opened(config):
+        async with topic_lookup.opened(config):
             pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_shared_topic_is_looked_at_where_its_lanes_are() -> None:
-    assert bucket.log_folders(CLICKS, None) == LOGS
-    assert bucket.log_folders(CLICKS, 3) == [LOGS[1]]
-    assert bucket.place_of(CLICKS, 3) == (LOGS[1], 1)
+    assert topic_lookup.log_folders(CLICKS, None) == LOGS
+    assert topic_lookup.log_folders(CLICKS, 3) == [LOGS[1]]
+    assert topic_lookup.place_of(CLICKS, 3) == (LOGS[1], 1)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafscale.admin.metrics_page import MetricSample
+from kafscale.admin.cost.metrics_page import MetricSample
 from kafscale.model.metric_names import S3_BYTES, S3_REQUESTS, STARTED
 from kafscale.settings.sections import PricesSection
 

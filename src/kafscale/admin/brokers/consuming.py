@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, TopicPartition
 
-from kafscale.admin.client import refusal
-from kafscale.admin.offsets import PASSING
+from kafscale.admin.brokers.client import refusal
+from kafscale.admin.brokers.offsets import PASSING
 
 _BATCH: Final = 1000
 _LOOK_UP_EVERY_S: Final = 0.25  # how long Ctrl-C may have to wait for the client library

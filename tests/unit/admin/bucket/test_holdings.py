@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kafscale.admin import bucket, holdings
+from kafscale.admin.bucket import holdings, topic_lookup
+from kafscale.admin.bucket.holdings import Holding
 from kafscale.admin.errors import AdminError
-from kafscale.admin.holdings import Holding
 from kafscale.model.names import topic_id_from_hex, topic_id_text
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
@@ -72,7 +72,7 @@ async def bucket_of(monkeypatch: pytest.MonkeyPatch) -> SharedInMemory:
     async def opened(config: Config) -> AsyncIterator[ObjectStore]:
         yield made.store
 
-    monkeypatch.setattr(bucket, "opened", opened)
+    monkeypatch.setattr(topic_lookup, "opened", opened)
     return made
 
 
@@ -103,5 +103,5 @@ def test_settings_alone_say_where_partitions_with_own_logs_lie() -> None:
 
 
 def test_logs_have_the_names_people_know() -> None:
-    assert bucket.log_name(CLICKS, LOGS[1]) == "@shared/1"
-    assert bucket.log_name(TOPIC, "default/orders/0") == 0
+    assert topic_lookup.log_name(CLICKS, LOGS[1]) == "@shared/1"
+    assert topic_lookup.log_name(TOPIC, "default/orders/0") == 0

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kafscale.admin import metrics_page, spending
-from kafscale.admin.spending import BrokerCounters, TopicUse
+from kafscale.admin.cost import metrics_page, spending
+from kafscale.admin.cost.spending import BrokerCounters, TopicUse
 from kafscale.log.formats import keys
 from kafscale.model.clock import Clock
 from kafscale.model.metric_names import NO_TOPIC, S3_BYTES, S3_REQUESTS, SHARED, STARTED

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Consumer, KafkaError
 
-from kafscale.admin.consuming import poll_records
+from kafscale.admin.brokers.consuming import poll_records
 from kafscale.admin.errors import AdminError
 
 

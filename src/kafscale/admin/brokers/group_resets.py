@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from kafscale.admin import groups, topics
-from kafscale.admin.client import ANSWER_WITHIN_S, wait
+from kafscale.admin.brokers import groups, topics
+from kafscale.admin.brokers.client import ANSWER_WITHIN_S, wait
+from kafscale.admin.brokers.offsets import PartitionName
 from kafscale.admin.errors import AdminError
-from kafscale.admin.offsets import PartitionName
 
 
 class ResetTarget(NamedTuple):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafscale.admin.metrics_page import parse_samples
-from kafscale.admin.spending import (
+from kafscale.admin.cost.metrics_page import parse_samples
+from kafscale.admin.cost.spending import (
     DAY_S,
     GB,
     BrokerCounters,

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
-from kafscale.admin import offsets
+from kafscale.admin.brokers import offsets
 from kafscale.admin.errors import AdminError
 
 FIRST, SECOND = ("t", 0), ("t", 1)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafscale.admin.cost.metrics_page import MetricSample, fetch, parse_samples
 from kafscale.admin.errors import AdminError
-from kafscale.admin.metrics_page import MetricSample, fetch, parse_samples
 from kafscale.broker.ops_http import OpsServer
 from kafscale.model.meters import Registry
 

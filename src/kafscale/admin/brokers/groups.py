@@ -13,9 +13,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
-from kafscale.admin.client import ANSWER_WITHIN_S, refusal, wait, wait_for_all
+from kafscale.admin.brokers.client import ANSWER_WITHIN_S, refusal, wait, wait_for_all
+from kafscale.admin.brokers.offsets import PartitionName, list_offsets
 from kafscale.admin.errors import AdminError
-from kafscale.admin.offsets import PartitionName, list_offsets
 
 _STATES: Final = {
     ConsumerGroupState.EMPTY: "Empty",

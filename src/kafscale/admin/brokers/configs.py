@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
     ResourceType,
 )
 
-from kafscale.admin.client import ANSWER_WITHIN_S, wait
+from kafscale.admin.brokers.client import ANSWER_WITHIN_S, wait
 
 _SOURCES: Final[dict[object, str]] = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",

@@ -1,0 +1,1 @@
+"""Questions and changes that go through brokers, by confluent-kafka: topics, groups, records."""

@@ -1,0 +1,1 @@
+"""Questions that the bucket answers without a broker."""

@@ -1,0 +1,1 @@
+"""What topics cost: a metrics page and stored bytes, turned into money."""
