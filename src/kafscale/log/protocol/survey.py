@@ -17,6 +17,7 @@ from kafscale.log.protocol import commits
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.objects.store import ObjectStore, StoredObject
 from kafscale.records import batch
+from kafscale.tasks import Tasks
 
 READS_AT_ONCE: Final = 32
 _WHOLE_UP_TO: Final = 64 << 10  # below this one read of everything is cheaper than two of ends
@@ -208,14 +209,14 @@ def _with_times(data: memoryview, outline: Outline) -> Outline:
 
 async def await_limited(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
     """Await many reads, a few at a time, in order."""
-    gate = asyncio.Semaphore(READS_AT_ONCE)
+    gate, tasks = asyncio.Semaphore(READS_AT_ONCE), Tasks()
 
     async def run(read: Coroutine[Any, Any, _T]) -> _T:
         async with gate:
             return await read
 
     def start(read: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        task = asyncio.create_task(run(read))
+        task = tasks.spawn(run(read), "limited_read", awaited=True)
         task.add_done_callback(lambda _: read.close())  # cancelled before its turn
         return task
 
