@@ -6,6 +6,7 @@ Here: configuration in, frozen dataclasses out. Next door: who gets them (wiring
 from kafscale.engine.build import CacheSizes, EngineSettings
 from kafscale.engine.coordinator.expiry import ExpiryRules
 from kafscale.engine.topics.rules import TopicRules
+from kafscale.engine.upkeep.build import UpkeepRules
 from kafscale.gateways.connections import ConnectionLimits
 from kafscale.groups.states import GroupRules
 from kafscale.log.writer.types import LogSettings
@@ -14,14 +15,14 @@ from kafscale.settings.config import Config
 
 def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings:
     """Everything that the engine goes by. `has_peers`: None means as the configuration says."""
-    cache, storage = config.cache, config.storage
+    cache, storage, logs = config.cache, config.storage, log_settings(config)
     return EngineSettings(
         broker_id=config.broker.id,
         broker_name=config.broker_name,
         has_peers=bool(config.etcd.endpoints) if has_peers is None else has_peers,
         lease_s=config.etcd.lease_ttl,
         topics=topic_rules(config),
-        logs=log_settings(config),
+        logs=logs,
         caches=CacheSizes(
             tail_bytes=cache.tail_cache_size,
             segment_bytes=config.segment_cache_bytes,
@@ -31,8 +32,9 @@ def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings
         groups=group_rules(config),
         expiry=expiry_rules(config),
         validates_records=storage.validation == "records",
-        upkeep_interval_s=storage.housekeeping_interval,
-        checkpoint_interval_s=storage.checkpoint_interval,
+        upkeep=UpkeepRules(
+            storage.housekeeping_interval, storage.checkpoint_interval, logs.grace_s
+        ),
         logs_each_flush=bool(config.flush_interval_ms),
     )
 

@@ -6,18 +6,16 @@ Next door: the verbs (engine.py), what happens between the parts (reactions.py).
 """
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.cluster.single import SingleBroker
-from kafscale.engine.coordinator.expiry import Expiry, ExpiryRules
-from kafscale.engine.coordinator.groups import Groups
-from kafscale.engine.coordinator.offsets import Offsets
-from kafscale.engine.coordinator.records import GroupRecords, MemberDataReader
+from kafscale.engine.coordinator.build import CoordinatorParts, build_coordinator
+from kafscale.engine.coordinator.expiry import ExpiryRules
+from kafscale.engine.coordinator.offsets import OffsetEvents
+from kafscale.engine.coordinator.records import MemberDataReader
 from kafscale.engine.engine import EngineParts
 from kafscale.engine.metrics import sampling
 from kafscale.engine.metrics.lag import ConsumerLag
@@ -25,19 +23,16 @@ from kafscale.engine.metrics.sampling import BufferedBytes
 from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.engine.metrics.store_counts import StoreCounts
 from kafscale.engine.moves.moves import Moves
-from kafscale.engine.partitions.appends import Appends
+from kafscale.engine.partitions.build import LogFactory, PartitionParts, build_partitions
 from kafscale.engine.partitions.open_logs import OpenLogs
-from kafscale.engine.partitions.partitions import Partitions
-from kafscale.engine.partitions.refused import RefusedBatches
+from kafscale.engine.partitions.producer_ids import ProducerIds
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Topic
-from kafscale.engine.topics.topics import build_topics
+from kafscale.engine.topics.topics import TopicParts, build_topics
 from kafscale.engine.upkeep import id_marks
-from kafscale.engine.upkeep.checkpoints import Checkpoints
-from kafscale.engine.upkeep.logs import LogUpkeep
-from kafscale.engine.upkeep.removals import Removals
+from kafscale.engine.upkeep.build import UpkeepRules, build_upkeep
 from kafscale.groups.states import GroupRules
 from kafscale.log.reader.reader import Reader
 from kafscale.log.writer.log import Log
@@ -50,8 +45,6 @@ from kafscale.objects.health import HealthWindow
 from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.store import ObjectStore
 from kafscale.tasks import Tasks
-
-_LARGEST_OPENED_BYTES: Final = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +70,8 @@ class EngineSettings:
     caches: CacheSizes
     groups: GroupRules
     expiry: ExpiryRules
+    upkeep: UpkeepRules
     validates_records: bool
-    upkeep_interval_s: float
-    checkpoint_interval_s: float
     logs_each_flush: bool  # at level info, else debug
 
     @property
@@ -130,95 +122,36 @@ async def build_engine(
 ) -> EngineParts:
     """Put an engine together on open stores."""
     store, metadata, registry = stores.objects, stores.metadata, stores.registry
+    builder = _Builder(settings, stores, metrics, clock, dice, tasks)
     producer_ids = await id_marks.begin(metadata, store, settings.namespace, clock)
-    cluster = await _build_cluster(settings, metadata, clock, dice)
+    cluster = await builder.build_cluster()
     topics = build_topics(registry, store, metadata, cluster, clock, dice, tasks)
-    # -- partitions
     store_gate = StoreGate(stores.window, clock)
-    tail = TailMemory(settings.caches.tail_bytes)
-    buffered = BufferedBytes()
-    refused = RefusedBatches(clock)
-    make_log = _log_factory(settings, store, cluster, tail, buffered, metrics, clock, dice)
-    logs = OpenLogs(make_log, cluster, refused.note)
-    reader = Reader(
-        store,
-        cache_bytes=settings.caches.segment_bytes,
-        index_cache_bytes=settings.caches.index_bytes,
-        read_ahead=settings.caches.read_ahead_segments,
-        tasks=tasks,
-    )
-    appends = Appends(
-        logs,
-        refused,
-        clock,
-        store_gate,
-        largest_opened_bytes=_LARGEST_OPENED_BYTES,
-        walk_records=settings.validates_records,
-        on_used_up=lambda topic: metrics.offset_range_exhausted.labels(topic).inc(),
-    )
-    partitions = Partitions(registry, logs, appends, producer_ids, reader, cluster, clock, tasks)
-    # -- groups
+    tail, buffered = TailMemory(settings.caches.tail_bytes), BufferedBytes()
+    make_log = builder.log_factory(cluster, tail, buffered)
+    reader = builder.build_reader()
+    serving = builder.build_partitions(cluster, make_log, reader, store_gate, producer_ids)
+    logs = serving.logs
     lag = ConsumerLag(metadata, registry, logs, cluster)
-    records = GroupRecords(member_data)
-    groups = Groups(
-        metadata,
-        records,
-        settings.groups,
-        clock,
-        dice,
-        tasks,
-        cluster,
-        metrics.group_rebalances.inc,
-    )
-    offsets = Offsets(metadata, registry, cluster, groups.claims, clock, lag)
-    expiry = Expiry(metadata, records, groups, offsets, settings.expiry, clock, cluster)
-    # -- background work
-    moves = Moves(
-        registry,
-        topics.changes,
-        logs,
-        cluster,
-        store,
-        metadata,
-        clock,
-        metrics.move_failures.inc,
-    )
-    grace_s = settings.logs.grace_s
-    removals = Removals(offsets, store, metadata, cluster, clock, grace_s=grace_s)
-    log_upkeep = LogUpkeep(
-        registry,
-        logs,
-        removals,
-        cluster,
-        clock,
-        interval_s=settings.upkeep_interval_s,
-        grace_s=grace_s,
-    )
-    checkpoints = Checkpoints(
-        metadata,
-        store,
-        settings.namespace,
-        clock,
-        dice,
-        cluster_id=cluster.identity.cluster_id,
-        author=_author(cluster),
-        interval_s=settings.checkpoint_interval_s,
-        is_responsible=lambda: cluster.is_controller,
+    coordinator = builder.build_coordinator(cluster, member_data, lag)
+    moves = builder.build_moves(cluster, topics, logs)
+    upkeep = build_upkeep(
+        settings.upkeep, store, metadata, registry, logs, coordinator.offsets, cluster, clock, dice
     )
     return EngineParts(
         cluster=cluster,
         topics=topics,
         logs=logs,
-        appends=appends,
-        partitions=partitions,
-        groups=groups,
-        offsets=offsets,
-        expiry=expiry,
+        appends=serving.appends,
+        partitions=serving.partitions,
+        groups=coordinator.groups,
+        offsets=coordinator.offsets,
+        expiry=coordinator.expiry,
         lag=lag,
         moves=moves,
-        log_upkeep=log_upkeep,
-        removals=removals,
-        checkpoints=checkpoints,
+        log_upkeep=upkeep.log_upkeep,
+        removals=upkeep.removals,
+        checkpoints=upkeep.checkpoints,
         store_gate=store_gate,
         reader=reader,
         tail=tail,
@@ -230,50 +163,114 @@ async def build_engine(
     )
 
 
-async def _build_cluster(
-    settings: EngineSettings, metadata: MetadataStore, clock: Clock, dice: Dice
-) -> Membership:
-    identity = await claim_identity(metadata, clock, dice, settings.broker_id, settings.broker_name)
-    if settings.has_peers:
-        return Fleet(metadata, identity, clock, lease_s=settings.lease_s)
-    return SingleBroker(identity)
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """What almost every part needs, and one method for each sub-room."""
 
+    settings: EngineSettings
+    stores: Stores
+    metrics: BrokerMetrics
+    clock: Clock
+    dice: Dice
+    tasks: Tasks
 
-def _log_factory(
-    settings: EngineSettings,
-    store: ObjectStore,
-    cluster: Membership,
-    tail: TailMemory,
-    buffered: BufferedBytes,
-    metrics: BrokerMetrics,
-    clock: Clock,
-    dice: Dice,
-) -> Callable[[Topic | None, str], Log]:
-    write_line = sampling.flush_line(is_info=settings.logs_each_flush)
+    async def build_cluster(self) -> Membership:
+        settings, metadata = self.settings, self.stores.metadata
+        identity = await claim_identity(
+            metadata, self.clock, self.dice, settings.broker_id, settings.broker_name
+        )
+        if settings.has_peers:
+            return Fleet(metadata, identity, self.clock, lease_s=settings.lease_s)
+        return SingleBroker(identity)
 
-    def make_log(topic: Topic | None, folder: str) -> Log:
-        log_settings = settings.logs
-        if topic is not None:
-            log_settings = dataclasses.replace(
-                log_settings,
-                segment_bytes=topic.settings.segment_bytes,
-                index_interval_bytes=topic.settings.index_interval_bytes,
-            )
-        return Log(
-            store,
-            folder,
-            epoch=cluster.generation,
-            author=_author(cluster),
-            settings=log_settings,
-            memory=tail,
-            clock=clock,
-            dice=dice,
-            observer=sampling.observer_of(metrics, topic, folder, buffered.add, write_line),
-            may_answer=cluster.holds,
+    def build_reader(self) -> Reader:
+        caches = self.settings.caches
+        return Reader(
+            self.stores.objects,
+            cache_bytes=caches.segment_bytes,
+            index_cache_bytes=caches.index_bytes,
+            read_ahead=caches.read_ahead_segments,
+            tasks=self.tasks,
         )
 
-    return make_log
+    def build_partitions(
+        self,
+        cluster: Membership,
+        make_log: LogFactory,
+        reader: Reader,
+        store_gate: StoreGate,
+        producer_ids: ProducerIds,
+    ) -> PartitionParts:
+        used_up = self.metrics.offset_range_exhausted
+        return build_partitions(
+            self.stores.registry,
+            make_log,
+            reader,
+            store_gate,
+            producer_ids,
+            cluster,
+            self.clock,
+            self.tasks,
+            walk_records=self.settings.validates_records,
+            on_used_up=lambda topic: used_up.labels(topic).inc(),
+        )
 
+    def build_coordinator(
+        self, cluster: Membership, member_data: MemberDataReader, events: OffsetEvents
+    ) -> CoordinatorParts:
+        return build_coordinator(
+            self.settings.groups,
+            self.settings.expiry,
+            self.stores.metadata,
+            self.stores.registry,
+            cluster,
+            member_data,
+            events,
+            self.clock,
+            self.dice,
+            self.tasks,
+            on_rebalanced=self.metrics.group_rebalances.inc,
+        )
 
-def _author(cluster: Membership) -> str:
-    return f"broker-{cluster.identity.broker_id}"
+    def build_moves(self, cluster: Membership, topics: TopicParts, logs: OpenLogs) -> Moves:
+        return Moves(
+            self.stores.registry,
+            topics.changes,
+            logs,
+            cluster,
+            self.stores.objects,
+            self.stores.metadata,
+            self.clock,
+            self.metrics.move_failures.inc,
+        )
+
+    def log_factory(
+        self, cluster: Membership, tail: TailMemory, buffered: BufferedBytes
+    ) -> LogFactory:
+        """The function that makes a log, not open yet; a shared one has no topic."""
+        write_line = sampling.flush_line(is_info=self.settings.logs_each_flush)
+
+        def make_log(topic: Topic | None, folder: str) -> Log:
+            log_settings = self.settings.logs
+            if topic is not None:
+                log_settings = dataclasses.replace(
+                    log_settings,
+                    segment_bytes=topic.settings.segment_bytes,
+                    index_interval_bytes=topic.settings.index_interval_bytes,
+                )
+            return Log(
+                self.stores.objects,
+                folder,
+                epoch=cluster.generation,
+                author=cluster.identity.author,
+                settings=log_settings,
+                memory=tail,
+                clock=self.clock,
+                dice=self.dice,
+                observer=sampling.observer_of(
+                    self.metrics, topic, folder, buffered.add, write_line
+                ),
+                may_answer=cluster.holds,
+            )
+
+        return make_log

@@ -26,6 +26,11 @@ class Identity:
     broker_id: int
     epoch: int
 
+    @property
+    def author(self) -> str:
+        """The name that this broker writes into objects."""
+        return f"broker-{self.broker_id}"
+
 
 async def claim_identity(
     metadata: MetadataStore,
