@@ -1,21 +1,18 @@
-"""Fixtures for the log room."""
+"""Fixtures for the log room. Its tests run in virtual time; files have the wall clock's time."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from kafscale.log.protocol import commits
 from kafscale.objects.files import FileObjectStore
 from kafscale.objects.memory import MemoryObjectStore
-from kafscale.retry import RetryPolicy
+from tests.support.virtual_time import LoopFactories, virtual_unless_marked
 from tests.unit.log.log_harness import LogHarness
 
 
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that fails is asked again at once."""
-    monkeypatch.setattr(commits, "RETRY", RetryPolicy(0.0, 0.0))
+def pytest_asyncio_loop_factories(item: pytest.Item) -> LoopFactories:
+    return virtual_unless_marked(item)
 
 
 @pytest.fixture

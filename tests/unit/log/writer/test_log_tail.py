@@ -84,7 +84,7 @@ async def test_a_sick_store_is_asked_until_the_log_is_open_again(harness: LogHar
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "find", times=3))
     with pytest.raises(NotTheOwner):
         await write(theirs, b"x")
-    await settle(60)
+    await opened_again(theirs)
     assert await write(theirs, b"x") == 1
 
 
