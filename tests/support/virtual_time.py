@@ -3,11 +3,11 @@
 Here: the simulated loop as pytest's runner needs it. A room of tests uses it by this hook in its
 conftest.py:
 
-    def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-        return {"virtual": VirtualTimeLoop}
+    def pytest_asyncio_loop_factories(item: pytest.Item) -> LoopFactories:
+        return virtual_unless_marked(item)
 
 Next door: the loop itself (kafscale/testing/simulated/loop.py). Never here: sockets; a listener
-opens, and no client can come.
+opens, and no client can come. Tests with clients bear the mark `real_time`.
 """
 
 import asyncio
@@ -15,11 +15,14 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from typing import Any
 
+import pytest
+
 from kafscale.model.clock import Clock
 from kafscale.system import SystemClock
 from kafscale.testing.simulated.clock import SimulatedClock
 from kafscale.testing.simulated.loop import SimulatedLoop, SimulatedProcess, current_process_of
 
+LoopFactories = dict[str, Callable[[], asyncio.AbstractEventLoop]]
 _LONGEST_S = 1e6
 _MOST_ROUNDS = 1 << 40
 
@@ -93,6 +96,13 @@ class _Server:
 
     def close(self) -> None:
         pass
+
+
+def virtual_unless_marked(item: pytest.Item) -> LoopFactories:
+    """The loop for one test: virtual time, or real time if the test is marked so."""
+    if item.get_closest_marker("real_time") is not None:
+        return {"real": asyncio.new_event_loop}
+    return {"virtual": VirtualTimeLoop}
 
 
 def clock_of_the_loop() -> Clock:

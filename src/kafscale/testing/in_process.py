@@ -65,7 +65,11 @@ class InProcessBroker:
         self._has_peers = has_peers
         self._authorizer = authorizer
         self._undo = contextlib.AsyncExitStack()
-        self._folder = TemporaryDirectory(prefix="kafscale-test-", ignore_cleanup_errors=True)
+        self._folder = (
+            TemporaryDirectory(prefix="kafscale-test-", ignore_cleanup_errors=True)
+            if metadata is None
+            else None
+        )
         self._life: Lifecycle | None = None
         self.port = 0
 
@@ -94,6 +98,7 @@ class InProcessBroker:
         async with contextlib.AsyncExitStack() as undo:
             metadata = self._given_metadata
             if metadata is None:
+                assert self._folder is not None
                 metadata = EmbeddedMetadataStore(
                     Path(self._folder.name) / "metadata.db", "OFF", self.clock
                 )
@@ -137,4 +142,5 @@ class InProcessBroker:
         trace: TracebackType | None,
     ) -> None:
         await self.stop()
-        self._folder.cleanup()
+        if self._folder is not None:
+            self._folder.cleanup()

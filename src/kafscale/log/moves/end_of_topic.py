@@ -8,8 +8,8 @@ Next door: one log of its own (protocol/end_of_log.py), seals of topics that mov
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from kafscale.log.formats import places
 from kafscale.log.moves import seals
@@ -43,7 +43,7 @@ def has_lanes(gone: TopicDescriptor) -> bool:
     return bool(gone.shared or (gone.moving and gone.moving.shared))
 
 
-def _endings(tools: Tools, gone: TopicDescriptor) -> Iterator[Awaitable[None]]:
+def _endings(tools: Tools, gone: TopicDescriptor) -> Iterator[Coroutine[Any, Any, None]]:
     homes = [gone] if gone.moving is None else [gone, gone.after_move()]
     for home in homes:
         for folder in places.own_folders(home):

@@ -7,8 +7,8 @@ Next door: opening for writing, which reads the tail whole (opening.py). Never h
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator
-from typing import Final, Literal, NamedTuple, TypeVar
+from collections.abc import Coroutine, Iterable, Iterator
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from kafscale.log.formats import keys, segment
 from kafscale.log.formats.manifest import Manifest, SegmentEntry
@@ -17,6 +17,7 @@ from kafscale.log.protocol import commits
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.objects.store import ObjectStore, StoredObject
 from kafscale.records import batch
+from kafscale.tasks import Tasks
 
 READS_AT_ONCE: Final = 32
 _WHOLE_UP_TO: Final = 64 << 10  # below this one read of everything is cheaper than two of ends
@@ -206,15 +207,20 @@ def _with_times(data: memoryview, outline: Outline) -> Outline:
     return outline._replace(spans=(timed,))
 
 
-async def await_limited(work: Iterable[Awaitable[_T]]) -> list[_T]:
+async def await_limited(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
     """Await many reads, a few at a time, in order."""
-    gate = asyncio.Semaphore(READS_AT_ONCE)
+    gate, tasks = asyncio.Semaphore(READS_AT_ONCE), Tasks()
 
-    async def run(read: Awaitable[_T]) -> _T:
+    async def run(read: Coroutine[Any, Any, _T]) -> _T:
         async with gate:
             return await read
 
-    return await asyncio.gather(*map(run, work))
+    def start(read: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        task = tasks.spawn(run(read), "limited_read", awaited=True)
+        task.add_done_callback(lambda _: read.close())  # cancelled before its turn
+        return task
+
+    return await asyncio.gather(*map(start, work))
 
 
 def in_words(key: str, bad: CorruptObject) -> str:

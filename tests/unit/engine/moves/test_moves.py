@@ -198,7 +198,7 @@ async def test_nothing_is_lost_of_what_is_written_meanwhile(harness: EngineHarne
                 continue  # as a client does: the same again
             acknowledged[partition].append(value)
             number += 1
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
     writers = [asyncio.create_task(produce(partition)) for partition in range(2)]
     for layout in ("shared", "virtual", "ordinary"):

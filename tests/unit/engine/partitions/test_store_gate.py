@@ -2,12 +2,16 @@
 
 import asyncio
 
+import pytest
+
 from kafscale.model.errors import StoreRefused
 from kafscale.objects.health import Health
 from kafscale.testing.faulty_store import Fault, Rule
 from kafscale.wire.kafka.errors import ErrorCode
 from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.gateways.kafka.caller import Caller, make_batch, values_of
+
+pytestmark = pytest.mark.real_time
 
 
 async def make_sick(harness: EngineHarness) -> None:
