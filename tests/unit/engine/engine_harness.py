@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kafscale.engine.coordinator.groups import Groups
-from kafscale.engine.engine import Engine
+from kafscale.engine.engine import Engine, EngineParts
 from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.groups.events import Tick
 from kafscale.metadata.embedded import EmbeddedMetadataStore
@@ -110,6 +110,11 @@ class EngineHarness:
     def engine(self) -> Engine:
         return self.broker.engine
 
+    @property
+    def parts(self) -> EngineParts:
+        """What the engine is made of, beyond what the doors get."""
+        return self.engine._parts
+
     async def append(
         self,
         topic: str,
@@ -120,7 +125,7 @@ class EngineHarness:
     ) -> int:
         """Append a batch and wait until it is committed; gives its first offset."""
         found = self.engine.topics.get(topic)
-        await self.engine._parts.logs.open(found, partition)
+        await self.parts.logs.open(found, partition)
         records = memoryview(bytearray(make_batch(*values, timestamp_ms=timestamp_ms, **fields)))
         stored = self.engine.partitions.append(found, partition, records, acknowledged=False)
         committed = stored.appended.committed

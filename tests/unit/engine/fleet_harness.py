@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from kafscale.engine.cluster.fleet import Fleet
-from kafscale.engine.engine import Engine
+from kafscale.engine.engine import Engine, EngineParts
 from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
@@ -84,6 +84,11 @@ class Member:
         return self.broker.engine
 
     @property
+    def parts(self) -> EngineParts:
+        """What the engine is made of, beyond what the doors get."""
+        return self.engine._parts
+
+    @property
     def fleet(self) -> Fleet:
         fleet = self.engine.cluster
         assert isinstance(fleet, Fleet)
@@ -92,7 +97,7 @@ class Member:
     async def append(self, name: str, partition: int, *values: bytes) -> int:
         """Append a batch and wait until it is committed; gives its first offset."""
         topic = self.engine.topics.get(name)
-        await self.engine._parts.logs.open(topic, partition)
+        await self.parts.logs.open(topic, partition)
         records = memoryview(bytearray(make_batch(*values)))
         stored = self.engine.partitions.append(topic, partition, records, acknowledged=False)
         assert stored.appended.committed is not None

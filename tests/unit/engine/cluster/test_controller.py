@@ -87,6 +87,6 @@ async def test_a_broker_that_missed_a_generation_waits_before_it_goes_on(
         brokers=(keys.MemberRow(0, membership.state.incarnation),),
     )
     membership.feed(MembersSeen(members))
-    assert member.engine._parts.logs.count() == 0  # somebody may have had it in between
+    assert member.parts.logs.count() == 0  # somebody may have had it in between
     await eventually(lambda: membership.state.is_settled)
     assert await member.append("t", 0, b"y") == 1

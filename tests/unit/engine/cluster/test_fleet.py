@@ -54,8 +54,8 @@ async def test_brokers_share_a_topic_and_know_whose_each_partition_is(fleet: Fle
 
 async def test_owned_logs_are_opened_before_anybody_asks(fleet: FleetHarness) -> None:
     members = await with_topic(fleet, 2, 20)
-    await eventually(lambda: sum(member.engine._parts.logs.count() for member in members) == 20)
-    assert all(member.engine._parts.logs.count() for member in members)
+    await eventually(lambda: sum(member.parts.logs.count() for member in members) == 20)
+    assert all(member.parts.logs.count() for member in members)
 
 
 async def test_topics_are_created_changed_and_deleted_everywhere(fleet: FleetHarness) -> None:
@@ -68,7 +68,7 @@ async def test_topics_are_created_changed_and_deleted_everywhere(fleet: FleetHar
     await eventually(lambda: one.engine.topics.get("t").settings.retention_ms == 5000)
     await one.engine.topics.delete("t")
     await eventually(lambda: other.engine.topics.find("t") is None)
-    await eventually(lambda: other.engine._parts.logs.count() == 0)
+    await eventually(lambda: other.parts.logs.count() == 0)
     again = await other.engine.topics.create("t", 2, {})
     await eventually(lambda: one.engine.topics.find("t") is not None)
     assert one.engine.topics.get("t").topic_id == again.topic_id
@@ -95,7 +95,7 @@ async def test_what_waits_when_a_log_changes_hands_is_committed_first(fleet: Fle
     leaving = members[1]
     partition = theirs(fleet, leaving, 4)
     topic = leaving.engine.topics.get("t")
-    await leaving.engine._parts.logs.open(topic, partition)
+    await leaving.parts.logs.open(topic, partition)
     stall = leaving.plan.add(Rule(Fault.STALL_BEFORE, "put_new", "*.kfs"))
     waiting = asyncio.ensure_future(leaving.append("t", partition, b"late"))
     await stall.reached.wait()
@@ -149,7 +149,7 @@ async def test_a_broker_that_comes_gets_its_share_when_the_others_have_let_go(
     assert share
     for partition in range(12):
         assert await fleet.owner("t", partition).append("t", partition, b"y") == 1
-    assert old.engine._parts.logs.handed_over == len(share)
+    assert old.parts.logs.handed_over == len(share)
     assert before < old.fleet.generation == comer.fleet.generation
 
 
@@ -225,7 +225,7 @@ async def test_a_broker_cut_off_from_the_metadata_stops_in_time_and_comes_back_b
     owner = fleet.owner("t", partition)
     assert values_of(await owner.read("t", partition)) == [b"before"]
     assert await owner.append("t", partition, b"after") == 1
-    assert lost.engine._parts.logs.count() == 0
+    assert lost.parts.logs.count() == 0
     lost.wire.is_cut = False
     await eventually(lambda: lost.fleet.state.is_member and lost.fleet.state.is_settled)
     await fleet.agree()
@@ -258,7 +258,7 @@ async def test_nothing_is_acknowledged_when_the_lease_went_during_the_upload(
     zombie = members[1]
     partition = theirs(fleet, zombie, 4)
     topic = zombie.engine.topics.get("t")
-    log, _ = await zombie.engine._parts.logs.open(topic, partition)
+    log, _ = await zombie.parts.logs.open(topic, partition)
     log._may_answer = lambda: False  # the lease is seen to be gone only after the upload
     with pytest.raises(NotTheOwner):
         await zombie.append("t", partition, b"unsure")
@@ -274,7 +274,7 @@ async def test_records_a_zombie_wrote_after_the_take_over_are_found_when_asked_f
     topic = members[0].engine.topics.get("t")
     await members[0].append("t", partition, b"0")
     # Another writer adds to the chain, as a broker does that was paused before its PUT.
-    zombie = members[1].engine._parts.logs._make(topic, topic.folder(partition))
+    zombie = members[1].parts.logs._make(topic, topic.folder(partition))
     await zombie.open()
     data = memoryview(bytearray(make_batch(b"1", b"2")))
     appended = zombie.append(0, batch.read_header(data), data, acknowledged=False)

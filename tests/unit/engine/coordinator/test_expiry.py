@@ -96,10 +96,10 @@ async def test_offsets_of_a_group_without_members_go_after_seven_days_since_it_b
     await pass_days(harness, 3, alive=True)
     await ask(harness, Leave, leavers=(("m", None),))
     await pass_days(harness, 6.9)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert len(await places(harness)) == 200
     await pass_days(harness, 0.2)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == set()
     assert await names(harness) == [], "the group went with its offsets"
     assert await harness.metadata.find(keys.CONSUMERS) == []
@@ -113,7 +113,7 @@ async def test_an_offset_moved_by_hand_counts_from_then(harness: EngineHarness) 
     await pass_days(harness, 5)
     await harness.engine.offsets.commit("g", [OffsetCommit("t", 1, 0)])
     await pass_days(harness, 3)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == {("t", 1)}
     assert await names(harness) == ["g"]
 
@@ -126,10 +126,10 @@ async def test_offsets_of_a_group_that_never_had_members_count_from_their_commit
     await pass_days(harness, 4)
     await harness.engine.offsets.commit("g", [OffsetCommit("t", 1, 1)])
     await pass_days(harness, 3.1)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == {("t", 1)}
     await pass_days(harness, 4)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await harness.metadata.find(keys.CONSUMERS) == []
 
 
@@ -140,10 +140,10 @@ async def test_a_group_at_work_keeps_the_topics_it_reads_and_loses_the_others(
     await work(harness, "t")
     await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1), OffsetCommit("u", 0, 1)])
     await pass_days(harness, 6, alive=True)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == {("t", 0), ("u", 0)}
     await pass_days(harness, 2, alive=True)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == {("t", 0)}
     assert await names(harness) == ["g"]
 
@@ -156,7 +156,7 @@ async def test_what_a_group_reads_that_nobody_understands_is_kept(
     await work(harness, metadata=metadata)
     await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await pass_days(harness, 8, alive=True)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == {("t", 0)}
 
 
@@ -179,7 +179,7 @@ async def test_in_the_middle_of_a_rebalance_nothing_expires(harness: EngineHarne
         ),
     )
     assert held.machine.state is GroupState.PREPARING
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == {("u", 0)}
     waiting.cancel()
 
@@ -193,7 +193,7 @@ async def test_the_days_go_on_while_the_broker_is_away(harness: EngineHarness) -
     await pass_days(harness, 4)
     await harness.reopen()
     await pass_days(harness, 3.1)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == set()
 
 
@@ -205,13 +205,13 @@ async def test_members_that_were_lost_with_the_broker_do_not_keep_offsets_for_ev
     await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await harness.reopen()  # and nobody ever asks for the group again
     await pass_days(harness, 8)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == {("t", 0)}, "who knows whether they come back"
     await pass_days(harness, 0.1)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == {("t", 0)}, "empty since a moment"
     await pass_days(harness, 7.1)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == set()
 
 
@@ -220,11 +220,11 @@ async def test_an_empty_group_without_offsets_is_forgotten_at_the_next_look(
     harness: EngineHarness,
 ) -> None:
     await work(harness, "t")
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await names(harness) == ["g"]
     await ask(harness, Leave, leavers=(("m", None),))
     await settle(harness)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await names(harness) == []
     assert await harness.metadata.find(keys.CONSUMERS) == []
     await work(harness, "t")  # and it can come back
@@ -236,7 +236,7 @@ async def test_a_claim_without_anything_else_is_swept(harness: EngineHarness) ->
     await harness.engine.offsets.claim("g")
     assert len(await harness.metadata.find(keys.CONSUMERS)) == 1
     assert await names(harness) == []
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await harness.metadata.find(keys.CONSUMERS) == []
 
 
@@ -255,7 +255,7 @@ async def test_a_commit_that_comes_meanwhile_wins(
         raise MetadataConflict("as it was")
 
     monkeypatch.setattr(harness.engine.offsets, "remove", late)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     found = await harness.engine.offsets.committed("g")
     assert [row.offset for row in found.values()] == [2]
 
@@ -281,7 +281,7 @@ async def test_one_unreadable_group_does_not_keep_the_others(harness: EngineHarn
     await harness.metadata.commit([Put(keys.group_metadata("a"), b"{nonsense")])
     await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
     await pass_days(harness, 8)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == set()
 
 
@@ -297,14 +297,14 @@ async def test_a_group_whose_end_could_not_be_saved_keeps_its_offsets_for_the_wh
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert harness.metadata.refuse_commits == 0, "the record still names the member"
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == {("t", 0)}
     record = await harness.metadata.get(keys.group_metadata("g"))
     assert record is not None
     assert keys.decode(keys.GroupRow, record.value).members == {}, "by the pass itself"
     await pass_days(harness, 6.9)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await places(harness) == {("t", 0)}
     await pass_days(harness, 0.2)
-    await harness.engine._parts.expiry.expire()
+    await harness.parts.expiry.expire()
     assert await harness.metadata.find(keys.CONSUMERS) == []

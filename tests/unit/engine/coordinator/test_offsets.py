@@ -165,7 +165,7 @@ async def test_many_offsets_go_in_transactions_the_store_takes(harness: EngineHa
         harness.engine.cluster,
         await claims_of(harness),
         harness.clock,
-        harness.engine._parts.lag,
+        harness.parts.lag,
     )
     commit = asyncio.ensure_future(
         offsets.commit("g", [OffsetCommit("t", at, at) for at in range(300)])
@@ -188,7 +188,7 @@ async def test_who_comes_while_the_store_is_busy_is_written_together_and_the_lat
         harness.engine.cluster,
         await claims_of(harness),
         harness.clock,
-        harness.engine._parts.lag,
+        harness.parts.lag,
     )
     commits = [
         asyncio.ensure_future(offsets.commit(group, [OffsetCommit("t", 0, at)]))
@@ -213,7 +213,7 @@ async def test_a_writer_that_is_cancelled_takes_nobody_with_it(harness: EngineHa
         harness.engine.cluster,
         await claims_of(harness),
         harness.clock,
-        harness.engine._parts.lag,
+        harness.parts.lag,
     )
     first, second, third = [
         asyncio.ensure_future(offsets.commit(f"g{at}", [OffsetCommit("t", 0, at)]))
@@ -242,7 +242,7 @@ async def test_a_sick_store_is_told_to_all_who_waited_and_the_next_succeeds(
         harness.engine.cluster,
         await claims_of(harness),
         harness.clock,
-        harness.engine._parts.lag,
+        harness.parts.lag,
     )
     commits = [
         asyncio.ensure_future(offsets.commit("g", [OffsetCommit("t", 0, at)])) for at in range(3)
@@ -277,7 +277,7 @@ async def test_a_deleted_topic_takes_its_committed_offsets_along(harness: Engine
         await harness.engine.offsets.commit(group, wishes)
     await harness.engine.topics.delete("t")
     assert set(await offsets_of(harness, "g")) == {("kept", at) for at in range(200)}, "at once"
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     assert sorted(await stored(harness)) == sorted(
         keys.group_offset(group, "kept", at) for group in ("g", "h") for at in range(200)
     )
@@ -293,7 +293,7 @@ async def test_a_topic_created_again_begins_without_committed_offsets(
     assert len(await stored(harness)) == 2
     assert await offsets_of(harness, "g") == {}
     await harness.engine.offsets.commit("g", [OffsetCommit("t", 1, 2)])
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     assert await offsets_of(harness, "g") == {("t", 1): 2}
     assert await stored(harness) == [keys.group_offset("g", "t", 1)]
 
@@ -301,13 +301,13 @@ async def test_a_topic_created_again_begins_without_committed_offsets(
 async def test_a_commit_that_comes_late_goes_when_the_removal_ends(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 1, {})
     await harness.engine.topics.delete("t")
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     late = keys.CommittedOffset(
         offset=1, committed_at="2026-01-01T00:00:00Z", topic_id=topic.descriptor.topic_id
     )
     await harness.metadata.commit([Put(keys.group_offset("g", "t", 0), keys.encode(late))])
     harness.clock.advance_ms(86_400_000)
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     assert await stored(harness) == []
     assert await harness.metadata.find(keys.REMOVALS) == []
 
@@ -320,10 +320,10 @@ async def test_a_removal_that_met_a_sick_store_is_done_after_a_restart(
     topic = await harness.engine.topics._lifecycle.delete("t")
     harness.metadata.refuse_commits = 1
     with pytest.raises(MetadataUnavailable):
-        await harness.engine._parts.removals.remove_deleted_topics()
+        await harness.parts.removals.remove_deleted_topics()
     assert await stored(harness) != []
     await harness.reopen()
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     assert await stored(harness) == []
     assert topic.name not in [known.name for known in harness.engine.topics.all()]
 
@@ -340,7 +340,7 @@ async def test_what_is_rewritten_while_it_is_being_forgotten_stays(harness: Engi
         harness.engine.cluster,
         await claims_of(harness),
         harness.clock,
-        harness.engine._parts.lag,
+        harness.parts.lag,
     )
     forgetting = asyncio.ensure_future(offsets.remove_topic("t", old.descriptor.topic_id))
     while not gated.sizes:
@@ -361,7 +361,7 @@ async def test_a_corrupt_offset_does_not_keep_a_topic_from_being_removed(
     await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5)])
     await harness.metadata.commit([Put(keys.group_offset("g", "t", 1), b"{}")])
     await harness.engine.topics.delete("t")
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     assert await stored(harness) == [keys.group_offset("g", "t", 1)]
 
 

@@ -42,7 +42,7 @@ async def test_after_a_restart_it_is_known_again(harness: EngineHarness) -> None
     await commit(harness, "g", 0, 1)
     await harness.reopen()
     await harness.read("t")  # opens the log
-    await harness.engine._parts.lag.refresh()
+    await harness.parts.lag.refresh()
     assert await lags(harness) == {("g", "t", "0"): 2}
 
 
@@ -57,7 +57,7 @@ async def test_deleted_offsets_and_topics_leave_no_row(harness: EngineHarness) -
     await harness.engine.topics.create("t", 2, {})
     await harness.append("t", b"1", partition=1)
     assert await lags(harness) == {}
-    assert harness.engine._parts.lag._committed == {}
+    assert harness.parts.lag._committed == {}
 
 
 async def test_rows_are_bounded_and_what_found_no_room_is_counted(harness: EngineHarness) -> None:
@@ -66,7 +66,7 @@ async def test_rows_are_bounded_and_what_found_no_room_is_counted(harness: Engin
     lag = ConsumerLag(
         harness.metadata,
         harness.engine.topics._registry,
-        harness.engine._parts.logs,
+        harness.parts.logs,
         harness.engine.cluster,
         most_rows=3,
     )
@@ -93,7 +93,7 @@ async def test_a_full_table_is_scraped_without_holding_up_clients(harness: Engin
     await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"1")
     for number in range(MOST_ROWS):
-        harness.engine._parts.lag.offset_committed(f"g{number}", "t", 0, 0)
+        harness.parts.lag.offset_committed(f"g{number}", "t", 0, 0)
     harness.broker.metrics()
     began = time.perf_counter()
     page = harness.broker.metrics()
@@ -102,7 +102,7 @@ async def test_a_full_table_is_scraped_without_holding_up_clients(harness: Engin
 
 
 def shown(member: Member) -> dict[tuple[str, ...], float]:
-    return {tuple(key): value for key, value in member.engine._parts.lag.rows()}
+    return {tuple(key): value for key, value in member.parts.lag.rows()}
 
 
 def coordinator(fleet: FleetHarness, group_id: str) -> Member:
@@ -122,7 +122,7 @@ async def test_in_a_fleet_the_lag_of_every_group_is_shown_by_whoever_has_the_par
                 await coordinator(fleet, group).engine.offsets.commit(group, wishes) == [None] * 8
             )
         for member in members:
-            await member.engine._parts.lag.refresh()
+            await member.parts.lag.refresh()
         for partition in range(8):
             for member in members:
                 here = {key: lag for key, lag in shown(member).items() if key[2] == str(partition)}
@@ -145,15 +145,15 @@ async def test_what_groups_of_other_brokers_commit_is_seen_with_the_next_look() 
         await offsets.commit(group, [OffsetCommit("t", at, 1), OffsetCommit("t", home, 1)])
         assert shown(members[0]) == {(group, "t", str(home)): 2}  # at once: both are here
         assert shown(members[1]) == {}
-        await members[1].engine._parts.lag.refresh()
+        await members[1].parts.lag.refresh()
         assert shown(members[1]) == {(group, "t", str(at)): 2}
         await members[1].append("t", at, b"4")  # the end is of the moment
         await offsets.commit(group, [OffsetCommit("t", at, 3)])  # the offset of the last look
         assert shown(members[1]) == {(group, "t", str(at)): 3}
-        await members[1].engine._parts.lag.refresh()
+        await members[1].parts.lag.refresh()
         assert shown(members[1]) == {(group, "t", str(at)): 1}
         await offsets.delete(group, [("t", at)])
-        await members[1].engine._parts.lag.refresh()
+        await members[1].parts.lag.refresh()
         assert shown(members[1]) == {}
 
 
@@ -163,7 +163,7 @@ async def test_a_look_at_the_store_does_not_take_back_what_was_committed_here(
     await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"1", b"2", b"3")
     await commit(harness, "g", 0, 1)
-    lag = harness.engine._parts.lag
+    lag = harness.parts.lag
     lag.offset_committed("g", "t", 0, 2)  # as if the store were read just before this one
     monkeypatch.setattr(type(harness.engine.cluster), "has_peers", True)
     await lag.refresh()
@@ -180,7 +180,7 @@ async def test_the_look_at_the_store_stops_taking_up_rows_at_the_bound(
     lag = ConsumerLag(
         harness.metadata,
         harness.engine.topics._registry,
-        harness.engine._parts.logs,
+        harness.parts.logs,
         harness.engine.cluster,
         most_rows=3,
     )

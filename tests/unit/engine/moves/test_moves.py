@@ -266,16 +266,16 @@ async def test_the_old_place_is_left_alone_for_a_while_and_then_removed(
     filled: EngineHarness,
 ) -> None:
     await move(filled, "shared")
-    await filled.engine._parts.log_upkeep.tidy()
+    await filled.parts.log_upkeep.tidy()
     assert [key for key in await filled.keys("default/t/0") if "segment" in key]
     filled.clock.advance_ms(records.LEFT_ALONE_MS)
-    await filled.engine._parts.log_upkeep.tidy()
+    await filled.parts.log_upkeep.tidy()
     assert await filled.keys("default/t/0") == []
     assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"]
     await move(filled, "ordinary")
     filled.clock.advance_ms(records.LEFT_ALONE_MS)
-    await filled.engine._parts.log_upkeep.tidy()
-    (log,) = [log for topic, log in filled.engine._parts.logs.each() if topic is None]
+    await filled.parts.log_upkeep.tidy()
+    (log,) = [log for topic, log in filled.parts.logs.each() if topic is None]
     assert all(lane.start == lane.high for lane in log.lanes.values())
     await filled.reopen()
     assert await all_values(filled) == [b"0-0", b"0-1", b"0-2"]
@@ -291,14 +291,14 @@ async def test_a_snapshot_of_the_old_place_holds_it_until_it_ends(
     before = await filled.keys("default/t/1")
     await move(filled, "shared")
     filled.clock.advance_ms(records.LEFT_ALONE_MS)
-    await filled.engine._parts.log_upkeep.tidy()
+    await filled.parts.log_upkeep.tidy()
     assert set(before) <= set(await filled.keys("default/t/1")), "all that it had"
     assert await filled.keys("default/t/0") == [], "nobody holds that"
     if ends == "released":
         await filled.objects.delete([pin])
     for _ in range(3):
         filled.clock.advance_ms(records.LEFT_ALONE_MS + 1)
-        await filled.engine._parts.log_upkeep.tidy()
+        await filled.parts.log_upkeep.tidy()
     assert await filled.keys("default/t/1") == []
     assert await filled.metadata.find(keys.REMOVALS) == []
 
@@ -308,7 +308,7 @@ async def test_a_snapshot_of_a_deleted_topic_ends_with_it(filled: EngineHarness)
     pin = log_keys.pin("default/t/1", log_keys.Pin(0, 3, expires_ms), 7)
     await filled.objects.put_new(pin, [b""])
     await filled.engine.topics.delete("t")
-    await filled.engine._parts.log_upkeep.tidy()
+    await filled.parts.log_upkeep.tidy()
     assert await filled.keys("default/t/1") == []
 
 
@@ -316,7 +316,7 @@ async def test_committed_offsets_stay(filled: EngineHarness) -> None:
     await filled.engine.offsets.commit("g", [OffsetCommit("t", 0, 2)])
     await move(filled, "shared")
     filled.clock.advance_ms(records.LEFT_ALONE_MS)
-    await filled.engine._parts.log_upkeep.tidy()
+    await filled.parts.log_upkeep.tidy()
     rows = await filled.engine.offsets.committed("g")
     assert rows["t", 0].offset == 2
 
@@ -329,7 +329,7 @@ async def test_a_topic_deleted_on_the_way_leaves_nothing_anywhere(filled: Engine
     await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     await filled.engine.topics.delete("t")
     filled.plan.clear()
-    await filled.engine._parts.log_upkeep.tidy()
+    await filled.parts.log_upkeep.tidy()
     assert [key for key in await filled.keys("default/t") if "segment" in key] == []
     assert await all_values(filled, 0, "stays") == [b"s"]
     again = await filled.engine.topics.create("t", 1, {})
@@ -338,7 +338,7 @@ async def test_a_topic_deleted_on_the_way_leaves_nothing_anywhere(filled: Engine
 
 
 async def test_history_that_was_rolled_up_moves_too(filled: EngineHarness) -> None:
-    for _, log in filled.engine._parts.logs.each():
+    for _, log in filled.parts.logs.each():
         await rollup.roll_up(log)
     await move(filled, "shared")
     assert await all_values(filled, 3) == [b"3-0", b"3-1", b"3-2"]
@@ -361,7 +361,7 @@ async def test_who_had_read_everything_goes_on_where_it_was(
 
 async def test_a_sealed_partition_does_not_say_where_it_ends(filled: EngineHarness) -> None:
     topic = filled.engine.topics.get("t")
-    log, lane = await filled.engine._parts.logs.open(topic, 0)
+    log, lane = await filled.parts.logs.open(topic, 0)
     sealed = log.seal(lane.number).committed
     assert sealed is not None
     await wait_for_commit(sealed)
@@ -416,7 +416,7 @@ async def test_a_topic_deleted_as_it_arrives_leaves_no_old_place(filled: EngineH
         while [key for key in await filled.keys("default/t") if "segment" in key]:
             await asyncio.sleep(0.01)
             filled.clock.advance_ms(records.LEFT_ALONE_MS)
-            await filled.engine._parts.log_upkeep.tidy()
+            await filled.parts.log_upkeep.tidy()
 
 
 async def test_a_start_that_could_not_be_raised_is_no_arrival(
@@ -481,7 +481,7 @@ async def test_a_shared_log_survives_a_lane_that_begins_late(
     monkeypatch.setattr(steps, "NEAR_BYTES", -1)  # much is written elsewhere: it takes a while
     await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     await asyncio.sleep(0.3)
-    (log,) = [log for one, log in filled.engine._parts.logs.each() if one is None]
+    (log,) = [log for one, log in filled.parts.logs.each() if one is None]
     await rollup.roll_up(log)
     assert await filled.append("t", b"first after all") == 3
     monkeypatch.setattr(steps, "NEAR_BYTES", 4 << 20)
@@ -498,7 +498,7 @@ async def test_a_seal_that_expires_does_not_keep_a_topic_on_its_way(
     async def and_expire(self: MoveSteps, *args: Any) -> None:
         await seal(self, *args)
         harness.clock.advance_ms(5_000)
-        await harness.engine._parts.log_upkeep.tidy()
+        await harness.parts.log_upkeep.tidy()
 
     monkeypatch.setattr(MoveSteps, "seal_old_lanes", and_expire)
     await harness.engine.topics.create("t", 1, {"retention.ms": "1000"})
@@ -545,7 +545,7 @@ async def test_a_topic_that_arrives_meanwhile_is_not_sealed_in_its_new_home(
         return {}
 
     monkeypatch.setattr(MoveReports, "find", none_left)
-    await harness.engine._parts.moves.step(topic)
+    await harness.parts.moves.step(topic)
     assert await harness.append("t", b"1") > 0
 
 
@@ -583,7 +583,7 @@ async def test_what_is_near_is_copied_again_while_others_are_not(
     move = filled.engine.topics.get("t").descriptor.moving
     assert move is not None
     async with asyncio.timeout(20):
-        while (log := filled.engine._parts.logs._open.get(f"{move.folder}/0")) is None or (
+        while (log := filled.parts.logs._open.get(f"{move.folder}/0")) is None or (
             log.lane(0).high < 4
         ):
             await asyncio.sleep(0.01)

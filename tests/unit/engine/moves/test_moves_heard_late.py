@@ -18,7 +18,7 @@ __all__ = ["filled"]
 async def test_a_broker_that_hears_late_seals_nothing_in_the_new_place(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic, moves = filled.engine.topics.get("t"), filled.engine._parts.moves
+    topic, moves = filled.engine.topics.get("t"), filled.parts.moves
     old, defaults = topic.descriptor, TopicDefaults()
     await move(filled, "shared")
     new = topic.descriptor
@@ -66,7 +66,7 @@ async def test_what_was_sent_behind_a_refused_batch_does_not_come_before_it(
     await harness.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     await held.reached.wait()
     topic = harness.engine.topics.get("t")
-    log = await harness.engine._parts.logs.open_log(topic.folder(0), topic)
+    log = await harness.parts.logs.open_log(topic.folder(0), topic)
     appended = log.seal(0)
     assert appended.committed is not None
     await wait_for_commit(appended.committed)

@@ -133,6 +133,6 @@ async def test_what_fails_is_tried_though_other_topics_change_all_the_time(
     await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     async with asyncio.timeout(20):
         while filled.engine.topics.get("t").descriptor.moving is not None:
-            filled.engine._parts.moves.wake()
+            filled.parts.moves.wake()
             await asyncio.sleep(0.001)
     assert failed.is_set()

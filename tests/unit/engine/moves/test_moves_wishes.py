@@ -83,7 +83,7 @@ async def test_a_move_is_called_off_while_nothing_is_sealed(
     assert await filled.append("t", b"0-3") == 3, "no offset was taken"
     filled.clock.advance_ms(86_400_001)
     for _ in range(4):
-        await filled.engine._parts.log_upkeep.tidy()
+        await filled.parts.log_upkeep.tidy()
         filled.clock.advance_ms(700_000)
     assert [key for key in await filled.keys(left.folder) if "/segment" in key] == []
     assert await filled.metadata.find(keys.REMOVALS) == []
@@ -188,7 +188,7 @@ async def test_who_decides_late_does_not_bring_back_what_was_called_off(
     said = await MoveReports(filled.metadata).find(topic, left)
     await wish(filled, "ordinary")
     monkeypatch.undo()
-    await filled.engine._parts.moves._decide(topic, home, left, said)  # another broker, which slept
+    await filled.parts.moves._decide(topic, home, left, said)  # another broker, which slept
     assert topic.descriptor.moving is None
     assert await filled.append("t", b"0-3") == 3
 

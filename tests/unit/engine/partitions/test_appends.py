@@ -38,7 +38,7 @@ async def test_what_follows_a_batch_that_a_sick_store_refused_waits_for_it(
     await made_anew(harness)
     await harness.append("t", b"opens the log")
     with monkeypatch.context() as sick:
-        sick.setattr(harness.engine._parts.store_gate, "is_unavailable", lambda: True)
+        sick.setattr(harness.parts.store_gate, "is_unavailable", lambda: True)
         with pytest.raises(NotWritten):
             await append_as(harness, 5, sequence=0)
     with pytest.raises(OutOfOrderSequence):
@@ -53,7 +53,7 @@ async def test_what_follows_a_batch_whose_log_could_not_be_opened_waits_for_it(
     topic = harness.engine.topics.get("t")
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "find"))
     with pytest.raises(StoreUnavailable):
-        await harness.engine._parts.logs.open(topic, 0)
+        await harness.parts.logs.open(topic, 0)
     with pytest.raises(NotWritten):
         harness.engine.partitions.append(topic, 0, numbered(0), acknowledged=True)
     harness.plan.clear()
@@ -77,7 +77,7 @@ async def test_a_producer_is_told_to_begin_anew_when_it_has_been_unknown_for_a_w
     harness.clock.advance_ms(1999)
     assert await log_start_told(harness, 1) == -1
     assert [await append_as(harness, 5, sequence=at) for at in (0, 1)] == [0, 1]
-    _, lane = await harness.engine._parts.logs.open(harness.engine.topics.get("t"), 0)
+    _, lane = await harness.parts.logs.open(harness.engine.topics.get("t"), 0)
     lane.producers.expire(1 << 62)
     assert await log_start_told(harness, 2) == -1, "counted anew"
     harness.clock.advance_ms(2000)

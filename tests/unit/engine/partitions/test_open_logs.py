@@ -69,7 +69,7 @@ async def test_logs_with_broken_objects_are_counted_until_they_are_whole(
 ) -> None:
     await harness.engine.topics.create("t", 2, {})
     await harness.append("t", b"x")
-    assert harness.engine._parts.logs.stopped() == 0
+    assert harness.parts.logs.stopped() == 0
     topic = harness.engine.topics.get("t")
     (segment,) = await harness.store.find(topic.folder(0))
     whole = bytes(await harness.store.read(segment.key))
@@ -78,10 +78,10 @@ async def test_logs_with_broken_objects_are_counted_until_they_are_whole(
     await harness.store.put_new(segment.key, [whole[:60] + b"?" + whole[61:]])
     for _ in range(2):
         with pytest.raises(LogStopped):
-            await harness.engine._parts.logs.open(topic, 0)
-    await harness.engine._parts.logs.open(topic, 1)
-    assert (harness.engine._parts.logs.count(), harness.engine._parts.logs.stopped()) == (1, 1)
+            await harness.parts.logs.open(topic, 0)
+    await harness.parts.logs.open(topic, 1)
+    assert (harness.parts.logs.count(), harness.parts.logs.stopped()) == (1, 1)
     await harness.store.delete([segment.key])
     await harness.store.put_new(segment.key, [whole])
-    await harness.engine._parts.logs.open(topic, 0)
-    assert (harness.engine._parts.logs.count(), harness.engine._parts.logs.stopped()) == (2, 0)
+    await harness.parts.logs.open(topic, 0)
+    assert (harness.parts.logs.count(), harness.parts.logs.stopped()) == (2, 0)

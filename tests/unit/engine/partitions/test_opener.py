@@ -14,23 +14,21 @@ HOUR_MS = 3_600_000
 
 
 def opener(harness: EngineHarness) -> Opener:
-    return Opener(
-        harness.engine.topics._registry, harness.engine._parts.logs, harness.engine.cluster
-    )
+    return Opener(harness.engine.topics._registry, harness.parts.logs, harness.engine.cluster)
 
 
 async def test_all_logs_are_opened(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 5, {})
     await harness.engine.topics.create("u", 2, {})
     assert await opener(harness).open_all()
-    assert harness.engine._parts.logs.count() == 7
+    assert harness.parts.logs.count() == 7
 
 
 async def test_what_a_client_asks_for_is_opened_before_the_rest(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await harness.engine.topics.create("t", 5, {})
-    logs = harness.engine._parts.logs
+    logs = harness.parts.logs
     monkeypatch.setattr(logs, "_gate", PriorityGate(1))
     monkeypatch.setattr(type(harness.engine.cluster), "has_peers", True)  # many at once
     stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", "*/t/0", times=1))
@@ -49,9 +47,9 @@ async def test_what_the_store_does_not_give_is_tried_again(harness: EngineHarnes
     await harness.engine.topics.create("t", 3, {})
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "find", "*/t/1", times=1))
     assert not await opener(harness).open_all()
-    assert harness.engine._parts.logs.count() == 2
+    assert harness.parts.logs.count() == 2
     assert await opener(harness).open_all()
-    assert harness.engine._parts.logs.count() == 3
+    assert harness.parts.logs.count() == 3
 
 
 async def test_retention_reaches_logs_that_no_client_uses(harness: EngineHarness) -> None:
@@ -60,8 +58,8 @@ async def test_retention_reaches_logs_that_no_client_uses(harness: EngineHarness
     await harness.reopen()
     harness.clock.advance_ms(HOUR_MS)
     await opener(harness).open_all()
-    await harness.engine._parts.log_upkeep.tidy()
-    found = harness.engine._parts.logs.resolve(harness.engine.topics.get("t"), 0)
+    await harness.parts.log_upkeep.tidy()
+    found = harness.parts.logs.resolve(harness.engine.topics.get("t"), 0)
     assert found is not None
     assert (found[1].start, found[1].high) == (1, 1)
 
@@ -75,7 +73,7 @@ async def test_logs_that_no_client_uses_are_visited_rarely(harness: EngineHarnes
         before = len(harness.store.calls)
         for _ in range(passes):
             harness.clock.advance_ms(30_000)
-            await harness.engine._parts.log_upkeep.tidy()
+            await harness.parts.log_upkeep.tidy()
         calls = harness.store.calls[before:]
         return sum(call == ("find", topic.folder(0)) for call in calls)
 

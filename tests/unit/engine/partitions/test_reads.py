@@ -12,7 +12,7 @@ from tests.unit.engine.engine_harness import EngineHarness, values_of
 
 async def test_a_place_that_was_found_is_remembered(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 3, {})
-    logs = harness.engine._parts.logs
+    logs = harness.parts.logs
     assert dict(logs.resolved(topic)) == {}
     await logs.open(topic, 1)
     place = logs.resolve(topic, 1)
@@ -23,7 +23,7 @@ async def test_a_place_that_was_found_is_remembered(harness: EngineHarness) -> N
 
 async def test_what_does_not_exist_or_is_not_open_is_not_remembered(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 3, {})
-    logs = harness.engine._parts.logs
+    logs = harness.parts.logs
     await logs.open(topic, 0)
     assert logs.resolve(topic, 2) is None or logs.is_open(topic.folder(2))
     with pytest.raises(UnknownTopic):
@@ -34,7 +34,7 @@ async def test_what_does_not_exist_or_is_not_open_is_not_remembered(harness: Eng
 async def test_a_topic_that_changes_is_looked_up_anew(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
-    logs = harness.engine._parts.logs
+    logs = harness.parts.logs
     assert 0 in logs.resolved(topic)
     await harness.engine.topics.change_configs(
         "t", lambda old: {**old, "kafscale.fetch.buffered": "true"}
@@ -49,15 +49,15 @@ async def test_a_topic_that_ends_is_forgotten(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
     await harness.engine.topics.delete("t")
-    assert dict(harness.engine._parts.logs.resolved(topic)) == {}
-    assert harness.engine._parts.logs.resolve(topic, 0) is None
+    assert dict(harness.parts.logs.resolved(topic)) == {}
+    assert harness.parts.logs.resolve(topic, 0) is None
 
 
 async def test_a_log_that_is_let_go_is_forgotten(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 2, {})
     await harness.append("t", b"a")
-    harness.engine._parts.logs.drop()
-    assert dict(harness.engine._parts.logs.resolved(topic)) == {}
+    harness.parts.logs.drop()
+    assert dict(harness.parts.logs.resolved(topic)) == {}
     assert values_of(await harness.read("t")) == [b"a"]
 
 

@@ -29,7 +29,7 @@ async def make_sick(harness: EngineHarness) -> None:
             # Refused already if the retries of the first ones were quick.
             await caller.produce(name, make_batch(b"waits"), timeout_ms=1)
     async with asyncio.timeout(60):
-        while harness.engine._parts.store_gate.state() is not Health.UNAVAILABLE:
+        while harness.parts.store_gate.state() is not Health.UNAVAILABLE:
             await asyncio.sleep(0.01)
 
 
@@ -57,7 +57,7 @@ async def test_the_broker_recovers_without_a_restart_and_loses_nothing_that_wait
             while (await caller.offset("t", -1)).offset < 2:
                 await asyncio.sleep(0.05)
         harness.clock.advance_ms(61_000)
-        assert harness.engine._parts.store_gate.state() is Health.HEALTHY
+        assert harness.parts.store_gate.state() is Health.HEALTHY
         assert (await caller.produce("t", make_batch(b"after"))).error_code == 0
         assert values_of(await caller.fetch("t")) == [b"before", b"waits", b"after"]
 

@@ -50,9 +50,7 @@ class PushingDoor:
 
 def watchers(harness: EngineHarness) -> int:
     return sum(
-        len(lane.watchers)
-        for _, log in harness.engine._parts.logs.each()
-        for lane in log.lanes.values()
+        len(lane.watchers) for _, log in harness.parts.logs.each() for lane in log.lanes.values()
     )
 
 

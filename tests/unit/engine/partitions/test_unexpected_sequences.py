@@ -34,7 +34,7 @@ async def zombie_writes(fleet: FleetHarness, member: Member, partition: int, seq
     """As a broker does that was paused before its PUT."""
     other = next(one for one in fleet.members if one is not member)
     topic = other.engine.topics.get("t")
-    zombie = other.engine._parts.logs._make(topic, topic.folder(partition))
+    zombie = other.parts.logs._make(topic, topic.folder(partition))
     await zombie.open()
     data = numbered(sequence)
     appended = zombie.append(0, batch.read_header(data), data, acknowledged=False)
@@ -55,7 +55,7 @@ async def test_what_another_has_written_is_taken_up_before_a_sequence_is_called_
         append(members[0], partition, 2)
     with pytest.raises(NotTheOwner):
         append(members[0], partition, 2)  # still looking
-    log = members[0].engine._parts.logs.resolve(members[0].engine.topics.get("t"), partition)
+    log = members[0].parts.logs.resolve(members[0].engine.topics.get("t"), partition)
     assert log is not None
     await eventually(lambda: log[0].committed.end == 3)
     assert await committed(members[0], partition, 2) == 3
@@ -69,7 +69,7 @@ async def test_a_sequence_that_is_wrong_is_called_so_after_the_look(fleet: Fleet
     assert await committed(members[0], partition, 0) == 1
     with pytest.raises(NotTheOwner):
         append(members[0], partition, 5)
-    await eventually(lambda: not members[0].engine._parts.logs._catching_up)
+    await eventually(lambda: not members[0].parts.logs._catching_up)
     with pytest.raises(OutOfOrderSequence):
         append(members[0], partition, 5)
 
@@ -82,11 +82,11 @@ async def test_a_look_that_failed_says_nothing(fleet: FleetHarness) -> None:
     for _ in range(2):
         with pytest.raises(NotTheOwner):
             append(members[0], partition, 5)
-        await eventually(lambda: not members[0].engine._parts.logs._catching_up)
+        await eventually(lambda: not members[0].parts.logs._catching_up)
     members[0].plan.clear()
     with pytest.raises(NotTheOwner):
         append(members[0], partition, 5)
-    await eventually(lambda: not members[0].engine._parts.logs._catching_up)
+    await eventually(lambda: not members[0].parts.logs._catching_up)
     await asyncio.sleep(0)
     with pytest.raises(UnknownProducer):
         append(members[0], partition, 5)

@@ -42,10 +42,10 @@ async def test_a_change_is_a_new_descriptor_and_survives_a_restart(harness: Engi
 async def test_open_logs_go_by_the_new_settings(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
-    log, lane = await harness.engine._parts.logs.open(topic, 0)
+    log, lane = await harness.parts.logs.open(topic, 0)
     await harness.engine.topics.change_configs("t", adding("segment.bytes", "777"))
     await harness.engine.topics.change_configs("t", adding("kafscale.fetch.buffered", "true"))
-    await harness.engine._parts.logs.open(topic, 0)
+    await harness.parts.logs.open(topic, 0)
     assert (log.settings.segment_bytes, lane.rules.fetch_buffered) == (777, True)
 
 
@@ -53,10 +53,10 @@ async def test_retention_goes_by_the_new_settings(harness: EngineHarness) -> Non
     await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
     harness.clock.advance_ms(60_000)
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     assert values_of(await harness.read("t")) == [b"a"]
     await harness.engine.topics.change_configs("t", adding("retention.ms", "1000"))
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     assert (await harness.read("t", 1)).start == 1
 
 
@@ -170,7 +170,7 @@ async def test_deleted_records_free_their_objects(harness: EngineHarness) -> Non
     assert await harness.engine.partitions.delete_records(topic, 0, -1) == 3
     for _ in range(4):
         harness.clock.advance_ms(601_000)
-        await harness.engine._parts.log_upkeep.tidy()
+        await harness.parts.log_upkeep.tidy()
     assert [key for key in await harness.keys("default/t/0") if "/segment-" in key] == []
     assert await harness.append("t", b"more") == 3
 
@@ -199,8 +199,8 @@ async def test_the_newest_epoch_that_wrote_has_an_end_though_we_are_an_older_one
     """A consumer that has read its records would else take them for lost and begin anew."""
     topic = await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"a")
-    log, _ = await harness.engine._parts.logs.open(topic, 0)
-    newer = harness.engine._parts.logs._make(topic, topic.folder(0))
+    log, _ = await harness.parts.logs.open(topic, 0)
+    newer = harness.parts.logs._make(topic, topic.folder(0))
     newer.epoch = log.epoch + 5
     await newer.open()
     batch = memoryview(bytearray(make_batch(b"b")))

@@ -112,7 +112,7 @@ async def test_a_deleted_topic_is_not_found(harness: EngineHarness) -> None:
     await put_topic(harness, "gone")
     await bury(harness, "gone")
     assert await harness.engine.topics.discover("gone") is None
-    await harness.engine._parts.topics.discovery.scan()
+    await harness.parts.topics.discovery.scan()
     assert harness.engine.topics.find("gone") is None
 
 
@@ -161,7 +161,7 @@ async def test_a_scan_finds_what_nobody_asked_for(harness: EngineHarness) -> Non
     for number in range(5):
         await put_topic(harness, f"loaded-{number}")
     await harness.objects.put_new("default/@replay/x/1", [b""])
-    await harness.engine._parts.topics.discovery.scan()
+    await harness.parts.topics.discovery.scan()
     names = [topic.name for topic in harness.engine.topics.all()]
     assert names == [f"loaded-{number}" for number in range(5)]
 
@@ -172,13 +172,13 @@ async def test_names_without_a_topic_are_visited_in_turn(
     monkeypatch.setattr(discovery, "_KNOWN_EMPTY_PER_SCAN", 2)
     for number in range(5):
         await harness.objects.put_new(f"default/dead-{number}/x", [b""])
-    await harness.engine._parts.topics.discovery.scan()
+    await harness.parts.topics.discovery.scan()
     before = [looks(harness, f"dead-{number}") for number in range(5)]
     for _ in range(5):
-        await harness.engine._parts.topics.discovery.scan()
+        await harness.parts.topics.discovery.scan()
     assert [looks(harness, f"dead-{number}") - old for number, old in enumerate(before)] == [2] * 5
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "folders", error=StoreRefused, times=1))
-    await harness.engine._parts.topics.discovery.scan()
+    await harness.parts.topics.discovery.scan()
 
 
 async def test_a_name_used_again_by_a_load_is_found_under_its_new_folder(

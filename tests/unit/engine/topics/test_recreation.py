@@ -108,10 +108,10 @@ async def test_a_broker_that_opens_the_log_late_is_told_that_it_has_ended() -> N
     async with FleetHarness() as fleet:
         late, other = await late_owner(fleet, {})
         old = late.engine.topics.get("t")
-        late.engine._parts.logs.drop()
+        late.parts.logs.drop()
         await use_again(other, {})
         with pytest.raises(LogEnded):
-            await late.engine._parts.logs.open(old, 0)
+            await late.parts.logs.open(old, 0)
 
 
 async def test_a_late_broker_shows_nothing_to_who_asks_by_the_new_id() -> None:
@@ -164,7 +164,7 @@ async def test_a_batch_does_not_overtake_the_one_that_the_old_topic_refused(layo
         assert isinstance(await stored.appended.committed, NotTheOwner)
         await hear(late, topic)
         topic = late.engine.topics.get("t")
-        await late.engine._parts.logs.open(topic, 0)
+        await late.parts.logs.open(topic, 0)
         with pytest.raises((OutOfOrderSequence, NotTheOwner)):
             appends.append(topic, 0, numbered(b"second", 1), acknowledged=False)
         for sequence, value in enumerate((b"first", b"second")):
@@ -180,7 +180,7 @@ async def test_topics_that_the_metadata_store_has_lost_are_not_sealed() -> None:
         await fleet.metadata.commit([Remove(metadata_keys.topic_config("t"))])
         await eventually(lambda: member.engine.topics.find("t") is None)
         await asyncio.sleep(0.1)
-        (log,) = [log for topic, log in member.engine._parts.logs.each() if topic is None]
+        (log,) = [log for topic, log in member.parts.logs.each() if topic is None]
         assert not log.lane(0).producers.is_sealed
         assert await member.engine.topics._lifecycle.adopt("t")
 
@@ -198,7 +198,7 @@ async def test_a_fleet_ends_logs_before_it_deletes_their_objects(
         await member.append("t", 0, b"a")
         await member.engine.topics.delete("t")
         last = [f"manifest-{generation:020d}" for generation in (keys.ENDING, keys.ENDED)]
-        keeper = member.engine._parts.removals
+        keeper = member.parts.removals
         async with asyncio.timeout(20):
             while last[1] not in await objects(fleet, "default/t/0"):
                 await asyncio.sleep(0.01)
@@ -221,7 +221,7 @@ async def test_a_removal_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) ->
         (member,) = await fleet.start_all(1)
         await member.engine.topics.create("t", 3, {})
         await member.engine.topics.delete("t")
-        keeper = member.engine._parts.removals
+        keeper = member.parts.removals
         await keeper.remove_deleted_topics()
         looked: list[object] = []
 

@@ -218,13 +218,13 @@ async def test_a_log_that_was_being_opened_when_its_topic_went_is_not_kept(
 ) -> None:
     topic = await harness.engine.topics.create("t", 1, {})
     stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", "default/t/0"))
-    opening = asyncio.ensure_future(harness.engine._parts.logs.open(topic, 0))
+    opening = asyncio.ensure_future(harness.parts.logs.open(topic, 0))
     await stall.reached.wait()
     await harness.engine.topics.delete("t")
     stall.release()
     with pytest.raises(UnknownTopic):
         await opening
-    assert list(harness.engine._parts.logs.each()) == []
+    assert list(harness.parts.logs.each()) == []
 
 
 # -- removing objects ------------------------------------------------------------------------
@@ -246,22 +246,22 @@ async def test_the_objects_of_a_deleted_topic_go(harness: EngineHarness) -> None
     await harness.append("t", b"b", partition=1)
     await harness.append("other", b"kept")
     await harness.engine.topics.delete("t")
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     assert await objects_of_logs(harness) == ["default/other/0/segment-00000000000000000000.kfs"]
 
 
 async def test_an_object_that_comes_late_goes_too(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
     await harness.engine.topics.delete("t")
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     late = "default/t/0/segment-00000000000000000000.kfs"
     await harness.objects.put_new(late, [b"a PUT that was on its way for minutes"])
     harness.clock.advance_ms(599_000)
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     assert await objects_of_logs(harness) == []
     assert await removals(harness) == 1, "still on the watch"
     harness.clock.advance_ms(2_000)
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     assert await removals(harness) == 0, "the grace period is over"
 
 
@@ -288,6 +288,6 @@ async def test_a_new_topic_of_the_same_name_is_not_touched_by_the_removal(
     await harness.engine.topics.delete("t")
     await harness.engine.topics.create("t", 1, {})
     await harness.append("t", b"new")
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     assert values_of(await harness.read("t")) == [b"new"]
     assert all("/t@" in key for key in await objects_of_logs(harness))

@@ -18,7 +18,7 @@ SHARED = {"storage.placement": "shared"}
 
 
 def logs_of(harness: EngineHarness) -> set[str]:
-    return {log.folder for _, log in harness.engine._parts.logs.each()}
+    return {log.folder for _, log in harness.parts.logs.each()}
 
 
 async def names_below(harness: EngineHarness, folder: str) -> list[str]:
@@ -81,9 +81,9 @@ async def test_a_deleted_topic_takes_nothing_more(harness: EngineHarness) -> Non
     topic = await harness.engine.topics.create("t", 1, SHARED)
     await harness.append("t", b"old")
     await harness.engine.topics.delete("t")
-    assert harness.engine._parts.logs.resolve(topic, 0) is None
+    assert harness.parts.logs.resolve(topic, 0) is None
     with pytest.raises(UnknownTopic):
-        await harness.engine._parts.logs.open(topic, 0)
+        await harness.parts.logs.open(topic, 0)
 
 
 async def test_deleting_a_topic_touches_no_neighbour(harness: EngineHarness) -> None:
@@ -93,7 +93,7 @@ async def test_deleting_a_topic_touches_no_neighbour(harness: EngineHarness) -> 
     await harness.engine.topics.delete("a")
     for _ in range(3):
         harness.clock.advance_ms(1_000_000)  # more than a grace period
-        await harness.engine._parts.log_upkeep.tidy()
+        await harness.parts.log_upkeep.tidy()
         assert values_of(await harness.read("b")) == [b"b"]
     assert await names_below(harness, "default/@shared")
     await harness.reopen()
@@ -106,7 +106,7 @@ async def test_retention_goes_by_the_settings_of_each_topic(harness: EngineHarne
     for turn in range(5):
         await harness.append("short", b"%d" % turn * 60)
         await harness.append("long", b"%d" % turn * 60)
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     short, long = await harness.read("short", offset=4), await harness.read("long")
     assert (short.start, short.high) == (4, 5)
     assert (long.start, len(values_of(long))) == (0, 5)
@@ -116,11 +116,11 @@ async def test_an_object_goes_with_its_last_lane(harness: EngineHarness) -> None
     for name in ("a", "b"):
         await harness.engine.topics.create(name, 1, SHARED)
         await harness.append(name, b"x" * 500)
-    (log,) = [log for _, log in harness.engine._parts.logs.each()]
+    (log,) = [log for _, log in harness.parts.logs.each()]
     await rollup.roll_up(log)
     for name in ("a", "b"):
         await harness.engine.topics.delete(name)
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     assert log.committed.manifest.segments == []
 
 
@@ -128,10 +128,10 @@ async def test_what_is_half_dead_is_rewritten_without_the_dead(harness: EngineHa
     for name, size in (("large", 4000), ("small", 40)):
         await harness.engine.topics.create(name, 1, SHARED)
         await harness.append(name, name[:1].encode() * size)
-    (log,) = [log for _, log in harness.engine._parts.logs.each()]
+    (log,) = [log for _, log in harness.parts.logs.each()]
     await rollup.roll_up(log)
     await harness.engine.topics.delete("large")
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     (entry,) = log.committed.manifest.segments
     assert [span.lane for span in entry.spans()] == [1]
     assert entry.size < 400
@@ -146,7 +146,7 @@ async def test_a_broken_object_does_not_keep_its_log_from_being_swept(
     for name, size in (("large", 4000), ("small", 40)):
         await harness.engine.topics.create(name, 1, SHARED)
         await harness.append(name, name[:1].encode() * size)
-    (log,) = [log for _, log in harness.engine._parts.logs.each()]
+    (log,) = [log for _, log in harness.parts.logs.each()]
     await rollup.roll_up(log)
     (entry,) = log.committed.manifest.segments
     key = f"{log.folder}/{entry.name}"
@@ -157,7 +157,7 @@ async def test_a_broken_object_does_not_keep_its_log_from_being_swept(
     await harness.engine.topics.delete("large")
     for _ in range(3):
         harness.clock.advance_ms(700_000)
-        await harness.engine._parts.log_upkeep.tidy()
+        await harness.parts.log_upkeep.tidy()
     left = [name for name in await names_below(harness, log.folder) if name.endswith(".kfs")]
     assert left == [key], "the flushes that were rolled up are gone"
     shown = harness.engine.metrics.registry.render().decode()
@@ -170,15 +170,15 @@ async def test_a_little_of_a_deleted_topic_is_gone_when_its_time_is_up(
     for name, size in (("large", 4000), ("small", 40)):
         await harness.engine.topics.create(name, 1, SHARED | {"retention.ms": "-1"})
         await harness.append(name, name[:1].encode() * size)
-    (log,) = [log for _, log in harness.engine._parts.logs.each()]
+    (log,) = [log for _, log in harness.parts.logs.each()]
     await rollup.roll_up(log)
     await harness.engine.topics.delete("small")
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     assert len(log.committed.manifest.segments[0].spans()) == 2, (
         "too little to write all else again for"
     )
     harness.clock.advance_ms(OVERDUE_MS)
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     (entry,) = log.committed.manifest.segments
     assert [span.lane for span in entry.spans()] == [0]
     assert values_of(await harness.read("large")) == [b"l" * 4000]
@@ -191,15 +191,15 @@ async def test_a_removal_is_over_when_no_object_names_its_lanes(
     for name in ("gone", "stays"):
         await harness.engine.topics.create(name, 1, SHARED | {"retention.ms": "-1"})
         await harness.append(name, b"x" * 100)
-    (log,) = [log for _, log in harness.engine._parts.logs.each()]
+    (log,) = [log for _, log in harness.parts.logs.each()]
     await rollup.roll_up(log)
     await harness.engine.topics.delete("gone")
     harness.clock.advance_ms(1_000_000)
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     assert await harness.metadata.find("/kafscale/removals/")
     harness.clock.advance_ms(OVERDUE_MS)
-    await harness.engine._parts.log_upkeep.tidy()
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     assert not await harness.metadata.find("/kafscale/removals/")
     assert values_of(await harness.read("stays")) == [b"x" * 100]
 
@@ -250,10 +250,10 @@ async def test_looking_for_the_dead_does_not_cost_per_removal(harness: EngineHar
     for number in range(20):
         await harness.engine.topics.delete(f"t{number}")
     harness.clock.advance_ms(7_200_000)
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     before = len(harness.store.calls)
     harness.clock.advance_ms(700_000)
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     made = [call for call in harness.store.calls[before:] if "@shared/0" in call[1]]
     assert len(made) < 40
 
@@ -266,10 +266,10 @@ async def test_a_deleted_topics_lanes_are_forgotten_in_the_end(harness: EngineHa
         await harness.append(f"t{number}", b"x")
         await harness.engine.topics.delete(f"t{number}")
     for _ in range(6):
-        await harness.engine._parts.log_upkeep.tidy()
+        await harness.parts.log_upkeep.tidy()
         harness.clock.advance_ms(86_400_000)
     assert await harness.metadata.find("/kafscale/removals/") == []
     await harness.reopen()
     await harness.append("stays", b"z")
-    (log,) = [log for topic, log in harness.engine._parts.logs.each() if topic is None]
+    (log,) = [log for topic, log in harness.parts.logs.each() if topic is None]
     assert set(log.committed.manifest.lanes) == {0}

@@ -91,7 +91,7 @@ async def test_a_virtual_topic_may_have_more_partitions_than_logs_are_allowed(
 async def test_offsets_that_are_used_up_are_refused_and_counted(harness: EngineHarness) -> None:
     small = 1 << 20
     topic = await harness.engine.topics.create("t", 2, {**ON_TWO, "offset.range": str(small)})
-    _, lane = await harness.engine._parts.logs.open(topic, 0)
+    _, lane = await harness.parts.logs.open(topic, 0)
     lane.end = lane.high = small - 1
     await harness.append("t", b"last")
     with pytest.raises(OffsetRangeExhausted):
@@ -110,6 +110,6 @@ async def test_retention_goes_by_lane(harness: EngineHarness) -> None:
         await harness.append("t", b"x" * 60, partition=0)
         if turn == 0:
             await harness.append("t", b"small", partition=1)
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     assert (await harness.read("t", 5)).start > 0, "too much, so the oldest went"
     assert values_of(await harness.read("t", partition=1)) == [b"small"]

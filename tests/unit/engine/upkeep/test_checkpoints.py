@@ -61,7 +61,7 @@ async def test_it_holds_all_that_a_group_and_new_numbers_need(harness: EngineHar
     topic_id = harness.engine.topics.get("t").descriptor.topic_id
     await commit(harness, "a/b", 7, leader_epoch=3, metadata="mine")
     assert await harness.engine.partitions.fresh_producer_id() == 0
-    assert await harness.engine._parts.checkpoints.write() == 1
+    assert await harness.parts.checkpoints.write() == 1
     rows = await rows_of(harness)
     offset = rows[metadata_keys.group_offset("a/b", "t", 0)]
     assert offset.pop("committed_at").endswith("Z")
@@ -80,7 +80,7 @@ async def test_names_of_brokers_and_records_of_groups_are_in_it(harness: EngineH
         metadata_keys.group_metadata("offsets"): b'{"group_id":"offsets","new_field":[1]}',
     }
     await harness.metadata.commit([Put(key, value) for key, value in extra.items()])
-    await harness.engine._parts.checkpoints.write()
+    await harness.parts.checkpoints.write()
     found = await checkpoints.newest(harness.objects, NAMESPACE)
     assert found.checkpoint is not None
     rows = {key: bytes(value) for key, value in found.checkpoint.rows}
@@ -91,12 +91,12 @@ async def test_names_of_brokers_and_records_of_groups_are_in_it(harness: EngineH
 async def test_nothing_is_written_while_nothing_changes(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
     await commit(harness, "g", 1)
-    assert await harness.engine._parts.checkpoints.write() == 1
-    assert await harness.engine._parts.checkpoints.write() is None
+    assert await harness.parts.checkpoints.write() == 1
+    assert await harness.parts.checkpoints.write() is None
     await commit(harness, "g", 2)
-    assert await harness.engine._parts.checkpoints.write() == 2
+    assert await harness.parts.checkpoints.write() == 2
     await harness.engine.offsets.delete("g", [("t", 0)])
-    assert await harness.engine._parts.checkpoints.write() == 3
+    assert await harness.parts.checkpoints.write() == 3
     assert metadata_keys.group_offset("g", "t", 0) not in await rows_of(harness)
 
 
@@ -104,7 +104,7 @@ async def test_old_ones_go(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
     for offset in range(checkpoints.KEPT + 3):
         await commit(harness, "g", offset)
-        await harness.engine._parts.checkpoints.write()
+        await harness.parts.checkpoints.write()
     assert await numbers(harness) == [4, 5, 6, 7, 8]
 
 
@@ -116,10 +116,10 @@ async def test_a_last_one_is_taken_when_the_broker_leaves(harness: EngineHarness
 
 
 async def test_a_broker_that_is_not_responsible_takes_none(harness: EngineHarness) -> None:
-    harness.engine._parts.checkpoints._is_responsible = lambda: False
+    harness.parts.checkpoints._is_responsible = lambda: False
     await harness.engine.topics.create("t", 1, {})
     await commit(harness, "g", 5)
-    await harness.engine._parts.checkpoints.aclose()
+    await harness.parts.checkpoints.aclose()
     assert await numbers(harness) == []
 
 
@@ -139,7 +139,7 @@ async def test_a_store_that_hangs_does_not_keep_the_broker_from_leaving(
     monkeypatch.setattr(engine_checkpoints, "_LEAVING_S", 0.01)
     harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new"))
     with capture_logs() as logs:
-        await harness.engine._parts.checkpoints.aclose()
+        await harness.parts.checkpoints.aclose()
     assert [row["event"] for row in logs] == ["checkpoint_not_written"]
 
 
@@ -152,7 +152,7 @@ async def test_many_offsets_are_packed_into_blocks_and_parts(
     wishes = [OffsetCommit("t", partition, partition) for partition in range(100)]
     for group in ("g", "h"):
         assert await harness.engine.offsets.commit(group, wishes) == [None] * 100
-    await harness.engine._parts.checkpoints.write()
+    await harness.parts.checkpoints.write()
     rows = await rows_of(harness)
     assert all(
         rows[metadata_keys.group_offset(group, "t", partition)]["offset"] == partition
@@ -168,7 +168,7 @@ async def test_many_offsets_are_packed_into_blocks_and_parts(
 async def test_an_unreadable_value_is_left_out(harness: EngineHarness) -> None:
     await harness.metadata.commit([Put(metadata_keys.group_metadata("bad"), b"{")])
     with capture_logs() as logs:
-        assert await harness.engine._parts.checkpoints.write() == 1
+        assert await harness.parts.checkpoints.write() == 1
     assert [row["key"] for row in logs if row["event"] == "row_left_out"] == [
         metadata_keys.group_metadata("bad")
     ]
@@ -177,18 +177,18 @@ async def test_an_unreadable_value_is_left_out(harness: EngineHarness) -> None:
 
 async def test_of_two_brokers_one_is_enough(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
-    assert await harness.engine._parts.checkpoints.write() == 1
+    assert await harness.parts.checkpoints.write() == 1
     await commit(harness, "g", 1)
     other = another(harness)
     assert await other.write() is None
     harness.clock.advance_ms(31_000)
     assert await other.write() == 2
-    assert await harness.engine._parts.checkpoints.write() is None
-    assert await harness.engine._parts.checkpoints.write(leaving=True) == 3
+    assert await harness.parts.checkpoints.write() is None
+    assert await harness.parts.checkpoints.write(leaving=True) == 3
 
 
 async def test_of_two_at_once_one_wins(harness: EngineHarness) -> None:
-    await asyncio.gather(harness.engine._parts.checkpoints.write(), another(harness).write())
+    await asyncio.gather(harness.parts.checkpoints.write(), another(harness).write())
     assert await numbers(harness) == [1]
     assert metadata_keys.EPOCHS in await rows_of(harness)
 
@@ -202,8 +202,8 @@ async def test_checkpoints_of_another_cluster_are_not_pushed_out(harness: Engine
     assert await checkpoints.write(harness.objects, NAMESPACE, theirs, [], SeededDice(1))
     with capture_logs() as logs:
         harness.clock.advance_ms(3_600_000)
-        assert await harness.engine._parts.checkpoints.write() is None
-        assert await harness.engine._parts.checkpoints.write(leaving=True) is None
+        assert await harness.parts.checkpoints.write() is None
+        assert await harness.parts.checkpoints.write(leaving=True) is None
     (row,) = logs
     assert (row["event"], row["cluster_id"]) == ("checkpoints_of_another_cluster", "lost-cluster")
 
@@ -214,21 +214,21 @@ async def test_a_metadata_store_that_was_replaced_pushes_nothing_out(
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
     await commit(harness, "g", 1)
-    assert await harness.engine._parts.checkpoints.write() == 1
+    assert await harness.parts.checkpoints.write() == 1
     rows = await harness.metadata.find("/kafscale/")
     await harness.metadata.commit([Remove(row.key) for row in rows])
     if now is not None:
         await harness.metadata.commit([Put(metadata_keys.CLUSTER, now)])
     with capture_logs() as logs:
-        assert await harness.engine._parts.checkpoints.write() is None
-        assert await harness.engine._parts.checkpoints.write(leaving=True) is None
+        assert await harness.parts.checkpoints.write() is None
+        assert await harness.parts.checkpoints.write(leaving=True) is None
     assert [row["event"] for row in logs] == ["metadata_of_another_cluster"]
     assert metadata_keys.group_offset("g", "t", 0) in await rows_of(harness)
 
 
 async def test_a_broken_newest_one_is_followed_by_a_good_one(harness: EngineHarness) -> None:
     await harness.objects.put_new(keys.checkpoint(NAMESPACE, 4), [b"nonsense"])
-    assert await harness.engine._parts.checkpoints.write() == 5
+    assert await harness.parts.checkpoints.write() == 5
     assert checkpoint.decode_head(
         await harness.objects.read(keys.checkpoint(NAMESPACE, 5))
     ).cluster_id == (harness.engine.identity.cluster_id)
@@ -238,7 +238,7 @@ async def test_its_age_is_that_of_the_last_moment_when_nothing_was_missing(
     harness: EngineHarness,
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
-    ours = harness.engine._parts.checkpoints
+    ours = harness.parts.checkpoints
     harness.clock.advance_ms(5_000)
     assert ours.age_s() == 5  # none yet: since the start
     await commit(harness, "g", 1)
@@ -260,7 +260,7 @@ async def test_a_checkpoint_of_another_broker_counts_by_its_age(harness: EngineH
     await harness.engine.topics.create("t", 1, {})
     other = another(harness)
     harness.clock.advance_ms(50_000)
-    assert await harness.engine._parts.checkpoints.write() == 1
+    assert await harness.parts.checkpoints.write() == 1
     harness.clock.advance_ms(20_000)
     assert other.age_s() == 70
     assert await other.write() is None  # too soon after the other
@@ -281,7 +281,7 @@ async def test_who_need_not_take_any_shows_no_age_and_begins_at_nothing(
 
 
 async def test_one_of_another_cluster_grows_older_and_older(harness: EngineHarness) -> None:
-    await harness.engine._parts.checkpoints.write()
+    await harness.parts.checkpoints.write()
     stranger = another(harness)
     stranger._cluster_id = "another"
     harness.clock.advance_ms(500_000)

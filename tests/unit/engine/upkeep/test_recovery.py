@@ -66,7 +66,7 @@ async def append_as(
 ) -> int:
     """Append a batch of an idempotent producer; gives its first offset."""
     found = harness.engine.topics.get(topic)
-    await harness.engine._parts.logs.open(found, 0)
+    await harness.parts.logs.open(found, 0)
     raw = make_batch(b"x", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     records = memoryview(bytearray(raw))
     stored = harness.engine.partitions.append(found, 0, records, acknowledged=True)
@@ -114,7 +114,7 @@ async def test_numbers_rise_above_all_that_was_given_out(
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
     await harness.metadata.commit([Put(keys.BROKER_IDS, b'{"next":1005}')])
-    await harness.engine._parts.checkpoints.write()
+    await harness.parts.checkpoints.write()
     # Two blocks of ids are given out after the checkpoint, and an id of them is written with.
     await harness.metadata.commit([Put(keys.PRODUCER_IDS, b'{"next":7000}')])
     assert await harness.engine.partitions.fresh_producer_id() == 7000
@@ -130,7 +130,7 @@ async def test_producers_are_found_in_manifests_too(
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
     await append_as(harness, 123456)
-    (log,) = [log for _, log in harness.engine._parts.logs.each()]
+    (log,) = [log for _, log in harness.parts.logs.each()]
     await rollup.roll_up(log)
     found = await gathered(harness)
     assert (found.producer_id, found.epoch) == (123456, harness.engine.identity.epoch)
@@ -142,7 +142,7 @@ async def test_an_id_that_nobody_can_have_been_given_is_passed_over(harness: Eng
     await append_as(harness, (1 << 62) - 1)
     await append_as(harness, 5)
     assert (await gathered(harness)).producer_id == 5
-    (log,) = [log for _, log in harness.engine._parts.logs.each()]
+    (log,) = [log for _, log in harness.parts.logs.each()]
     await rollup.roll_up(log)
     assert (await gathered(harness)).producer_id == 5
 
@@ -165,7 +165,7 @@ async def test_cut_short_anywhere_it_goes_on(harness: EngineHarness, tmp_path: P
     wishes = [OffsetCommit("t", 0, 1)]
     for number in range(300):  # more than one commit can take
         await harness.engine.offsets.commit(f"g{number}", wishes)
-    await harness.engine._parts.checkpoints.write()
+    await harness.parts.checkpoints.write()
     whole = FaultyMetadata(EmbeddedMetadataStore(tmp_path / "whole.db", "OFF"))
     await recovered(harness, whole)
     for die_at in range(5):
@@ -220,7 +220,7 @@ async def test_large_groups_are_restored_in_as_many_commits_as_etcd_needs(
             members={"m": member},
         )
         await harness.metadata.commit([Put(keys.group_metadata(name), keys.encode(group))])
-    await harness.engine._parts.checkpoints.write()
+    await harness.parts.checkpoints.write()
     assert (await recovered(harness, Narrow(fresh))).groups == 100
 
 
@@ -249,7 +249,7 @@ async def test_what_was_deleted_long_ago_is_noted_only_if_something_is_left(
     harness: EngineHarness,
 ) -> None:
     await busy(harness)
-    await harness.engine._parts.removals.remove_deleted_topics()
+    await harness.parts.removals.remove_deleted_topics()
     harness.clock.advance_ms(2 * 86_400_000)
     found = await gathered(harness)
     assert (found.ended, found.removals) == ({"gone"}, [])
@@ -262,7 +262,7 @@ async def test_offsets_of_deleted_topics_are_not_restored(
 ) -> None:
     await harness.engine.topics.create("t", 1, {})
     await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 5)])
-    await harness.engine._parts.checkpoints.write()
+    await harness.parts.checkpoints.write()
     await harness.engine.topics.delete("t")
     await harness.engine.topics.create("t", 1, {})
     wanted = await recovered(harness, fresh)
@@ -278,7 +278,7 @@ async def test_offsets_that_the_log_does_not_have_are_kept_and_counted(
     await harness.engine.partitions.delete_records(harness.engine.topics.get("t"), 0, 2)
     for group, offset in (("below", 1), ("first", 2), ("next", 3), ("beyond", 4)):
         await harness.engine.offsets.commit(group, [OffsetCommit("t", 0, offset)])
-    await harness.engine._parts.checkpoints.write()
+    await harness.parts.checkpoints.write()
     wanted = await recovered(harness, fresh)
     assert (wanted.offsets, wanted.offsets_beyond_end, wanted.offsets_below_start) == (4, 1, 1)
     entry = await fresh.get(keys.group_offset("beyond", "t", 0))

@@ -75,7 +75,7 @@ async def test_a_broker_that_has_it_open_takes_it_up_and_goes_on_behind_it(
     await log.open()
     await log.append([lane(1, b"copied")])
     assert values_of(await harness.read("copy")) == [b"first"]
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     assert values_of(await harness.read("copy")) == [b"first", b"copied"]
     assert await harness.append("copy", b"last") == 2
     assert values_of(await harness.read("copy")) == [b"first", b"copied", b"last"]
@@ -91,12 +91,12 @@ async def test_a_broker_that_writes_first_is_met_in_the_chain(harness: EngineHar
         await log.append([lane(0, b"job")])
     await log.open()
     await log.append([lane(1, b"job")])
-    await harness.engine._parts.log_upkeep.tidy()
+    await harness.parts.log_upkeep.tidy()
     assert values_of(await harness.read("copy")) == [b"broker", b"job"]
 
 
 async def test_a_broker_that_writes_second_meets_the_job(harness: EngineHarness) -> None:
-    await harness.engine._parts.logs.open(harness.engine.topics.get("copy"), 0)
+    await harness.parts.logs.open(harness.engine.topics.get("copy"), 0)
     log = appender(harness)
     await log.open()
     await log.append([lane(0, b"job")])
@@ -231,7 +231,7 @@ async def test_following_looks_anew_where_the_past_has_changed(harness: EngineHa
 
 async def test_a_lane_whose_topic_has_moved_takes_nothing_from_jobs(harness: EngineHarness) -> None:
     await harness.append("copy", b"a")
-    owner, _ = await harness.engine._parts.logs.open(harness.engine.topics.get("copy"), 0)
+    owner, _ = await harness.parts.logs.open(harness.engine.topics.get("copy"), 0)
     sealed = owner.seal(0).committed
     assert sealed is not None
     await wait_for_commit(sealed)
@@ -245,7 +245,7 @@ async def test_a_lane_that_was_only_looked_at_may_still_begin_anywhere(
     harness: EngineHarness,
 ) -> None:
     await harness.append("copy", b"0")
-    [held] = [log for _, log in harness.engine._parts.logs.each()]
+    [held] = [log for _, log in harness.parts.logs.each()]
     held.lane(5)  # somebody wanted to read what is not there yet
     await rollup.roll_up(held)
     log = appender(harness)
