@@ -271,7 +271,7 @@ class Offsets:
     async def _id_in_store(self, name: str) -> str | None:
         """The id of a topic that this broker may not have heard of yet.
 
-        A group that is told that it has committed nothing would begin anew.
+        A group that is told that it has committed nothing would start from its reset position.
         """
         entry = await self._metadata.get(keys.topic_config(name))
         return None if entry is None else keys.decode(keys.TopicRow, entry.value).topic_id

@@ -124,7 +124,7 @@ class BrokerMetrics:
         )
 
     def sample_checkpoint_age(self, look: Callable[[], float | None]) -> None:
-        """Ask for how long no checkpoint may have been complete, where that is our duty."""
+        """Ask for the age of the newest checkpoint, if this broker takes checkpoints."""
 
         def source() -> Iterator[tuple[Sequence[str], float]]:
             age_s = look()
