@@ -25,7 +25,6 @@ RIDDLES: Final = re.compile(
 )
 # How often comments and docstrings of a room still use them. These numbers only fall.
 STILL_RIDDLES: Final = {
-    "engine": 30,
     "objects": 1,
     "records": 1,
     "wire": 2,

@@ -4,8 +4,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from kafscale.engine.coordinator.groups import Groups
 from kafscale.engine.engine import Engine, EngineParts
 from kafscale.engine.partitions.reads import PartitionRead, ReadResult
+from kafscale.groups.events import Tick
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.lease import Lease
 from kafscale.metadata.store import Entry, MetadataStore, Watch
@@ -151,3 +153,9 @@ def values_of(part: ReadResult) -> list[bytes | None]:
         for at, header in walk(piece)
         for record in open_batch(piece[at : at + header.size], 1 << 20)
     ]
+
+
+def tick_groups(groups: Groups) -> None:
+    """Let every group in memory handle the time that has passed, as its timer would."""
+    for group in list(groups._loaded.values()):
+        groups._handle(group, Tick())

@@ -44,7 +44,7 @@ class Controller:
         self._not_before_s = -math.inf
 
     def note_news(self) -> None:
-        """Look again: registrations, the controller or the members have changed."""
+        """Decide again: registrations, the controller or the members have changed."""
         self._is_due = True
 
     def wake_s(self) -> float:
@@ -108,7 +108,7 @@ class Controller:
         self.stage = Stage.IDLE
 
     def try_again(self, now_s: float) -> None:
-        """Another broker was faster, or the store is away: decide anew, a little later."""
+        """Another broker was faster, or the store is away: decide again, a little later."""
         self.stage = Stage.IDLE
         self._is_due = True
         self._not_before_s = now_s + PAUSE_S

@@ -35,12 +35,12 @@ class ClaimEvents(Protocol):
 
 @dataclass(slots=True)
 class _Claim:
-    """A group as the store had it, and the guard once this broker has claimed it."""
+    """The claim of a group as the store had it, and the guard once this broker has its own."""
 
-    found: Entry | None
+    previous: Entry | None
     record_version: int
     guard: Compare | None = None
-    wanted: bytes = b""
+    value: bytes = b""  # of the claim that this broker writes
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -59,11 +59,12 @@ class Claims:
     async def load(self, group_id: str) -> Entry | None:
         """Read a group's record, and remember its version and the present claim.
 
-        The claim is read first: a record written in between makes our claim fail, not stale.
+        The claim is read first. If another broker writes the record in between, this broker's claim
+        fails instead of being stale.
         """
-        found = await self._metadata.get(keys.group_coordinator(group_id))
+        previous = await self._metadata.get(keys.group_coordinator(group_id))
         record = await self._metadata.get(keys.group_metadata(group_id))
-        self._claims[group_id] = _Claim(found, record.version if record else 0)
+        self._claims[group_id] = _Claim(previous, record.version if record else 0)
         return record
 
     def guard(self, group_id: str) -> Compare | None:
@@ -87,32 +88,32 @@ class Claims:
         return claim.guard
 
     async def _write(self, group_id: str, claim: _Claim) -> Compare:
-        # Asked after the read: a group lost since then must not be taken from its new owner.
+        # After the read: this broker must not claim a group that it has lost since then.
         if not self._cluster.may_coordinate(group_id):
-            raise NotTheCoordinator(f"group {group_id!r} is not this broker's")
-        key, found = keys.group_coordinator(group_id), claim.found
+            raise NotTheCoordinator(f"group {group_id!r} belongs to another broker")
+        key, previous = keys.group_coordinator(group_id), claim.previous
         # The same bytes in every attempt: they show whether an attempt without answer succeeded.
-        claim.wanted = claim.wanted or self._wanted(found)
+        claim.value = claim.value or self._encode_claim(previous)
         guards = [
-            Compare(key, found.version if found else 0),
+            Compare(key, previous.version if previous else 0),
             Compare(keys.group_metadata(group_id), claim.record_version),
         ]
         try:
-            version = await self._metadata.commit([Put(key, claim.wanted)], guards)
+            version = await self._metadata.commit([Put(key, claim.value)], guards)
         except MetadataConflict as problem:
-            there = await self._metadata.get(key)
-            if there is None or there.value != claim.wanted:
+            stored = await self._metadata.get(key)
+            if stored is None or stored.value != claim.value:
                 raise NotTheCoordinator(f"group {group_id!r} has been taken: {problem}") from None
-            version = there.version
+            version = stored.version
         return Compare(key, version)
 
-    def _wanted(self, found: Entry | None) -> bytes:
+    def _encode_claim(self, previous: Entry | None) -> bytes:
         epoch = 1
-        if found is not None:
+        if previous is not None:
             try:
-                epoch += keys.decode(keys.CoordinatorRow, found.value).epoch
-            except CorruptObject as problem:  # its version is what counts
-                logger.error("claim_unreadable", key=found.key, error=str(problem))
+                epoch += keys.decode(keys.CoordinatorRow, previous.value).epoch
+            except CorruptObject as problem:  # its version is enough to replace it
+                logger.error("claim_unreadable", key=previous.key, error=str(problem))
         return keys.encode(
             keys.CoordinatorRow(
                 broker_id=self._cluster.identity.broker_id,
@@ -123,7 +124,7 @@ class Claims:
         )
 
     def lost(self, group_id: str, guard: Compare) -> NotTheCoordinator:
-        """The store has refused this guard: another broker has the group. Gives the error."""
+        """Drop a claim whose guard the store has refused. Gives the error for the caller."""
         claim = self._claims.get(group_id)
         if claim is not None and claim.guard == guard:
             self._drop(group_id, claim)
@@ -135,6 +136,6 @@ class Claims:
             logger.warning("group_lost", group=group_id)
             self._events.claim_lost(group_id)
 
-    def forget(self, group_id: str) -> None:
+    def discard(self, group_id: str) -> None:
         """Drop what is known about the claim of a group."""
         self._claims.pop(group_id, None)

@@ -6,8 +6,8 @@ members expire by the time of their commit. Offsets of a group at work never exp
 member subscribes to the topic any more. A group without members and offsets is deleted.
 Next door: offsets of deleted topics (upkeep/removals.py), deleting on request (groups.py).
 
-The times are those in the store alone, so a restart changes nothing. Every removal compares what
-was read, so that a commit or a member that comes meanwhile wins.
+Only times in the store count, so a restart of the broker changes nothing. Every removal compares
+the keys with what was read: a commit or a new member that comes meanwhile wins.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class ExpiryRules:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _StoredGroup:
     """A group as the store has it."""
 
     heads: tuple[Entry, ...]  # claim and record: nothing is removed once they have changed
@@ -97,22 +97,22 @@ class Expiry:
                 logger.error("group_unreadable", group=group_id, error=str(problem))
 
     async def _visit(self, group_id: str) -> None:
-        found = _sorted(group_id, await self._metadata.find(keys.group(group_id)))
+        stored = _parse(group_id, await self._metadata.find(keys.group(group_id)))
         if not await self._groups.is_saved(group_id):
             return  # the times that were read are outdated: the next pass visits it again
         machine = self._groups.in_memory(group_id)
-        if machine is None and found.record is not None and found.record.members:
-            # Members of before a restart: once loaded, they expire unless they send heartbeats.
+        if machine is None and stored.record is not None and stored.record.members:
+            # Members from before a restart: once loaded, they expire if they send no heartbeats.
             await self._groups.load(group_id)
             return
-        doomed = self._doomed(found, machine)
-        if doomed:
-            await self._offsets.remove(group_id, doomed, found.heads)
-            logger.info("offsets_expired", group=group_id, offsets=len(doomed))
-        if len(doomed) == len(found.offsets) and (machine is None or machine.is_idle):
+        expired = self._expired(stored, machine)
+        if expired:
+            await self._offsets.remove(group_id, expired, stored.heads)
+            logger.info("offsets_expired", group=group_id, offsets=len(expired))
+        if len(expired) == len(stored.offsets) and (machine is None or machine.is_idle):
             await self._groups.discard_bare(group_id)
 
-    def _doomed(self, found: _Found, machine: Group | None) -> list[Entry]:
+    def _expired(self, stored: _StoredGroup, machine: Group | None) -> list[Entry]:
         """The offsets that have expired."""
         kept: Collection[str] = ()
         since_ms = 0
@@ -121,28 +121,28 @@ class Expiry:
             if machine.state is not GroupState.STABLE or subscribed is None:
                 return []
             kept = subscribed
-        elif found.record is not None and found.record.protocol_type:
-            since_ms = _ms(found.record.state_at)
+        elif stored.record is not None and stored.record.protocol_type:
+            since_ms = _ms(stored.record.state_at)
         oldest_ms = self._clock.now_ms() - self._rules.retention_s * 1000
         if since_ms > oldest_ms:
             return []
-        return [row for row in found.offsets if _is_old(row, oldest_ms, kept)]
+        return [entry for entry in stored.offsets if _is_old(entry, oldest_ms, kept)]
 
 
-def _sorted(group_id: str, rows: list[Entry]) -> _Found:
+def _parse(group_id: str, entries: list[Entry]) -> _StoredGroup:
     metadata, coordinator = keys.group_metadata(group_id), keys.group_coordinator(group_id)
-    record = next((row for row in rows if row.key == metadata), None)
-    return _Found(
-        tuple(row for row in rows if row.key in (metadata, coordinator)),
+    record = next((entry for entry in entries if entry.key == metadata), None)
+    return _StoredGroup(
+        tuple(entry for entry in entries if entry.key in (metadata, coordinator)),
         None if record is None else keys.decode_group(record.value),
-        tuple(row for row in rows if keys.place_committed_by(row.key) is not None),
+        tuple(entry for entry in entries if keys.place_committed_by(entry.key) is not None),
     )
 
 
-def _is_old(row: Entry, oldest_ms: float, kept: Collection[str]) -> bool:
-    place = keys.place_committed_by(row.key)
+def _is_old(entry: Entry, oldest_ms: float, kept: Collection[str]) -> bool:
+    place = keys.place_committed_by(entry.key)
     assert place is not None
-    value = keys.decode(keys.CommittedOffset, row.value)
+    value = keys.decode(keys.CommittedOffset, entry.value)
     return place[0] not in kept and _ms(value.committed_at) <= oldest_ms
 
 

@@ -156,14 +156,14 @@ class Groups(ClaimEvents):
                 # Its members are told that they are unknown and join again; offsets are elsewhere.
                 logger.error("group_unreadable", group=group_id, error=str(problem))
         if not self._cluster.may_coordinate(group_id):
-            self.claims.forget(group_id)
+            self.claims.discard(group_id)
             raise NotTheCoordinator(f"group {group_id!r} has become another broker's")
-        self._forget_idle()
+        self._drop_idle()
         self._lost.discard(group_id)
         group = self._loaded[group_id] = LoadedGroup(group_id, machine)
         self._wake_at(group, machine.next_wake_s())
 
-    def _forget_idle(self) -> None:
+    def _drop_idle(self) -> None:
         """Make room: an empty group that is saved can be read again."""
         if len(self._loaded) < _MOST_IDLE:
             return
@@ -179,7 +179,7 @@ class Groups(ClaimEvents):
     def _drop(self, group_id: str) -> None:
         """Drop a group from memory: it is read again when a client asks for it."""
         group = self._loaded.pop(group_id, None)
-        self.claims.forget(group_id)
+        self.claims.discard(group_id)
         if group is not None:
             group.stop_timer()
 
@@ -294,11 +294,6 @@ class Groups(ClaimEvents):
         group.timer, group.wakes_s = None, math.inf
         self._handle(group, Tick())
 
-    def tick(self) -> None:
-        """Let every group handle the time that has passed."""
-        for group in list(self._loaded.values()):
-            self._handle(group, Tick())
-
     # -- saving ------------------------------------------------------------------------------
 
     async def _save(self, group: LoadedGroup) -> None:
@@ -379,16 +374,16 @@ class Groups(ClaimEvents):
 
     async def list(self) -> Sequence[Listed]:
         """Every group that has members, has had some, or has committed offsets."""
-        found = {
-            name: row
-            for name, row in (await stored_groups(self._metadata)).items()
-            if self._cluster.may_coordinate(name)
+        listed = {
+            group_id: summary
+            for group_id, summary in (await stored_groups(self._metadata)).items()
+            if self._cluster.may_coordinate(group_id)
         }
         for group_id, group in self._loaded.items():
             machine = group.machine
-            if group_id in found or not machine.is_idle:
-                found[group_id] = Listed(group_id, machine.protocol_type, machine.state.value)
-        return [found[group_id] for group_id in sorted(found)]
+            if group_id in listed or not machine.is_idle:
+                listed[group_id] = Listed(group_id, machine.protocol_type, machine.state.value)
+        return [listed[group_id] for group_id in sorted(listed)]
 
     async def delete(self, group_id: str) -> None:
         """Delete a group without members, and its committed offsets."""

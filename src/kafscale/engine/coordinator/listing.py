@@ -1,6 +1,6 @@
-"""Walking over the groups in the metadata store: a page of keys at a time, however many there are.
+"""Listing the groups in the metadata store, one page of keys at a time.
 
-Next door: one group (groups.py), what its keys are called (metadata/keys.py).
+Next door: one group (groups.py), the names of its keys (metadata/keys.py).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _PAGE: Final = 1000
 
 
 class Listed(NamedTuple):
-    """A group in one line."""
+    """A group as a list of groups shows it."""
 
     group_id: str
     protocol_type: str
@@ -28,42 +28,42 @@ class Listed(NamedTuple):
 
 
 async def each_group(metadata: MetadataStore) -> AsyncIterator[str]:
-    """Every group the store knows anything about, be it a claim alone."""
+    """Every group that has any key in the store, even if that is only a claim."""
     after = ""
-    while rows := await metadata.find(keys.CONSUMERS, after=after, limit=_PAGE):
-        for group_id in dict.fromkeys(keys.group_named_by(row.key) for row in rows):
+    while entries := await metadata.find(keys.CONSUMERS, after=after, limit=_PAGE):
+        for group_id in dict.fromkeys(keys.group_named_by(entry.key) for entry in entries):
             if group_id is not None:
                 yield group_id
                 after = keys.group(group_id) + BEYOND
             await asyncio.sleep(0)  # there may be very many
-        after = max(after, rows[-1].key)  # a key that none of us wrote is not met for ever
+        after = max(after, entries[-1].key)  # beyond a key that names no group
 
 
 async def stored_groups(metadata: MetadataStore) -> dict[str, Listed]:
     """Every group that has a record or committed offsets, as it was saved."""
-    found: dict[str, Listed] = {}
+    listed: dict[str, Listed] = {}
     after = ""
-    while rows := await metadata.find(keys.CONSUMERS, after=after, limit=_PAGE):
-        for row in rows:
-            _note(row, found)
-        after = rows[-1].key
+    while entries := await metadata.find(keys.CONSUMERS, after=after, limit=_PAGE):
+        for entry in entries:
+            _add_group(entry, listed)
+        after = entries[-1].key
         last = keys.group_named_by(after)
-        if last is not None and last in found:
-            after = max(after, keys.group(last) + BEYOND)  # of this one enough is known
+        if last is not None and last in listed:
+            after = max(after, keys.group(last) + BEYOND)  # the rest of its keys adds nothing
         await asyncio.sleep(0)
-    return found
+    return listed
 
 
-def _note(row: Entry, found: dict[str, Listed]) -> None:
-    """Take up what a key says about its group; a claim alone makes no group."""
-    group_id = keys.group_named_by(row.key)
-    if group_id is None or group_id in found or row.key == keys.group_coordinator(group_id):
+def _add_group(entry: Entry, listed: dict[str, Listed]) -> None:
+    """Add the group that an entry is about. A claim alone makes no group."""
+    group_id = keys.group_named_by(entry.key)
+    if group_id is None or group_id in listed or entry.key == keys.group_coordinator(group_id):
         return
     kind, state = "", GroupState.EMPTY.value
-    if row.key == keys.group_metadata(group_id):
+    if entry.key == keys.group_metadata(group_id):
         try:
-            head = keys.decode(keys.GroupHead, row.value)
+            head = keys.decode(keys.GroupHead, entry.value)
             kind, state = head.protocol_type, head.state
         except CorruptObject as problem:
             logger.error("group_unreadable", group=group_id, error=str(problem))
-    found[group_id] = Listed(group_id, kind, state)
+    listed[group_id] = Listed(group_id, kind, state)

@@ -1,10 +1,10 @@
 """Committed offsets: how far each group has come in each partition.
 
-Here: what a group may commit, writing it, reading it, forgetting it with its topic. A committed
-offset names its topic by id as well: it counts no more from the moment the topic is deleted, and
-never for a later topic of the same name. Every write compares the claim of its group, so that a
-broker that has lost a group cannot commit for it; in a fleet also the topics' versions, so that one
-that hears late does not commit for a topic that is gone.
+Here: what a group may commit, writing it, reading it, removing it with its topic. A committed
+offset also has the id of its topic: it ends with the topic, and it never counts for a later topic
+of the same name. Every write compares the claim of its group: a broker that has lost a group cannot
+commit for it. In a fleet a write also compares the versions of its topics: a broker that has not
+heard of a deletion yet cannot commit for the deleted topic.
 Next door: claims (claims.py), key names and JSON (metadata/keys.py), when deleted topics are
 removed (upkeep/removals.py), when offsets expire (expiry.py).
 Never here: members and generations.
@@ -62,7 +62,7 @@ class OffsetEvents(Protocol):
 
 
 class OffsetCommit(NamedTuple):
-    """One partition's offset as a group wants it remembered."""
+    """An offset that a group commits for one partition."""
 
     topic: str
     partition: int
@@ -137,12 +137,12 @@ class Offsets:
                     )
         return problems
 
-    async def delete(self, group_id: str, places: Collection[CommittedPartition]) -> None:
-        """Forget what a group has committed for these places, if anything."""
+    async def delete(self, group_id: str, partitions: Collection[CommittedPartition]) -> None:
+        """Delete what a group has committed for these partitions, if anything."""
         guard = self._claims.guard(group_id) or await self._claims.claim(group_id)
-        doomed = (keys.group_offset(group_id, *place) for place in places)
+        doomed = (keys.group_offset(group_id, *partition) for partition in partitions)
         await self._write(group_id, {key: (Remove(key), guard) for key in doomed}, guard)
-        for topic, partition in places:
+        for topic, partition in partitions:
             self._events.offset_committed(group_id, topic, partition, -1)
 
     async def delete_unless_read(
@@ -178,10 +178,10 @@ class Offsets:
     async def _write(
         self, group_id: str, writes: dict[str, tuple[Put | Remove, Compare]], guard: Compare
     ) -> None:
-        """Write together with all who come while the store is busy, later values last.
+        """Write, together with all other calls that come while the store is busy.
 
-        The lock lets callers in by order of arrival, and the first of a round writes for all of
-        it. If that one is cancelled the next one writes the same again.
+        The lock lets callers in by order of arrival. The first caller of a round writes for the
+        whole round, later values last. If it is cancelled, the next caller writes the same again.
         """
         mine = self._gathering
         mine.writes.update(writes)
@@ -189,20 +189,20 @@ class Offsets:
             if not mine.is_over:
                 if self._gathering is mine:
                     self._gathering = _Round()
-                await self._carry_out(mine)
+                await self._write_round(mine)
         problem = mine.problems.get(guard)
         if isinstance(problem, MetadataConflict):
             raise self._claims.lost(group_id, guard)
         if problem is not None:
             raise MetadataUnavailable(f"offsets not committed: {problem}") from problem
 
-    async def _carry_out(self, mine: _Round) -> None:
+    async def _write_round(self, mine: _Round) -> None:
         writes = list(mine.writes.values())
-        # One guard for each group and one for each topic: there may be as many, but not more.
+        # One guard for each group and one for each topic; a commit has a bound for guards, too.
         guards = len({guard for _, guard in writes}) + len(self._versions(writes))
         most = MAX_OPERATIONS if guards <= MAX_OPERATIONS else MAX_OPERATIONS // 2
-        for some in pages([write for write, _ in writes], most):
-            await self._commit(writes[some], mine.problems)
+        for page in pages([write for write, _ in writes], most):
+            await self._commit(writes[page], mine.problems)
         mine.is_over = True
 
     async def _commit(
@@ -212,9 +212,9 @@ class Offsets:
         try:
             for _ in range(_ATTEMPTS):
                 known = self._versions(writes)
-                alive = [Compare(keys.topic_config(name), at) for name, at in known.items()]
+                topics = [Compare(keys.topic_config(name), v) for name, v in known.items()]
                 try:
-                    await self._metadata.commit([row for row, _ in writes], [*guards, *alive])
+                    await self._metadata.commit([write for write, _ in writes], [*guards, *topics])
                     return
                 except MetadataConflict as problem:
                     if len(guards) > 1:
@@ -223,23 +223,24 @@ class Offsets:
                         await self._topics.refresh(name)
                     if self._versions(writes) == known:
                         raise MetadataConflict(f"the group is lost: {problem}") from None
-                    writes = [(self._stamped(row), guard) for row, guard in writes]
+                    writes = [(self._with_topic_id(write), guard) for write, guard in writes]
             else:
                 raise MetadataUnavailable("the topics change all the time")
-            for guard in guards:  # somebody's group is lost: the others' writes go alone
-                await self._commit([row for row in writes if row[1] == guard], problems)
+            for guard in guards:  # one group is lost: each group's writes are tried on their own
+                own = [write for write in writes if write[1] == guard]
+                await self._commit(own, problems)
         except KafscaleError as problem:
             problems |= dict.fromkeys(guards, problem)
 
     def _versions(self, writes: Sequence[_Guarded]) -> dict[str, int]:
-        """The topics that offsets are written for, as we know them: others may know better."""
+        """The versions, as this broker knows them, of the topics that offsets are written for."""
         if not self._cluster.has_peers:
             return {}
-        places = [keys.place_committed_by(row.key) for row, _ in writes if isinstance(row, Put)]
+        places = [keys.place_committed_by(put.key) for put, _ in writes if isinstance(put, Put)]
         return {place[0]: self._topics.version_of(place[0]) for place in places if place}
 
-    def _stamped(self, write: Put | Remove) -> Put | Remove:
-        """The same for the topic that has the name now, as whoever commits by name must mean."""
+    def _with_topic_id(self, write: Put | Remove) -> Put | Remove:
+        """The same write for the topic that has the name now: clients commit by name."""
         place = keys.place_committed_by(write.key)
         topic = self._topics.find(place[0]) if place else None
         if topic is None or isinstance(write, Remove):
@@ -251,8 +252,8 @@ class Offsets:
     async def committed(
         self, group_id: str, wanted: Collection[CommittedPartition] | None = None
     ) -> dict[CommittedPartition, CommittedOffset]:
-        """What a group has committed, all of it or for these places, in order of key."""
-        found = {}
+        """What a group has committed, for all partitions or for `wanted`, in order of key."""
+        committed = {}
         asked: dict[str, str | None] = {}
         for entry in await self._metadata.find(keys.group_offsets(group_id)):
             place = keys.place_committed_by(entry.key)
@@ -264,54 +265,54 @@ class Offsets:
             if not is_known and place[0] not in asked:
                 asked[place[0]] = await self._id_in_store(place[0])
             if is_known or (asked[place[0]] and value.topic_id in ("", asked[place[0]])):
-                found[place] = value
-        return found
+                committed[place] = value
+        return committed
 
     async def _id_in_store(self, name: str) -> str | None:
-        """The id of a topic, of which we may not have heard yet.
+        """The id of a topic that this broker may not have heard of yet.
 
-        Told that it has committed nothing a group would begin anew.
+        A group that is told that it has committed nothing would start from its reset position.
         """
         entry = await self._metadata.get(keys.topic_config(name))
         return None if entry is None else keys.decode(keys.TopicRow, entry.value).topic_id
 
     async def remove(
-        self, group_id: str, rows: Sequence[Entry], unchanged: Sequence[Entry]
+        self, group_id: str, offsets: Sequence[Entry], unchanged: Sequence[Entry]
     ) -> None:
-        """Remove offsets that have not changed since they were read, nor these other keys."""
+        """Remove offsets; raises MetadataConflict if they or `unchanged` were written meanwhile."""
         step = MAX_OPERATIONS - len(unchanged)
-        for at in range(0, len(rows), step):
-            some = rows[at : at + step]
-            guards = [Compare(row.key, row.version) for row in (*some, *unchanged)]
-            await self._metadata.commit([Remove(row.key) for row in some], guards)
-            for row in some:
-                if (place := keys.place_committed_by(row.key)) is not None:
+        for first in range(0, len(offsets), step):
+            page = offsets[first : first + step]
+            guards = [Compare(entry.key, entry.version) for entry in (*page, *unchanged)]
+            await self._metadata.commit([Remove(entry.key) for entry in page], guards)
+            for entry in page:
+                if (place := keys.place_committed_by(entry.key)) is not None:
                     self._events.offset_committed(group_id, *place, -1)
 
-    async def forget(self, name: str, topic_id: str) -> None:
+    async def remove_topic(self, name: str, topic_id: str) -> None:
         """Remove what any group has committed for a topic that was deleted."""
         async for group_id in each_group(self._metadata):
-            await self._forget(group_id, name, topic_id)
+            await self._remove_topic(group_id, name, topic_id)
 
-    async def _forget(self, group_id: str, name: str, topic_id: str) -> None:
+    async def _remove_topic(self, group_id: str, name: str, topic_id: str) -> None:
         while True:
-            rows = await self._metadata.find(keys.group_topic_offsets(group_id, name))
-            doomed = [row for row in rows if _is_of(row, topic_id)]
+            entries = await self._metadata.find(keys.group_topic_offsets(group_id, name))
+            doomed = [entry for entry in entries if _is_of(entry, topic_id)]
             try:
                 await self.remove(group_id, doomed, ())
                 return
             except MetadataConflict:
-                continue  # committed meanwhile, for a new topic of that name: look again
+                continue  # committed meanwhile, for a new topic of that name: read again
 
 
 def check_group_id(group_id: str) -> None:
-    """Raise InvalidGroupId for what is no name of a group."""
+    """Raise InvalidGroupId if this cannot be the id of a group."""
     if not 0 < len(group_id) <= LONGEST_GROUP_ID:
         raise InvalidGroupId(f"a group id has 1 to {LONGEST_GROUP_ID} characters")
 
 
-def _is_of(row: Entry, topic_id: str) -> bool:
+def _is_of(entry: Entry, topic_id: str) -> bool:
     try:
-        return keys.decode(CommittedOffset, row.value).topic_id == topic_id
+        return keys.decode(CommittedOffset, entry.value).topic_id == topic_id
     except CorruptObject:
-        return False  # whose it is nobody can tell; those who read it are told
+        return False  # its topic is unknown; a client that reads it gets the error

@@ -1,7 +1,7 @@
-"""What is counted of a topic's reads: asked for once, kept, and added to without a search.
+"""Counters of a topic's reads. They are looked up once and kept: fetches add without a search.
 
-Here: the series of one topic. A fetch of a thousand partitions adds to a thousand of them.
-Next door: their names (series.py).
+Here: the counters of one topic. A fetch of a thousand partitions adds to a thousand of them.
+Next door: the names of the series (series.py).
 """
 
 from typing import Final
@@ -13,19 +13,18 @@ ERROR: Final = "error"
 
 
 class PartitionReads:
-    """Of one partition."""
+    """The reads of one partition."""
 
-    __slots__ = ("answered", "from_memory", "looks")
+    __slots__ = ("answered", "from_memory", "with_data")
 
     def __init__(self, answered: Counter) -> None:
-        """Begin with what was counted before."""
         self.answered = answered
         self.from_memory = 0
-        self.looks = 0  # reads that found something
+        self.with_data = 0  # reads that gave records
 
 
 class TopicReads(dict[int, PartitionReads]):
-    """Of one topic, by partition. Only of partitions that exist: anybody may ask for others."""
+    """The reads of one topic, by partition. Only partitions that exist may be asked for."""
 
     __slots__ = ("_latencies", "_latency", "_requests", "_topic")
 
@@ -38,19 +37,19 @@ class TopicReads(dict[int, PartitionReads]):
 
     def __missing__(self, partition: int) -> PartitionReads:
         answered = self._requests.labels(self._topic, str(partition), SUCCESS)
-        found = self[partition] = PartitionReads(answered)
-        return found
+        reads = self[partition] = PartitionReads(answered)
+        return reads
 
     def answered(self, partition: int) -> None:
-        """Nothing was read, and that is the answer."""
+        """Count an answer without records."""
         self[partition].answered.inc()
 
     def read(self, partition: int, from_memory: bool, took_s: float) -> None:
-        """Data was found."""
-        one = self[partition]
-        one.answered.inc()
-        one.from_memory += from_memory
-        one.looks += 1
+        """Count an answer with records."""
+        reads = self[partition]
+        reads.answered.inc()
+        reads.from_memory += from_memory
+        reads.with_data += 1
         latency = self._latencies.get(from_memory)
         if latency is None:
             hit = "true" if from_memory else "false"
@@ -58,5 +57,5 @@ class TopicReads(dict[int, PartitionReads]):
         latency.observe(took_s)
 
     def refused(self, partition: int) -> None:
-        """The answer was an error."""
+        """Count an answer that is an error."""
         self._requests.labels(self._topic, str(partition), ERROR).inc()

@@ -38,7 +38,7 @@ _PAGE: Final = 500
 _Key = tuple[str, str, str]  # group, topic, partition: the labels
 
 
-class _Noted(NamedTuple):
+class _Committed(NamedTuple):
     offset: int
     topic_id: bytes
     partition: int
@@ -60,7 +60,7 @@ class ConsumerLag(OffsetEvents):
         self._logs = logs
         self._cluster = cluster
         self._most_rows = most_rows
-        self._noted: dict[_Key, _Noted] = {}
+        self._committed: dict[_Key, _Committed] = {}
         self.untracked = 0  # commits that found no room
 
     def offset_committed(self, group_id: str, topic: str, partition: int, offset: int) -> None:
@@ -68,9 +68,9 @@ class ConsumerLag(OffsetEvents):
         key = (group_id, topic, str(partition))
         known = self._topics.find(topic)
         if offset < 0 or known is None or not self._is_here(known, partition):
-            self._noted.pop(key, None)
-        elif key in self._noted or len(self._noted) < self._most_rows:
-            self._noted[key] = _Noted(offset, known.topic_id, partition)
+            self._committed.pop(key, None)
+        elif key in self._committed or len(self._committed) < self._most_rows:
+            self._committed[key] = _Committed(offset, known.topic_id, partition)
         else:
             self.untracked += 1
 
@@ -100,34 +100,34 @@ class ConsumerLag(OffsetEvents):
         seen: set[_Key] = set()
         ours: dict[str, bool] = {}
         after = ""
-        while rows := await self._metadata.find(keys.CONSUMERS, after=after, limit=_PAGE):
-            for row in rows:
-                self._read_row(row, seen, ours)
-            after = rows[-1].key
+        while entries := await self._metadata.find(keys.CONSUMERS, after=after, limit=_PAGE):
+            for entry in entries:
+                self._read_entry(entry, seen, ours)
+            after = entries[-1].key
             await asyncio.sleep(0)  # there may be very many
         if self._cluster.has_peers:
             self._drop_unseen(seen)
 
-    def _read_row(self, row: Entry, seen: set[_Key], ours: dict[str, bool]) -> None:
-        place, group_id = keys.place_committed_by(row.key), keys.group_named_by(row.key)
+    def _read_entry(self, entry: Entry, seen: set[_Key], ours: dict[str, bool]) -> None:
+        place, group_id = keys.place_committed_by(entry.key), keys.group_named_by(entry.key)
         topic = self._topics.find(place[0]) if place else None
         if place is None or group_id is None or topic is None or place[1] >= topic.partitions:
             return
         key = (group_id, place[0], str(place[1]))
         if not self._is_here(topic, place[1]):
             return
-        if key not in self._noted and len(self._noted) >= self._most_rows:
+        if key not in self._committed and len(self._committed) >= self._most_rows:
             return
         if group_id not in ours:
             ours[group_id] = self._cluster.may_coordinate(group_id)
-        if key not in self._noted or not ours[group_id]:
+        if key not in self._committed or not ours[group_id]:
             try:
-                value = keys.decode(keys.CommittedOffset, row.value)
+                value = keys.decode(keys.CommittedOffset, entry.value)
             except CorruptObject:
                 return  # a client that reads this offset is told why
             if value.topic_id not in ("", topic.descriptor.topic_id):
                 return
-            self._noted[key] = _Noted(value.offset, topic.topic_id, place[1])
+            self._committed[key] = _Committed(value.offset, topic.topic_id, place[1])
         seen.add(key)
 
     def _drop_unseen(self, seen: set[_Key]) -> None:
@@ -136,25 +136,25 @@ class ConsumerLag(OffsetEvents):
         Groups that this broker coordinates may have committed while the store was read: their rows
         stay.
         """
-        for key in [key for key in self._noted if key not in seen]:
+        for key in [key for key in self._committed if key not in seen]:
             topic = self._topics.find(key[1])
             if (
                 topic is None
                 or not self._is_here(topic, int(key[2]))
                 or not self._cluster.may_coordinate(key[0])
             ):
-                del self._noted[key]
+                del self._committed[key]
 
     def rows(self) -> Iterator[tuple[Sequence[str], float]]:
         """Group, topic, partition, and how many records are not consumed yet."""
         gone: list[_Key] = []
-        for key, noted in self._noted.items():
+        for key, committed in self._committed.items():
             topic = self._topics.find(key[1])
-            if topic is None or topic.topic_id != noted.topic_id:
+            if topic is None or topic.topic_id != committed.topic_id:
                 gone.append(key)
                 continue
-            found = self._logs.resolve(topic, noted.partition, mark_used=False)
-            if found is not None:
-                yield key, max(found[1].high - noted.offset, 0)
+            resolved = self._logs.resolve(topic, committed.partition, mark_used=False)
+            if resolved is not None:
+                yield key, max(resolved[1].high - committed.offset, 0)
         for key in gone:
-            del self._noted[key]
+            del self._committed[key]

@@ -1,8 +1,8 @@
-"""What is shown of logs and of the partitions in them, looked at when somebody scrapes.
+"""Gauges of open logs and their partitions, read at each scrape.
 
-Here: rows of numbers, so many and no more, from memory alone. Who has a row is settled when logs,
-lanes or topics come and go; a scrape in between only reads numbers off.
-Next door: the series' names (series.py), which logs are open (logs.py).
+Here: a bounded number of rows, from memory alone. Which logs and partitions have a row changes only
+when logs, lanes or topics come and go; a scrape in between only reads numbers.
+Next door: the names of the series (series.py), the open logs (partitions/open_logs.py).
 
 A log that is not open on this broker has no row: its owner shows it.
 """
@@ -35,9 +35,10 @@ class LogGauges:
         most_logs: int = MOST_LOGS,
         most_partitions: int = MOST_PARTITIONS,
     ) -> None:
-        """Ask for open logs with their topics, none where many share one; whose its lanes are.
+        """`each_log` gives the open logs with their topics, None for a shared log.
 
-        `revision` changes when topics do.
+        `residents` gives the topic and partition of each lane of a shared log. `revision` changes
+        when topics change.
         """
         self._each_log = each_log
         self._residents = residents
@@ -50,49 +51,49 @@ class LogGauges:
         self.logs_untracked = 0
         self.partitions_untracked = 0
 
-    def look(self) -> None:
-        """Settle who has a row, if anything has come or gone. The others give what this found."""
-        found = [row for row in self._each_log() if _lies_there(*row)]
-        seen: list[object] = [self._revision(), *((log, len(log.lanes)) for _, log in found)]
+    def update(self) -> None:
+        """Choose the logs and partitions that have rows, if any have come or gone."""
+        open_logs = [(topic, log) for topic, log in self._each_log() if _is_home(topic, log)]
+        seen: list[object] = [self._revision(), *((log, len(log.lanes)) for _, log in open_logs)]
         if seen == self._seen:
             return
         self._seen = seen
-        found.sort(key=lambda row: row[0] is not None)  # those of many topics come first
+        open_logs.sort(key=lambda pair: pair[0] is not None)  # shared logs come first
         self._logs = [
             ((SHARED if topic is None else topic.name, str(places.number_of(log.folder))), log)
-            for topic, log in found[: self._most_logs]
+            for topic, log in open_logs[: self._most_logs]
         ]
-        self.logs_untracked = len(found) - len(self._logs)
-        self._settle_partitions(found)
+        self.logs_untracked = len(open_logs) - len(self._logs)
+        self._choose_partitions(open_logs)
 
-    def _settle_partitions(self, found: Iterable[tuple[Topic | None, Log]]) -> None:
+    def _choose_partitions(self, open_logs: Iterable[tuple[Topic | None, Log]]) -> None:
         rows: list[tuple[_Labels, Lane]] = []
         self._partitions = rows
-        beyond = 0
-        for topic, log in found:
+        untracked = 0
+        for topic, log in open_logs:
             if len(rows) >= self._most_partitions:
-                beyond += len(log.lanes)
+                untracked += len(log.lanes)
                 continue
-            whose = self._shared(log) if topic is None else _own(topic, log)
-            for labels, lane in whose:
+            partitions = self._shared(log) if topic is None else _own(topic, log)
+            for labels, lane in partitions:
                 if len(rows) < self._most_partitions:
                     rows.append((labels, lane))
                 else:
-                    beyond += 1
-        self.partitions_untracked = beyond
+                    untracked += 1
+        self.partitions_untracked = untracked
 
     def _shared(self, log: Log) -> Iterator[tuple[_Labels, Lane]]:
         residents = self._residents(log.folder)
         for number, lane in log.lanes.items():
-            if number in residents:  # else its topic is gone
+            if number in residents:  # else its topic was deleted
                 topic, partition = residents[number]
                 yield (topic.name, str(partition)), lane
 
     # -- rows --------------------------------------------------------------------------------
 
     def lanes(self) -> Iterator[Row]:
-        """How many lanes of a log are known. Looks first, for all that follow in a scrape."""
-        self.look()
+        """How many lanes a log has. Updates the rows, for all series that follow in a scrape."""
+        self.update()
         return self._of_logs(lambda log: len(log.lanes))
 
     def end_positions(self) -> Iterator[Row]:
@@ -108,11 +109,11 @@ class LogGauges:
         return self._of_logs(lambda log: sum(lane.held_bytes for lane in log.lanes.values()))
 
     def dead_bytes(self) -> Iterator[Row]:
-        """Bytes of deleted batches in objects that stay because others are in them, too."""
+        """Bytes of deleted batches in objects that also have batches that can be read."""
         return self._of_logs(lambda log: log.committed.dead_bytes)
 
-    def _of_logs(self, look: Callable[[Log], int]) -> Iterator[Row]:
-        return ((labels, look(log)) for labels, log in self._logs)
+    def _of_logs(self, read: Callable[[Log], int]) -> Iterator[Row]:
+        return ((labels, read(log)) for labels, log in self._logs)
 
     def records(self) -> Iterator[Row]:
         """Offsets between a partition's log start and its high watermark."""
@@ -123,12 +124,12 @@ class LogGauges:
         return ((labels, lane.held_bytes) for labels, lane in self._partitions)
 
 
-def _lies_there(topic: Topic | None, log: Log) -> bool:
-    """Not where a topic that moves is going: one partition has one row."""
+def _is_home(topic: Topic | None, log: Log) -> bool:
+    """Whether the topic is served from this log; a topic that moves also fills other logs."""
     return topic is None or log.folder.rpartition("/")[0] == topic.descriptor.folder
 
 
 def _own(topic: Topic, log: Log) -> Iterator[tuple[_Labels, Lane]]:
     number, logs = places.number_of(log.folder), topic.descriptor.logs
-    for at, lane in log.lanes.items():
-        yield (topic.name, str(partition_of(number, at, logs))), lane
+    for lane_number, lane in log.lanes.items():
+        yield (topic.name, str(partition_of(number, lane_number, logs))), lane

@@ -57,18 +57,18 @@ class BrokerMetrics:
         self.produce_requests.labels(topic, str(partition), "success" if ok else "error").inc()
 
     def reads_of(self, topic: str) -> TopicReads:
-        """Where one topic's parts of fetches are counted."""
-        found = self._reads.get(topic)
-        if found is None:
-            found = TopicReads(topic, self.fetch_requests, self.fetch_latency)
-            self._reads[topic] = found
-        return found
+        """The counters of one topic's reads."""
+        reads = self._reads.get(topic)
+        if reads is None:
+            reads = TopicReads(topic, self.fetch_requests, self.fetch_latency)
+            self._reads[topic] = reads
+        return reads
 
     def _hit_rates(self) -> Iterator[tuple[Sequence[str], float]]:
         for topic, partitions in self._reads.items():
-            for partition, one in partitions.items():
-                if one.looks:
-                    yield (topic, str(partition)), one.from_memory / one.looks
+            for partition, reads in partitions.items():
+                if reads.with_data:
+                    yield (topic, str(partition)), reads.from_memory / reads.with_data
 
     def sample_buffers(self, source: SampleSource) -> None:
         """Ask `source` for (topic, partition) -> bytes waiting to be flushed, at each scrape."""
@@ -124,7 +124,7 @@ class BrokerMetrics:
         )
 
     def sample_checkpoint_age(self, look: Callable[[], float | None]) -> None:
-        """Ask for how long no checkpoint may have been complete, where that is our duty."""
+        """Ask for the age of the newest checkpoint, if this broker takes checkpoints."""
 
         def source() -> Iterator[tuple[Sequence[str], float]]:
             age_s = look()
@@ -164,7 +164,7 @@ class BrokerMetrics:
     def sample_logs(self, gauges: LogGauges) -> None:
         """Ask for the open logs and the partitions in them."""
         add = self.registry.sampled
-        # Written in this order: the first one looks, for all of them.
+        # A scrape reads them in this order: the first one updates the rows of all.
         for name, explanation, source in (
             ("kafscale_log_lanes", "Lanes of a log", gauges.lanes),
             ("kafscale_log_end_position", "Records ever committed to a log", gauges.end_positions),

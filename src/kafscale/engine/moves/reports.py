@@ -1,8 +1,8 @@
-"""How far the logs of topics that move are: reports in the metadata store.
+"""Reports in the metadata store: how far the logs of topics that move are.
 
-Here: one key per topic and log. A report that is lost is made again, so it can be removed at any
-time. It counts for the move that it names and for no other.
-Next door: what is done by them (moves.py), what they say (metadata/keys.py).
+Here: one key per topic and log. A broker writes a lost report again, so reports can be removed at
+any time. A report counts only for the move that it names.
+Next door: who writes and reads them (moves.py, steps.py), their JSON (metadata/keys.py).
 """
 
 import asyncio
@@ -22,26 +22,25 @@ class MoveReports:
     """All reports of all moves."""
 
     def __init__(self, metadata: MetadataStore) -> None:
-        """Keep them there."""
         self._metadata = metadata
         self._waiting: dict[str, Put] = {}
         self._writing = asyncio.Lock()
 
     async def find(self, topic: Topic, move: Move) -> dict[str, MoveReport]:
-        """What is reported of one move."""
+        """The reports of one move, by folder."""
         prefix = keys.moves(topic.name)
-        found = {}
+        reports = {}
         for entry in await self._metadata.find(prefix):
             report = keys.decode(MoveReport, entry.value)
             if report.move_id == move.move_id:
-                found[keys.text_of(entry.key.removeprefix(prefix))] = report
-        return found
+                reports[keys.text_of(entry.key.removeprefix(prefix))] = report
+        return reports
 
     async def put(self, topic: Topic, folder: str, report: MoveReport) -> None:
-        """Tell everybody. What many say at once is one commit.
+        """Write a report. Reports that wait at the same time are one commit.
 
-        Where that fails only one of them is told; the others find out, as after a crash, that
-        they have not been heard.
+        If the commit fails, only one of the callers gets the error. The others find at their next
+        step, as after a crash, that their report is missing, and write it again.
         """
         key = keys.move_report(topic.name, folder)
         self._waiting[key] = Put(key, keys.encode(report))
@@ -54,15 +53,16 @@ class MoveReports:
                 await self._metadata.commit(rows)
 
     async def remove(self, topic: Topic, folders: Iterable[str]) -> None:
-        """Nobody needs them any more."""
+        """Remove the reports of a move that is over."""
         rows = [Remove(keys.move_report(topic.name, folder)) for folder in folders]
         for some in pages(rows):
             await self._metadata.commit(rows[some])
 
     async def remove_old(self, is_on: Callable[[str, str], bool]) -> int:
-        """Clear away what nobody will ask for: reports of moves, by topic and id, that are over.
+        """Remove the reports of all moves that are over; gives how many.
 
-        Topics are deleted on the way, moves called off, and some who report do so late.
+        They are left by topics that were deleted during a move, by moves that were replaced, and by
+        brokers that reported late. `is_on` tells by topic and move id whether a move goes on.
         """
         count = 0
         for entry in await self._metadata.find(keys.MOVES):
@@ -75,5 +75,5 @@ class MoveReports:
                 )
                 count += 1
             except MetadataConflict:
-                continue  # a later report stands there now
+                continue  # a later report has replaced it
         return count

@@ -174,8 +174,8 @@ class Appends:
             )
         return limits
 
-    def forget(self, topic: Topic) -> None:
-        """Drop what was derived from a topic's settings."""
+    def discard_limits(self, topic: Topic) -> None:
+        """Drop the limits that were derived from a topic's settings."""
         for allow_zstd in (True, False):
             self._limits.pop((topic.topic_id, allow_zstd), None)
 

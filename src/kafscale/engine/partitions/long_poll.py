@@ -12,8 +12,8 @@ from typing import Final, Self
 
 from kafscale.log.writer.lane import Lane
 
-# Answering takes time for every partition that the client named, and each partition's news may come
-# by itself: after the first news we wait about that long for others to join it.
+# An answer takes time for every partition that the client named, and each partition's news may come
+# at another moment: after the first news a poll waits about that time for more of them.
 _MANY: Final = 100
 _EACH_S: Final = 3e-6
 

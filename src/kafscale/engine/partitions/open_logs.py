@@ -166,8 +166,8 @@ class OpenLogs:
             async with self._gate.hold(folder, urgent=urgent):
                 await log.open()
                 while generation != self._cluster.generation:
-                    # Another broker may have owned the log since we read it. What its readers have
-                    # seen must not disappear.
+                    # Another broker may have owned the log since this one read it. What its
+                    # readers have seen must not disappear.
                     await log.abandon()
                     log, generation = self._make(topic, folder), self._cluster.generation
                     await log.open()
@@ -205,7 +205,7 @@ class OpenLogs:
         """What to tell a producer whose batch does not follow the last one that this broker knows.
 
         Another broker may have written batches that this one has not read yet. A producer that
-        hears of a wrong sequence begins anew, and what it had in flight would be stored twice.
+        hears of a wrong sequence starts again, and what it had in flight would be stored twice.
         So the broker reads the bucket first, and asks the producer to send the batch again.
         """
         if not self._cluster.has_peers:
@@ -247,7 +247,7 @@ class OpenLogs:
         return len(self._open)
 
     def stopped(self) -> int:
-        """How many of our logs have stopped because their objects contradict each other."""
+        """How many logs of this broker have stopped because their objects contradict each other."""
         while_open = sum(log.state is LogState.STOPPED for log in self._open.values())
         return while_open + sum(
             isinstance(problem, LogStopped) and self._cluster.may_open(folder)

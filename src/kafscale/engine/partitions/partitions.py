@@ -78,7 +78,7 @@ class Partitions:
 
     def topic_changed(self, topic: Topic) -> None:
         """Follow a topic to its present settings and to where it lies now."""
-        self._appends.forget(topic)
+        self._appends.discard_limits(topic)
         self._logs.adjust(topic)
         self._logs.leave(topic)
         self._opener.wake()
@@ -86,4 +86,4 @@ class Partitions:
     async def close_topic(self, topic: Topic) -> None:
         """Close a deleted topic's logs without writing anything more."""
         await self._logs.close_topic(topic)
-        self._appends.forget(topic)
+        self._appends.discard_limits(topic)

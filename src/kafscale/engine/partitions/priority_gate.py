@@ -48,7 +48,7 @@ class PriorityGate:
             raise
 
     def _pass_on(self) -> None:
-        """Give our place to the first urgent holder, then to the first patient one."""
+        """Give this holder's place to the first urgent holder, then to the first patient one."""
         for queue in (self._urgent, self._patient):
             while queue:
                 admission = queue.pop(next(iter(queue)))

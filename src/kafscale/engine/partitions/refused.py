@@ -18,7 +18,7 @@ _SENT_AGAIN_S: Final = 120.0  # clients' delivery.timeout.ms
 _SEQUENCES: Final = 1 << 31
 _MAGIC: Final = 2
 # A producer counts as forgotten after this time. A producer whose first batch was refused sends it
-# again before that, and must not begin anew while that batch may have been written.
+# again before that, and must not start again while that batch may have been written.
 FORGOTTEN_S: Final = 2.0
 
 

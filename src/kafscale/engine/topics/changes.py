@@ -87,9 +87,9 @@ class TopicChanges:
             validate_configs(wanted)
             given = {key: value for key, value in wanted.items() if value is not None}
             # Settings that are removed are as the broker's configuration says, the place too.
-            anew = any(key in old.configs and key not in given for key in WHERE_IT_LIES)
+            as_new = any(key in old.configs and key not in given for key in WHERE_IT_LIES)
             configs = _still_made_of(old, given)
-            return configs, self._registry.rules.laid_out(old, configs, anew=anew)
+            return configs, self._registry.rules.laid_out(old, configs, as_new=as_new)
 
         def changed(old: TopicDescriptor) -> TopicDescriptor:
             configs, asked = read_wish(old)

@@ -102,7 +102,7 @@ class TopicLifecycle:
     async def adopt(self, name: str) -> Topic | None:
         """Register a topic that came into the bucket without a broker; None if there is none.
 
-        The change note is written first, so that a topic deleted between our read and our insert
+        The change note is written first, so that a topic deleted between the read and the insert
         is not brought back.
         """
         version, newest = await self._descriptors.newest(name)

@@ -103,7 +103,7 @@ class TopicRecords:
         """Remove a topic's record and note that its objects must go.
 
         Gives the version by which it is gone; 0 if another broker had deleted it before, and
-        perhaps created it anew.
+        perhaps created it again.
         """
         key = keys.topic_config(gone.name)
         notes = notes_of_topic(gone, self._clock.now_ms())

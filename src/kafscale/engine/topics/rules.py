@@ -64,21 +64,23 @@ class TopicRules:
         return logs
 
     def laid_out(
-        self, topic: TopicDescriptor, configs: Mapping[str, str], *, anew: bool
+        self, topic: TopicDescriptor, configs: Mapping[str, str], *, as_new: bool
     ) -> tuple[Layout, int]:
         """The layout, and the number of own logs, that new settings of a topic ask for.
 
-        Where they say nothing the topic is laid out as a new one if `anew`, else as it is now.
+        Where they say nothing the topic is laid out as a new one if `as_new`, else as it is now.
         """
         partitions = topic.partitions
         layout, now = _wanted_now(topic)
         own = int(configs.get("physical.partitions", "-1"))
-        if anew:
+        if as_new:
             uses_shared_logs = self._uses_shared_logs(topic.name, configs)
             logs = self._logs_of(topic.name, partitions, configs) or -1
         else:
-            said = configs.get("storage.placement")
-            uses_shared_logs = said == "shared" if said else layout == "shared" and own == -1
+            placement = configs.get("storage.placement")
+            uses_shared_logs = (
+                placement == "shared" if placement else layout == "shared" and own == -1
+            )
             is_kept = layout == "virtual" and "physical.partitions" not in configs
             logs = now if is_kept else own
         if uses_shared_logs:
@@ -108,9 +110,9 @@ class TopicRules:
 
     def _uses_shared_logs(self, name: str, configs: Mapping[str, str | None]) -> bool:
         """The topic's own setting decides, then whether it is virtual, then the default."""
-        said = configs.get("storage.placement")
-        if said is not None:
-            return said == "shared"
+        placement = configs.get("storage.placement")
+        if placement is not None:
+            return placement == "shared"
         has_own_logs = int(configs.get("physical.partitions") or -1) != -1
         planned = self.layouts.layout_of(name).physical_partitions is not None
         return self.defaults.placement == "shared" and not has_own_logs and not planned

@@ -77,7 +77,7 @@ class Resident(NamedTuple):
 
 
 class Residents:
-    """The partitions that have the lanes of shared logs; computed anew when topics change."""
+    """The partitions that have the lanes of shared logs; computed again when topics change."""
 
     def __init__(self) -> None:
         self._by_folder: dict[str, dict[int, Resident]] = {}

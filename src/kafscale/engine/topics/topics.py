@@ -96,7 +96,7 @@ class Topics:
         return await asyncio.shield(task)
 
     async def _refresh(self, name: str) -> None:
-        """Read the topic again: another broker may have deleted it, and even created it anew."""
+        """Read the topic again: another broker may have deleted it, and even created it again."""
         if self._cluster.has_peers:
             await self._registry.refresh(name)
 

@@ -1,8 +1,8 @@
-"""What a bucket says about the metadata that was lost.
+"""Reading from a bucket what a lost metadata store said.
 
-Here: reading. Topics from their descriptors, deleted ones from their tombstones, numbers and
-bounds from the logs, groups from the newest checkpoint that is whole.
-Next door: what is made of it (recovery.py), single logs (log/protocol/survey.py).
+Here: topics come from their descriptors, deleted topics from their tombstones, ids and bounds from
+the logs, groups from the newest checkpoint that is complete.
+Next door: rebuilding the store from it (recovery.py), single logs (log/protocol/survey.py).
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 
 _AT_ONCE: Final = 16
-_LATE_MS: Final = 86_400_000  # uploads to a topic deleted longer ago are not to be expected
+_LATE_MS: Final = 86_400_000  # no upload to a topic comes later than this after its deletion
 
 
 @dataclass(slots=True)
 class Evidence:
-    """All that was found."""
+    """All that the bucket says."""
 
     topics: list[tuple[int, TopicDescriptor]] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Evidence:
 
     @property
     def topic_ids(self) -> dict[str, str]:
-        """Of the living."""
+        """The ids of the topics that are not deleted, by name."""
         return {descriptor.name: descriptor.topic_id for _, descriptor in self.topics}
 
 
@@ -52,94 +52,98 @@ Progress = Callable[[int], None]  # logs that have been read
 async def gather(
     store: ObjectStore, namespace: str, clock: Clock, progress: Progress = lambda done: None
 ) -> Evidence:
-    """Read the bucket. What cannot be read is among the problems, the rest is still found."""
-    found = Evidence()
+    """Read the bucket. What cannot be read is listed in `problems`; the rest is still read."""
+    evidence = Evidence()
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(name: str) -> None:
+    async def read(name: str) -> None:
         async with gate:
-            await _look_at_topic(store, namespace, name, clock, found)
+            await _read_topic(store, namespace, name, clock, evidence)
 
-    await asyncio.gather(*map(one, await Descriptors(store, namespace).names()))
-    found.topics.sort(key=lambda row: row[1].name)
-    found.removals.sort(key=lambda row: row.folder)
-    await _look_at_logs(store, found, progress)
+    await asyncio.gather(*map(read, await Descriptors(store, namespace).names()))
+    evidence.topics.sort(key=lambda topic: topic[1].name)
+    evidence.removals.sort(key=lambda removal: removal.folder)
+    await _read_logs(store, evidence, progress)
     newest = await checkpoints.newest(store, namespace)
-    found.checkpoint = newest.checkpoint
-    found.problems += newest.problems
-    return found
+    evidence.checkpoint = newest.checkpoint
+    evidence.problems += newest.problems
+    return evidence
 
 
-async def _look_at_topic(
-    store: ObjectStore, namespace: str, name: str, clock: Clock, found: Evidence
+async def _read_topic(
+    store: ObjectStore, namespace: str, name: str, clock: Clock, evidence: Evidence
 ) -> None:
     try:
         version, newest = await Descriptors(store, namespace).newest(name)
         if newest is None:
-            return  # a folder that never had a topic
+            return  # the folder never had a topic
         if newest.deleted:
-            found.ended.add(name)
+            evidence.ended.add(name)
         else:
-            found.topics.append((version, newest))
+            evidence.topics.append((version, newest))
         if newest.deleted or newest.incarnation > 1 or newest.moves:
-            await _look_for_old_places(store, namespace, newest, clock, found)
+            await _find_old_places(store, namespace, newest, clock, evidence)
     except CorruptObject as bad:
-        found.problems.append(f"topic {name}: {bad}")
+        evidence.problems.append(f"topic {name}: {bad}")
 
 
-async def _look_for_old_places(
-    store: ObjectStore, namespace: str, newest: TopicDescriptor, clock: Clock, found: Evidence
+async def _find_old_places(
+    store: ObjectStore, namespace: str, newest: TopicDescriptor, clock: Clock, evidence: Evidence
 ) -> None:
-    """Where topics of this name have ended, or moved away, and may have left something behind."""
+    """Find places that topics of this name have left, deleted or moved, and that may have data."""
     folder = keys.descriptor_folder(namespace, newest.name)
-    rows = await store.find(
+    objects = await store.find(
         folder, after=keys.descriptor(folder, 0), before=keys.descriptors_before(folder)
     )
     now_ms = await store.now_ms()
     places_left: dict[str, Removal] = {}
-    for row in rows:
-        one = TopicDescriptor.decode(await store.read(row.key))
-        is_late = now_ms - row.modified_ms < _LATE_MS
-        for home in {one.folder: one, one.after_move().folder: one.after_move()}.values():
-            is_old = one.deleted or home.folder not in (newest.folder, newest.after_move().folder)
-            left = home.shared or any(map(str.isdecimal, await store.folders(home.folder)))
-            if is_old and (is_late or left):
-                has_ended = one.deleted and home is one
+    for item in objects:
+        version = TopicDescriptor.decode(await store.read(item.key))
+        moved = version.after_move()
+        is_recent = now_ms - item.modified_ms < _LATE_MS
+        for home in {version.folder: version, moved.folder: moved}.values():
+            is_old = version.deleted or home.folder not in (
+                newest.folder,
+                newest.after_move().folder,
+            )
+            has_logs = home.shared or any(map(str.isdecimal, await store.folders(home.folder)))
+            if is_old and (is_recent or has_logs):
+                has_ended = version.deleted and home is version
                 places_left[home.folder] = Removal(
                     folder=home.folder,
                     logs=home.logs,
                     deleted_ms=clock.now_ms(),
-                    name=one.name if has_ended else "",
-                    topic_id=one.topic_id if has_ended else "",
+                    name=version.name if has_ended else "",
+                    topic_id=version.topic_id if has_ended else "",
                     shared=home.shared,
-                    after_ms=0 if one.deleted else clock.now_ms() + LEFT_ALONE_MS,
+                    after_ms=0 if version.deleted else clock.now_ms() + LEFT_ALONE_MS,
                 )
-    found.removals += places_left.values()
+    evidence.removals += places_left.values()
 
 
-async def _look_at_logs(store: ObjectStore, found: Evidence, progress: Progress) -> None:
+async def _read_logs(store: ObjectStore, evidence: Evidence, progress: Progress) -> None:
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(folder: str, topics: Sequence[TopicDescriptor]) -> None:
+    async def read(folder: str, topics: Sequence[TopicDescriptor]) -> None:
         async with gate:
             try:
-                seen = await survey.read_highest(store, folder)
+                highest = await survey.read_highest(store, folder)
             except CorruptObject as bad:
-                found.problems.append(f"{folder}: {bad}")
+                evidence.problems.append(f"{folder}: {bad}")
                 return
             finally:
-                found.logs += 1
-                progress(found.logs)
-        found.producer_id = max(found.producer_id, seen.producer_id)
-        found.epoch = max(found.epoch, seen.epoch)
-        found.problems += seen.problems
+                evidence.logs += 1
+                progress(evidence.logs)
+        evidence.producer_id = max(evidence.producer_id, highest.producer_id)
+        evidence.epoch = max(evidence.epoch, highest.epoch)
+        evidence.problems += highest.problems
         for topic in topics:
             for lane, partition in places.lanes_in(topic, folder).items():
-                if lane in seen.lanes:
-                    found.bounds[topic.name, partition] = seen.lanes[lane]
+                if lane in highest.lanes:
+                    evidence.bounds[topic.name, partition] = highest.lanes[lane]
 
     logs: dict[str, list[TopicDescriptor]] = {}
-    for _, topic in found.topics:
+    for _, topic in evidence.topics:
         for folder in places.log_folders(topic):
             logs.setdefault(folder, []).append(topic)
-    await asyncio.gather(*(one(*log) for log in logs.items()))
+    await asyncio.gather(*(read(folder, topics) for folder, topics in logs.items()))

@@ -150,7 +150,7 @@ class Removals:
 
     async def _remove_offsets(self, removal: Removal) -> None:
         if removal.name:  # else the topic has moved, and its groups with it
-            await self._offsets.forget(removal.name, removal.topic_id)
+            await self._offsets.remove_topic(removal.name, removal.topic_id)
 
     async def _is_over(
         self, removal: Removal, progress: _Progress, seen: dict[str, survey.LogSnapshot]

@@ -18,7 +18,7 @@ from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.model.errors import MetadataConflict
-from tests.unit.engine.engine_harness import EngineHarness
+from tests.unit.engine.engine_harness import EngineHarness, tick_groups
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -63,7 +63,7 @@ async def pass_days(harness: EngineHarness, days: float, *, alive: bool = False)
         if alive:
             generation = harness.engine.groups._loaded["g"].machine.generation
             assert await ask(harness, Heartbeat, member_id="m", generation=generation) == Accepted()
-        harness.engine.groups.tick()
+        tick_groups(harness.engine.groups)
     await settle(harness)
 
 

@@ -28,7 +28,7 @@ from kafscale.model.errors import (
     MetadataUnavailable,
     UnknownMember,
 )
-from tests.unit.engine.engine_harness import EngineHarness
+from tests.unit.engine.engine_harness import EngineHarness, tick_groups
 from tests.unit.engine.small_metadata import Narrow
 
 KEY = "/kafscale/consumers/g/metadata"
@@ -147,7 +147,7 @@ async def test_members_that_do_not_come_back_after_a_restart_expire(harness: Eng
     await harness.reopen()
     assert await ask(harness, Heartbeat, member_id="m", generation=1) == Accepted()
     harness.clock.advance_ms(10_000)
-    harness.engine.groups.tick()
+    tick_groups(harness.engine.groups)
     outcome = await ask(harness, Heartbeat, member_id="m", generation=1)
     assert isinstance(outcome, Rejected)
     assert isinstance(outcome.problem, UnknownMember)

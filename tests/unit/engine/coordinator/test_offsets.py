@@ -342,7 +342,7 @@ async def test_what_is_rewritten_while_it_is_being_forgotten_stays(harness: Engi
         harness.clock,
         harness.parts.lag,
     )
-    forgetting = asyncio.ensure_future(offsets.forget("t", old.descriptor.topic_id))
+    forgetting = asyncio.ensure_future(offsets.remove_topic("t", old.descriptor.topic_id))
     while not gated.sizes:
         await asyncio.sleep(0)
     await harness.engine.offsets.commit("g", [OffsetCommit("t", 1, 8)])

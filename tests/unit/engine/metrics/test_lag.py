@@ -57,7 +57,7 @@ async def test_deleted_offsets_and_topics_leave_no_row(harness: EngineHarness) -
     await harness.engine.topics.create("t", 2, {})
     await harness.append("t", b"1", partition=1)
     assert await lags(harness) == {}
-    assert harness.parts.lag._noted == {}
+    assert harness.parts.lag._committed == {}
 
 
 async def test_rows_are_bounded_and_what_found_no_room_is_counted(harness: EngineHarness) -> None:

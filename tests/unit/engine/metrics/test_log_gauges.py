@@ -117,7 +117,7 @@ async def test_rows_follow_logs_lanes_and_topics_that_come_and_go(office: Office
     gauges = office.gauges()
 
     def names() -> set[str]:
-        gauges.look()
+        gauges.update()
         return {labels[1] for labels, _ in gauges.records()}
 
     assert names() == set()

@@ -493,14 +493,14 @@ async def test_a_shared_log_survives_a_lane_that_begins_late(
 async def test_a_seal_that_expires_does_not_keep_a_topic_on_its_way(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seal = MoveSteps.seal_ours
+    seal = MoveSteps.seal_old_lanes
 
     async def and_expire(self: MoveSteps, *args: Any) -> None:
         await seal(self, *args)
         harness.clock.advance_ms(5_000)
         await harness.parts.log_upkeep.tidy()
 
-    monkeypatch.setattr(MoveSteps, "seal_ours", and_expire)
+    monkeypatch.setattr(MoveSteps, "seal_old_lanes", and_expire)
     await harness.engine.topics.create("t", 1, {"retention.ms": "1000"})
     await harness.append("t", b"x")
     await move(harness, "shared")

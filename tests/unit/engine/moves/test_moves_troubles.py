@@ -37,7 +37,7 @@ async def test_what_fails_is_tried_less_and_less_often_and_told_once(
     monkeypatch.setattr(moves, "RETRY", RetryPolicy(0.002, 0.016))
     pauses: list[float] = []
     attempts = 0
-    bring, rung = MoveSteps.bring_ours, moves._rung
+    bring, rung = MoveSteps.fill_new_logs, moves._is_set_within
 
     async def failing(self: MoveSteps, *args: Any) -> None:
         nonlocal attempts
@@ -51,8 +51,8 @@ async def test_what_fails_is_tried_less_and_less_often_and_told_once(
             pauses.append(round(within_s, 3))
         return await rung(bell, within_s)
 
-    monkeypatch.setattr(MoveSteps, "bring_ours", failing)
-    monkeypatch.setattr(moves, "_rung", timed)
+    monkeypatch.setattr(MoveSteps, "fill_new_logs", failing)
+    monkeypatch.setattr(moves, "_is_set_within", timed)
     with structlog.testing.capture_logs() as lines:
         await move(filled, "shared")
     assert pauses[:7] == [0.002, 0.004, 0.008, 0.016, 0.016, 0.016, 0.016]
@@ -88,7 +88,7 @@ async def test_producers_who_wait_too_long_are_told_of_once(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(moves, "PAUSE_S", 0.002)
-    seal = MoveSteps.seal_ours
+    seal = MoveSteps.seal_old_lanes
     attempts = 0
 
     async def slow(self: MoveSteps, *args: Any) -> None:
@@ -99,7 +99,7 @@ async def test_producers_who_wait_too_long_are_told_of_once(
             raise MetadataUnavailable("planned")
         await seal(self, *args)
 
-    monkeypatch.setattr(MoveSteps, "seal_ours", slow)
+    monkeypatch.setattr(MoveSteps, "seal_old_lanes", slow)
     with structlog.testing.capture_logs() as lines:
         await move(filled, "shared")
     assert [row["topic"] for row in lines if row["event"] == "move_is_slow"] == ["t"]
@@ -121,7 +121,7 @@ async def test_what_fails_is_tried_though_other_topics_change_all_the_time(
     filled: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(moves, "PAUSE_S", 0.05)
-    bring, failed = MoveSteps.bring_ours, asyncio.Event()
+    bring, failed = MoveSteps.fill_new_logs, asyncio.Event()
 
     async def failing(self: MoveSteps, *args: Any) -> None:
         if not failed.is_set():
@@ -129,7 +129,7 @@ async def test_what_fails_is_tried_though_other_topics_change_all_the_time(
             raise MetadataUnavailable("planned")
         await bring(self, *args)
 
-    monkeypatch.setattr(MoveSteps, "bring_ours", failing)
+    monkeypatch.setattr(MoveSteps, "fill_new_logs", failing)
     await filled.engine.topics.change_configs("t", adding("storage.placement", "shared"))
     async with asyncio.timeout(20):
         while filled.engine.topics.get("t").descriptor.moving is not None:

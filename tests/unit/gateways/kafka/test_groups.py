@@ -29,6 +29,7 @@ from kafscale.wire.kafka.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from tests.unit.engine.engine_harness import tick_groups
 from tests.unit.gateways.kafka.caller import Caller
 
 
@@ -185,7 +186,7 @@ async def test_a_client_that_goes_away_while_it_waits_is_a_member_until_its_sess
     clock.advance_ms(9_000)
     assert await beat(caller, first.member_id, 2) == 0
     clock.advance_ms(1_000)
-    broker.engine.groups.tick()
+    tick_groups(broker.engine.groups)
     assert await beat(caller, first.member_id, 2) == ErrorCode.REBALANCE_IN_PROGRESS
     again = await caller.ask(join_request(first.member_id), 9)
     assert len(again.members) == 1
