@@ -341,8 +341,8 @@ class Groups(ClaimEvents):
 
     async def _is_known(self, group_id: str) -> bool:
         """Whether there is anything but a claim."""
-        rows = await self._metadata.find(keys.group(group_id), limit=2)
-        return any(row.key != keys.group_coordinator(group_id) for row in rows)
+        entries = await self._metadata.find(keys.group(group_id), limit=2)
+        return any(entry.key != keys.group_coordinator(group_id) for entry in entries)
 
     async def list_subscribed_topics(self, group_id: str) -> frozenset[str]:
         """The topics that a group's members read; raises GroupNotEmpty if that is not known."""

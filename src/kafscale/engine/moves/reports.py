@@ -47,16 +47,16 @@ class MoveReports:
         async with self._writing:
             while key in self._waiting:
                 waiting = list(self._waiting.values())
-                rows = waiting[next(pages(waiting))]
-                for row in rows:
-                    del self._waiting[row.key]
-                await self._metadata.commit(rows)
+                puts = waiting[next(pages(waiting))]
+                for put in puts:
+                    del self._waiting[put.key]
+                await self._metadata.commit(puts)
 
     async def remove(self, topic: Topic, folders: Iterable[str]) -> None:
         """Remove the reports of a move that is over."""
-        rows = [Remove(keys.move_report(topic.name, folder)) for folder in folders]
-        for some in pages(rows):
-            await self._metadata.commit(rows[some])
+        removes = [Remove(keys.move_report(topic.name, folder)) for folder in folders]
+        for page in pages(removes):
+            await self._metadata.commit(removes[page])
 
     async def remove_old(self, is_on: Callable[[str, str], bool]) -> int:
         """Remove the reports of all moves that are over; gives how many.

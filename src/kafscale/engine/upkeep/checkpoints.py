@@ -156,8 +156,8 @@ class Checkpoints:
             return head.number
 
     async def _newest(self) -> tuple[int, StoredObject] | None:
-        found = await checkpoints.heads(self._store, self._namespace)
-        return found[-1] if found else None
+        heads = await checkpoints.heads(self._store, self._namespace)
+        return heads[-1] if heads else None
 
     async def _is_ours(self) -> bool:
         """Whether the metadata store is still the one this broker was started on.

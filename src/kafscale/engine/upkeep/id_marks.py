@@ -58,8 +58,8 @@ async def keep_up(
     """Raise every mark that is behind what the bucket knows."""
     if await metadata.get(keys.CLUSTER) is None:
         # A new store and no checkpoint: only the logs can tell, if there are any.
-        found = await bucket_scan.gather(store, namespace, clock)
-        seen = {keys.PRODUCER_IDS: found.producer_id + 1, keys.EPOCHS: found.epoch}
+        evidence = await bucket_scan.gather(store, namespace, clock)
+        seen = {keys.PRODUCER_IDS: evidence.producer_id + 1, keys.EPOCHS: evidence.epoch}
     else:
         seen = {
             key: keys.decode(keys.Mark, bytes(value)).next

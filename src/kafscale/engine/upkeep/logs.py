@@ -129,20 +129,20 @@ class LogUpkeep:
         await reclaim.forget(log, lanes.deleted)
 
     def _find_ended_lanes(self, folder: str, now_ms: int) -> _EndedLanes:
-        found = _EndedLanes()
+        ended_lanes = _EndedLanes()
         for removal in self._pending:
             if now_ms < removal.after_ms:
                 continue
             lanes = {
                 place.lane for place in places.lanes_of(removal.shared) if place.folder == folder
             }
-            found.ended |= lanes
+            ended_lanes.ended |= lanes
             is_late = not self._cluster.has_peers or self._removals.is_known_to_all(removal)
             if removal.name and is_late:
-                found.deleted |= lanes
+                ended_lanes.deleted |= lanes
             if now_ms - removal.deleted_ms >= OVERDUE_MS:
-                found.overdue |= lanes
-        return found
+                ended_lanes.overdue |= lanes
+        return ended_lanes
 
     def _new_starts(self, log: Log, ended: set[int], now_ms: int) -> dict[int, int]:
         residents = self._topics.residents(log.folder)
