@@ -4,7 +4,6 @@ import io
 import re
 import tokenize
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -23,12 +22,6 @@ WRITTEN_BY_A_PROGRAM: Final = ("docs/clients.md",)
 RIDDLES: Final = re.compile(
     r"\b(whoever|nobody|somebody|for ever|so-manieth|how manyth|strangers|of ours)\b", re.IGNORECASE
 )
-# How often comments and docstrings of a room still use them. These numbers only fall.
-STILL_RIDDLES: Final = {
-    "objects": 1,
-    "records": 1,
-    "wire": 2,
-}
 
 DECISIONS: Final = ROOT / "docs/decisions"
 FLAGS: Final = re.MULTILINE | re.DOTALL
@@ -152,9 +145,10 @@ def test_diagrams_are_of_a_known_kind(document: Path) -> None:
 
 
 def test_comments_name_the_actor() -> None:
-    found: Counter[str] = Counter()
-    for module in PACKAGE.rglob("*.py"):
-        room = module.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        found[room] += sum(len(RIDDLES.findall(text)) for text in remarks(module))
-    more = {room: n for room, n in found.items() if n > STILL_RIDDLES.get(room, 0)}
-    assert more == {}
+    found = [
+        (module.relative_to(PACKAGE), word)
+        for module in PACKAGE.rglob("*.py")
+        for text in remarks(module)
+        for word in RIDDLES.findall(text)
+    ]
+    assert found == []

@@ -9,6 +9,8 @@ from typing import Final
 
 import pytest
 
+from tests.support import syntax
+
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "src/kafscale"
 PAGE: Final = (ROOT / "docs/glossary.md").read_text("utf-8")
@@ -31,7 +33,7 @@ def rows(text: str) -> list[list[str]]:
 
 def defined_names(module: Path) -> Iterator[str]:
     """Public classes and type aliases of a module."""
-    for node in ast.parse(module.read_text("utf-8")).body:
+    for node in syntax.parse(module.read_text("utf-8")).body:
         match node:
             case ast.ClassDef(name=name):
                 pass

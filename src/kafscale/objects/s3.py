@@ -73,7 +73,7 @@ def _never(_key: str) -> bool:
 class S3ObjectStore:
     """One bucket.
 
-    `is_unique` tells names that nobody else will ever choose: such objects may be uploaded in
+    `is_unique` tells names that no other writer ever chooses: such objects may be uploaded in
     parts, which rules out the condition that the name be free.
     """
 

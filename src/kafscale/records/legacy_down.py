@@ -1,6 +1,6 @@
 """Batches of format 2 become messages of formats 0 and 1, for consumers that read no other.
 
-Here: one batch at a time, in pieces of bounded size, so that whoever has enough can stop.
+Here: one batch at a time, in pieces of bounded size, so that a caller that has enough can stop.
 What is packed stays packed, by the same codec. What the old formats have no place for is left
 out: headers, producers, epochs, and in format 0 the timestamps.
 Next door: the layout (legacy.py), the other direction (legacy_up.py).

@@ -2,7 +2,7 @@
 
 Here: both headers, in both directions, and which version of them a message has.
 Next door: the length in front (frame.py), the message behind (codec.py).
-Never here: deciding what to do about an API nobody knows.
+Never here: how to refuse an unknown API.
 
     request   api_key int16 | api_version int16 | correlation_id int32 | client_id
               then, before flexible versions of a message, tagged fields ("header v2")
@@ -42,7 +42,7 @@ class RequestHeader(NamedTuple):
 def read_request_header(view: memoryview) -> RequestHeader:
     """Read the header at the start of a frame.
 
-    An API or version nobody here knows is no error: the caller decides how to refuse it. Its body
+    An unknown API or version is no error: the caller decides how to refuse it. Its body
     is not readable, so where it starts does not matter.
     """
     try:

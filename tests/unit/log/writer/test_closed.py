@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import kafscale
+from tests.support import syntax
 
 ROOT = Path(kafscale.__file__).parent
 HOMES = {
@@ -31,7 +32,7 @@ NAMES = {
 
 def attributes(name: str) -> set[str]:
     """All attributes that a class assigns to itself."""
-    tree = ast.parse((ROOT / HOMES[name]).read_text())
+    tree = syntax.parse((ROOT / HOMES[name]).read_text())
     (made,) = [
         node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == name
     ]
@@ -85,7 +86,7 @@ def known_names(tree: ast.AST) -> dict[str, str]:
 
 def intrusions(source: str, path: str) -> list[str]:
     """Assignments in a module to attributes of objects whose class lives elsewhere."""
-    tree = ast.parse(source)
+    tree = syntax.parse(source)
     names = known_names(tree)
     found = []
     for target in targets(tree):
