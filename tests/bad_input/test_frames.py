@@ -104,6 +104,7 @@ def test_f7_a_peer_that_fell_silent_is_let_go(tmp_path: Path) -> None:
         began = time.monotonic()
         assert is_closed(sock)
         assert time.monotonic() - began > 2.5
+        impatient.close_connections()
 
 
 def test_f8_a_reader_that_never_reads_is_paused_and_then_let_go(victim: Victim) -> None:
