@@ -26,6 +26,9 @@ PATIENCE_S = 1200
 # It may fail once for that reason, too: then it is run again, and the summary shows how it failed.
 # What only computes, and what looks for losses at random, is judged by its first run.
 MAY_FAIL_ONCE = PATIENT - {"faults", "simulation"}
+# Clients of others leave sockets to the garbage collector, and a simulated broker that is killed
+# leaves its coroutines. Everywhere else a leaked task, coroutine or socket fails its test.
+NOT_OURS_TO_CLOSE = ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,9 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if room in MAY_FAIL_ONCE or (room == "contract" and is_slow):
             item.add_marker(pytest.mark.flaky(reruns=1))
         if room in PATIENT:
-            # Clients of others leave sockets to the garbage collector. Leaked tasks and
-            # coroutines fail these tests like all others.
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            for warning in NOT_OURS_TO_CLOSE:
+                item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(PATIENCE_S))
 
