@@ -76,8 +76,6 @@ class TopicLifecycle:
         topic = self._registry.find(name)  # the watch may have told of it meanwhile
         if topic is None or topic.topic_id.hex() != descriptor.topic_id:
             topic = self._registry.add(descriptor, entry_version)
-            if self._cluster.has_peers:  # its share is opened early, as on all other brokers
-                self._registry.announce_change(topic)
         if (descriptor.partitions, descriptor.configs) != (partitions, given):
             raise TopicExists(f"topic {name!r} exists already in the bucket")
         return topic
