@@ -7,7 +7,7 @@ UV := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run cluster lint check format test demo clients compat deep fuzz simulate faults bench bench-spark lock clean
+.PHONY: help setup run cluster lint check format test demo clients ecosystem compat deep fuzz simulate faults bench bench-spark lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -23,11 +23,16 @@ $(VENV)/.dev: $(VENV)/.broker
 	@$(UV) -e '.[aws,etcd,spark,fast,delta,iceberg,avro,protobuf]' --group dev
 	@touch $@
 
+# Optional: without a compiler there is a warning, and records are checked by slower code.
+$(VENV)/.compiled: $(VENV)/.dev setup.py src/kafscale/records/walk.py
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
 $(VENV)/.local: $(VENV)/.broker
 	@$(UV) -e '.[local]'
 	@touch $@
 
-setup: $(VENV)/.dev  ## install everything, tests included, into .venv
+setup: $(VENV)/.compiled  ## install everything, tests included, into .venv
 
 run: $(VENV)/.broker  ## start a broker on 127.0.0.1:9092 with its data under ./data
 	@exec $(BIN)/kafscale serve
@@ -35,7 +40,7 @@ run: $(VENV)/.broker  ## start a broker on 127.0.0.1:9092 with its data under ./
 cluster: $(VENV)/.local  ## start three brokers, etcd and an S3 server, all in ./kafscale-cluster
 	@exec $(BIN)/kafscale cluster up
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.compiled
 	@mkdir -p .cache
 	@$(BIN)/ruff format --quiet --check src tests benchmarks
 	@$(BIN)/ruff check --quiet src tests benchmarks
@@ -62,10 +67,13 @@ demo: $(VENV)/.dev  ## a broker, a week of orders, a Delta table and a report, i
 clients: $(VENV)/.dev  ## try every client anew and write docs/clients.md
 	@KAFSCALE_TEST_WRITE_CLIENTS=1 $(BIN)/pytest tests/e2e/test_matrix.py -n 0
 
+ecosystem: $(VENV)/.dev  ## try what people run on Kafka and write docs/ecosystem.md (a quarter of an hour)
+	@KAFSCALE_TEST_WRITE_ECOSYSTEM=1 $(BIN)/pytest tests/ecosystem -m 'ecosystem or slow' -n 0
+
 deep: $(VENV)/.dev  ## search the model of the log protocol far (ten minutes)
 	@$(BIN)/pytest tests/model -m deep -n 2
 
-fuzz: $(VENV)/.dev  ## throw bytes at the frame decoder until stopped
+fuzz: $(VENV)/.compiled  ## throw bytes at the frame decoder until stopped
 	@$(BIN)/python -m tests.fuzz
 
 simulate: $(VENV)/.dev  ## whole clusters on seeded time, network and stores, until stopped (SEEDS=n: so many)
@@ -74,8 +82,8 @@ simulate: $(VENV)/.dev  ## whole clusters on seeded time, network and stores, un
 faults: $(VENV)/.dev  ## attack a fleet for minutes and judge it: ARGS="--minutes 5 --seed 1 --only kill"
 	@$(BIN)/python -m tests.faults $(ARGS)
 
-bench: $(VENV)/.dev  ## compare with Apache Kafka; a slow store, take-overs, many partitions, scraping (QUICK=1: only whether it runs)
-	@for part in compare slow_store takeover partitions lanes scrape; do $(BIN)/python -m benchmarks.$$part $(if $(QUICK),--quick) || exit 1; done
+bench: $(VENV)/.compiled  ## compare with Apache Kafka; a slow store, take-overs, many partitions, scraping, idleness, attacks (QUICK=1: only whether it runs)
+	@for part in compare slow_store takeover partitions lanes scrape idle innocent; do $(BIN)/python -m benchmarks.$$part $(if $(QUICK),--quick) || exit 1; done
 
 bench-spark: $(VENV)/.dev  ## measure the pipeline: kernels, source, export, jobs, sink (an hour; QUICK=1: only whether it runs)
 	@$(BIN)/python -m benchmarks.spark_all $(if $(QUICK),--quick)
@@ -85,3 +93,4 @@ lock: $(VENV)/.broker  ## write constraints.txt anew
 
 clean:  ## remove the environment and all caches, never ./data
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist src/*.egg-info
+	find src -name '*.so' -delete

@@ -6,7 +6,9 @@ Next door: the same work without a client library in the way (raw.py).
 
 import statistics
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from itertools import cycle
 from typing import Any
 
 from confluent_kafka import (
@@ -49,13 +51,14 @@ def produce(
     bootstrap: str,
     topic: str,
     partitions: int,
-    value: bytes,
+    values: Sequence[bytes],
     count: int,
     acks: str,
 ) -> None:
     """Write `count` records round-robin and wait until each is acknowledged.
 
-    Metered from the first record to the last answer, connected beforehand.
+    Their values are taken from `values` in turn. Metered from the first record to the last answer,
+    connected beforehand.
     """
     errors: list[str] = []
 
@@ -73,7 +76,7 @@ def produce(
     )
     producer.list_topics(topic, timeout=30)
     with meter:
-        for number in range(count):
+        for number, value in zip(range(count), cycle(values), strict=False):
             while True:
                 try:
                     producer.produce(

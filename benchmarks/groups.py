@@ -19,6 +19,7 @@ from benchmarks.workloads import Figure
 from kafscale.wire.kafka import frame
 from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafscale.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from kafscale.wire.kafka.messages.heartbeat import HeartbeatRequest
 from kafscale.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafscale.wire.kafka.messages.offset_commit import (
@@ -33,7 +34,9 @@ from tests.support.process import BrokerProcess
 
 HEARTBEAT_S = 3.0
 _JOIN, _SYNC, _BEAT, _COMMIT, _CREATE = 7, 5, 4, 8, 7  # versions
+_FIND = 3
 _ID_REQUIRED = 79
+_NOT_YET = (14, 15, 16)  # the coordinator loads, is not there, is elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,22 @@ class _Crowd:
         for at in range(0, len(rows), 20):
             answer = await admin.ask(CreateTopicsRequest(rows[at : at + 20], 60_000), _CREATE)
             _check(*(row.error_code for row in answer.topics))  # type: ignore[attr-defined]
+        for number in range(size.groups):
+            await self._wait_for_coordinator(admin, f"g-{number}")
         admin.close()
+
+    async def _wait_for_coordinator(self, admin: Member, group_id: str) -> None:
+        """Not measured: Kafka makes the topic of its offsets when a group is first asked for."""
+        end_s = time.monotonic() + 60
+        beat = HeartbeatRequest(group_id, 0, "none")
+        while True:
+            found = await admin.ask(FindCoordinatorRequest(key=group_id), _FIND)
+            code = found.error_code or (await admin.ask(beat, _BEAT)).error_code  # type: ignore[attr-defined]
+            if code not in _NOT_YET:
+                return
+            if time.monotonic() > end_s:
+                raise RuntimeError(f"{group_id} has no coordinator: error {code}")
+            await asyncio.sleep(0.1)
 
     async def _join_all(self) -> Figure:
         size = self._size

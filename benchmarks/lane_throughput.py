@@ -183,7 +183,7 @@ def with_a_client(compared: Sequence[Shape], megabytes: int) -> list[Row]:
                 many.create(line, "t", shape.partitions, shape.configs)
             meter = Meter(broker)
             clients.produce(
-                meter, broker.bootstrap, "t", shape.partitions, b"x" * VALUE_BYTES, count, "all"
+                meter, broker.bootstrap, "t", shape.partitions, [b"x" * VALUE_BYTES], count, "all"
             )
             with many.Line(broker.port) as line:
                 per_batch = records_per_batch(line)

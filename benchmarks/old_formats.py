@@ -1,7 +1,7 @@
 """What the old message formats cost: records per CPU-second of the broker, both ways.
 
 In this room: the conversion by itself, and whole requests of old versions over one socket.
-Next door: format 2, which is converted by nobody (raw.py).
+Next door: format 2, which no broker converts (raw.py).
 """
 
 import socket

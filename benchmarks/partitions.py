@@ -67,7 +67,7 @@ def fleet() -> Iterator[list[KafscaleProcess]]:
     with tempfile.TemporaryDirectory(prefix="partitions-") as folder, ExitStack() as undo:
         env = {
             "KAFSCALE_ETCD_ENDPOINTS": undo.enter_context(EtcdCluster()).endpoints[0],
-            # On a busy machine nobody is to lose its logs in the middle of a figure.
+            # On a busy machine no broker is to lose its logs in the middle of a figure.
             "KAFSCALE_ETCD_LEASE_TTL": "60s",
             "KAFSCALE_DATA_DIR": str(Path(folder) / "data"),
             "KAFSCALE_FLUSH_INTERVAL_MS": str(FLUSH_MS),

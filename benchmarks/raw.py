@@ -5,7 +5,9 @@ In this room: pipelined Produce and Fetch, written with struct (tests/support/wi
 
 import socket
 import struct
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from itertools import cycle, islice
 
 from benchmarks import run
 from tests.support import wire
@@ -19,21 +21,19 @@ SETTINGS = (
 )
 
 
-def records_per_batch(value_bytes: int) -> int:
-    return max(1, BATCH_BYTES // value_bytes)
-
-
 def produce(
     meter: AbstractContextManager[object],
     port: int,
     topic: str,
     partitions: int,
-    value: bytes,
+    values: Sequence[bytes],
     count: int,
 ) -> int:
-    """Write at least `count` records; how many it were."""
-    per_batch = records_per_batch(len(value))
-    records = wire.batch([value] * per_batch, timestamp_ms=run.NOW_MS)
+    """Write at least `count` records, their values taken in turn; how many it were."""
+    mean_bytes = sum(map(len, values)) // len(values)
+    batch_values = list(islice(cycle(values), max(1, BATCH_BYTES // mean_bytes)))
+    per_batch = len(batch_values)
+    records = wire.batch(batch_values, timestamp_ms=run.NOW_MS)
     frames = [wire.produce(topic, p, records, -1, p) for p in range(partitions)]
     total = -(-count // per_batch)
     with _connect(port) as sock, meter:
@@ -52,10 +52,10 @@ def fetch(
     port: int,
     topic: str,
     partitions: int,
-    value_bytes: int,
+    least_bytes: int,
     count: int,
 ) -> None:
-    """Read until `count` records have passed by."""
+    """Read until `count` records of `least_bytes` or more have passed by."""
     buffer = bytearray(FETCH_BYTES * 4)
     at, seen_bytes = dict.fromkeys(range(partitions), 0), 0
     with _connect(port) as sock, meter:
@@ -72,7 +72,7 @@ def fetch(
             if at[partition] < high:
                 ask = wire.fetch(topic, partition, at[partition], partition, FETCH_BYTES)
                 sock.sendall(ask)
-    if seen_bytes < count * value_bytes:
+    if seen_bytes < count * least_bytes:
         raise RuntimeError(f"{count} records came in {seen_bytes} bytes: something was left out")
 
 

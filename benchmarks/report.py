@@ -1,4 +1,4 @@
-"""Medians, ratios, one table.
+"""Medians, spreads, ratios, one table.
 
 Next door: where the figures come from (workloads.py).
 Never here: brokers, clients, measuring.
@@ -13,18 +13,23 @@ from benchmarks.workloads import Figure
 OURS, THEIRS = "kafscale", "apache-kafka"
 COLUMNS = (
     *("workload", "unit", "ours", "Kafka", "ratio"),
-    *("CPU-s/GB ours", "Kafka", "ratio", "peak MB ours", "Kafka", "client CPU ours", "Kafka"),
+    *("spread ours", "Kafka"),
+    *("CPU-s/GB ours", "Kafka", "ratio", "spread ours", "bare"),
+    *("peak MB ours", "Kafka", "client CPU ours", "Kafka"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One workload: the medians of both brokers, None where one did not run."""
+    """One workload: medians and spreads of both brokers, None where one did not run."""
 
     workload: str
     unit: str
     ours: Figure | None
     theirs: Figure | None
+    our_spread: str
+    their_spread: str
+    our_cpu_spread: str
 
 
 def rows(runs: Sequence[tuple[str, Figure]]) -> list[Row]:
@@ -35,7 +40,15 @@ def rows(runs: Sequence[tuple[str, Figure]]) -> list[Row]:
             label: [f for who, f in runs if who == label and f.workload == workload]
             for label in (OURS, THEIRS)
         }
-        found[workload] = Row(workload, unit, median(of[OURS]), median(of[THEIRS]))
+        found[workload] = Row(
+            workload,
+            unit,
+            median(of[OURS]),
+            median(of[THEIRS]),
+            spread((f.value for f in of[OURS]), form_of(unit)),
+            spread((f.value for f in of[THEIRS]), form_of(unit)),
+            spread((f.cpu_s_per_gb for f in of[OURS]), ".2f"),
+        )
     return list(found.values())
 
 
@@ -49,7 +62,19 @@ def median(figures: Sequence[Figure]) -> Figure | None:
         _median(f.cpu_s_per_gb for f in figures),
         _median(f.peak_rss_mb for f in figures),
         _median(f.client_cpu_share for f in figures),
+        _median(f.limit_cpu_s_per_gb for f in figures),
     )
+
+
+def spread(numbers: Iterable[float | None], form: str) -> str:
+    """The least and the most of several runs; nothing for one."""
+    known = sorted(number for number in numbers if number is not None)
+    return f"{known[0]:{form}}-{known[-1]:{form}}" if len(known) > 1 else "-"
+
+
+def form_of(unit: str) -> str:
+    """How values of a unit are printed."""
+    return ".2f" if unit in ("ms", "s") else ".0f"
 
 
 def table(found: Sequence[Row]) -> str:
@@ -72,8 +97,12 @@ def _cells(row: Row) -> list[str]:
     return [
         row.workload,
         row.unit,
-        *both("value", ".2f" if row.unit in ("ms", "s") else ".0f"),
+        *both("value", form_of(row.unit)),
+        row.our_spread,
+        row.their_spread,
         *both("cpu_s_per_gb", ".2f"),
+        row.our_cpu_spread,
+        both("limit_cpu_s_per_gb", ".2f", ratio=False)[0],
         *both("peak_rss_mb", ".0f", ratio=False),
         *both("client_cpu_share", ".0%", ratio=False),
     ]

@@ -112,7 +112,7 @@ def throughput_mb_s(bootstrap: str, megabytes: int) -> float:
     count = megabytes * 1_000_000 // 1024
     clients.create_topic(bootstrap, "bulk", 1)
     begun_s = time.perf_counter()
-    clients.produce(nullcontext(), bootstrap, "bulk", 1, bytes(1024), count, "all")
+    clients.produce(nullcontext(), bootstrap, "bulk", 1, [bytes(1024)], count, "all")
     return count * 1024 / 1e6 / (time.perf_counter() - begun_s)
 
 

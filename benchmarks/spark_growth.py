@@ -158,7 +158,7 @@ def many_objects(folder: Path, count: int, runs: int) -> None:
     [before] = bucket.snapshots(bucket.topic("orders"))
     size, rows = sum(piece.size for piece in before.pieces), before.end
     print(f"\n{len(before.pieces):,} objects, {size / 1e6:.0f} MB, {rows:,} records, ", end="")
-    print(f"made in {time.perf_counter() - began:.0f} s; read with empty caches of ours:")
+    print(f"made in {time.perf_counter() - began:.0f} s; read with our caches empty:")
     print(HEAD, flush=True)
     spark = session(folder, 2)
     try:

@@ -221,7 +221,7 @@ class CeilingReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         from benchmarks import orders as made
         from kafscale.spark.kernels.decoder import ObjectPiece, PartitionWindow, RecordDecoder
-        from kafscale.spark.source.reading import settle
+        from kafscale.spark.source.rows.reading import settle
 
         settle()
         decoder = RecordDecoder(tuple(self._columns))
@@ -277,7 +277,7 @@ def against_connector(
     theirs = best_of(runs, "Spark's Kafka connector, broker", count, frame)
     print(theirs)
     print(
-        f"the connector takes {theirs.cpu_s / ours.cpu_s:.1f} times the CPU of ours, broker "
+        f"the connector takes {theirs.cpu_s / ours.cpu_s:.1f} times our CPU, broker "
         f"included, and {theirs.wall_s / ours.wall_s:.1f} times as long"
     )
 

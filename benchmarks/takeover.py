@@ -96,6 +96,7 @@ def _measure(
         if topic not in admin.list_topics(timeout=30).topics:
             admin.create_topics([NewTopic(topic, count)])[topic].result(60)
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    _await_shares(admin, topics)
     _write_everywhere(producer, topics)
     listed = admin.list_topics(timeout=30).topics
     lost = [
@@ -133,6 +134,16 @@ def _measure(
         f"before {calm_s:.2f} s",
         flush=True,
     )
+
+
+def _await_shares(admin: AdminClient, topics: dict[str, int]) -> None:
+    """Wait until both brokers have their share: one that joins gets it a moment later."""
+    leaders: set[int] = set()
+    while leaders != {0, 1}:
+        listed = admin.list_topics(timeout=30).topics
+        rows = [row for name in topics for row in listed[name].partitions.values()]
+        leaders = {row.leader for row in rows}
+        time.sleep(0.05)
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def _write_object(
     name = keys.segment_name(base)
     with (folder / name).open("wb") as file:
         file.writelines(built.body)
-    # Nobody has written an index beside it: a reader of flushes this small does without.
+    # No broker has written an index beside it: a reader of flushes this small does without.
     entry = manifest.entry_of(name, base, at, built.content_id, built.spans, has_index=False)
     return entry, taken
 

@@ -21,7 +21,7 @@ hypothesis.settings.register_profile(
 
 TESTS = Path(__file__).parent
 # What starts programs may take long where other programs run as well.
-PATIENT = {"bad_input", "compat", "e2e", "faults", "simulation", "spark"}
+PATIENT = {"bad_input", "compat", "e2e", "ecosystem", "faults", "simulation", "spark"}
 PATIENCE_S = 1200
 # It may fail once for that reason, too: then it is run again, and the summary shows how it failed.
 # What only computes, and what looks for losses at random, is judged by its first run.
@@ -48,13 +48,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     second_try.begin(getattr(item, "execution_count", 1))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Collect here what a test with programs leaves: no later test must be blamed for it."""
-    if item.path.relative_to(TESTS).parts[0] in PATIENT:
-        gc.collect()
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in terminalreporter.stats.get("rerun", []):
         terminalreporter.section(f"failed at first: {report.nodeid}")
@@ -65,6 +58,14 @@ def pytest_collection_finish() -> None:
     """Thousands of tests live until the end: the garbage collector need not look at them again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def collect_garbage(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Collect what a test with programs leaves, before pytest looks: no later test is blamed."""
+    yield
+    if request.path.relative_to(TESTS).parts[0] in PATIENT:
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

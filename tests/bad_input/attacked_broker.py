@@ -26,6 +26,7 @@ MOST_GROWTH_BYTES = 40 << 20
 ANSWER_S = 60.0
 FRAME_S = 2.0  # how long a frame may take, in this configuration
 IDLE_S = 300.0  # longer than any test: a connection that falls silent meanwhile would be counted
+_EVENTS = ("connection_refused", "bad_request", "client_error")
 _SETTINGS = f"""
 network:
   connectionTimeout: {FRAME_S}s
@@ -113,7 +114,7 @@ class Victim:
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def refusals(self) -> Counter[str]:
-        """Bad requests so far, by reason."""
+        """Bad requests and other errors of clients so far, by reason."""
         url = f"http://127.0.0.1:{self.process.metrics_port}/metrics"
         with urllib.request.urlopen(url, timeout=ANSWER_S) as page:
             samples = parse(page.read())
@@ -121,7 +122,7 @@ class Victim:
             {
                 dict(labels)["reason"]: int(value)
                 for (name, labels), value in samples.items()
-                if name == "kafscale_bad_requests_total"
+                if name in ("kafscale_bad_requests_total", "kafscale_client_errors_total")
             }
         )
 
@@ -129,7 +130,7 @@ class Victim:
         """What was logged about bad requests since byte `begin` of the output."""
         raw = self.process.output.read_bytes()[begin:]
         events = [json.loads(line) for line in raw.splitlines() if line.startswith(b"{")]
-        return [row for row in events if row["event"] in ("connection_refused", "bad_request")]
+        return [row for row in events if row["event"] in _EVENTS]
 
     @contextlib.contextmanager
     def suffers(self, reason: str | None, times: int = 1) -> Iterator[list[dict[str, object]]]:

@@ -1,4 +1,4 @@
-"""Rows F1 to F10: lengths that lie, clients that dawdle, strangers at the wrong door."""
+"""Rows F1 to F10: lengths that lie, clients that dawdle, clients of other protocols."""
 
 import socket
 import ssl

@@ -50,7 +50,7 @@ def code_after_throttle(victim: Victim, api: int, version: int, body: bytes) -> 
     return int(struct.unpack_from(">h", answer, 4)[0])
 
 
-def about_member(group: str, generation: int = 1, member: str = "nobody") -> bytes:
+def about_member(group: str, generation: int = 1, member: str = "unknown") -> bytes:
     """The body of a heartbeat, version 3; of a sync with no assignment after it."""
     return string(group) + struct.pack(">i", generation) + string(member) + string(None)
 
@@ -104,7 +104,7 @@ def test_g2_a_group_without_a_name_is_invalid_whatever_is_asked_of_it(victim: Vi
         assert code_after_throttle(victim, HEARTBEAT, 3, about_member("")) == BAD_GROUP_ID
         sync = about_member("") + struct.pack(">i", 0)
         assert code_after_throttle(victim, SYNC, 3, sync) == BAD_GROUP_ID
-        leave = string("") + string("nobody")
+        leave = string("") + string("unknown")
         assert code_after_throttle(victim, LEAVE, 1, leave) == BAD_GROUP_ID
         assert commit(victim, "") == BAD_GROUP_ID
     with victim.suffers(None):
@@ -127,14 +127,14 @@ def test_g3_who_comes_without_an_id_is_sent_back_with_one(victim: Victim) -> Non
 
 def test_g4_who_is_no_member_and_what_is_no_generation_is_refused(victim: Victim) -> None:
     with victim.suffers("unknown_member", times=4):
-        assert join(victim, "g4", member="nobody")[0] == UNKNOWN_MEMBER
+        assert join(victim, "g4", member="unknown")[0] == UNKNOWN_MEMBER
         assert code_after_throttle(victim, HEARTBEAT, 3, about_member("g4")) == UNKNOWN_MEMBER
         sync = about_member("g4") + struct.pack(">i", 0)
         assert code_after_throttle(victim, SYNC, 3, sync) == UNKNOWN_MEMBER
-        leave = string("g4") + string("nobody")
+        leave = string("g4") + string("unknown")
         assert code_after_throttle(victim, LEAVE, 1, leave) == UNKNOWN_MEMBER
     with victim.suffers("illegal_generation"):
-        assert commit(victim, "g4", generation=3, member="nobody") == WRONG_GENERATION
+        assert commit(victim, "g4", generation=3, member="unknown") == WRONG_GENERATION
 
 
 def test_g5_a_member_cannot_say_very_much_about_itself(victim: Victim) -> None:
@@ -173,7 +173,7 @@ def test_g6_a_note_that_is_just_short_enough_is_kept(victim: Victim, note: str |
 
 
 @pytest.mark.parametrize(
-    ("topic", "partition"), [("nobody", 0), ("t", 1), ("t", -1), ("", 0), ("../t", 0)]
+    ("topic", "partition"), [("unknown", 0), ("t", 1), ("t", -1), ("", 0), ("../t", 0)]
 )
 def test_a_commit_for_what_does_not_exist_is_refused(
     victim: Victim, topic: str, partition: int
@@ -290,7 +290,9 @@ def test_elections_of_what_does_not_exist_are_refused_one_by_one(victim: Victim)
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "", "x" * 32_767])
 @pytest.mark.parametrize("version", [0, 1])
-def test_s1_nobody_can_log_in_and_is_told_so(victim: Victim, mechanism: str, version: int) -> None:
+def test_s1_a_client_that_wants_to_log_in_is_refused_and_told_why(
+    victim: Victim, mechanism: str, version: int
+) -> None:
     with victim.suffers("unsupported_sasl_mechanism"):
         sock = victim.connect()
         answer = victim.ask(sock, frame(SASL_HANDSHAKE, version, 1, string(mechanism)))

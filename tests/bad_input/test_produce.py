@@ -50,7 +50,7 @@ def test_p1_a_wrong_checksum_is_a_corrupt_message(victim: Victim) -> None:
 
 
 @pytest.mark.parametrize("magic", [3, 127, -1])
-def test_p2_a_magic_nobody_knows_is_a_corrupt_message(victim: Victim, magic: int) -> None:
+def test_p2_an_unknown_magic_is_a_corrupt_message(victim: Victim, magic: int) -> None:
     refuses(victim, forged(record(), magic=magic), CORRUPT, "corrupt_batch")
 
 
@@ -233,7 +233,7 @@ def test_p19_an_error_with_acks_0_closes_the_connection(victim: Victim) -> None:
 
 @pytest.mark.parametrize(
     ("topic", "partition"),
-    [("t", -1), ("t", 999), ("shared", -1), ("shared", 999), ("nobody", 0), ("", 0), ("../t", 0)],
+    [("t", -1), ("t", 999), ("shared", -1), ("shared", 999), ("unknown", 0), ("", 0), ("../t", 0)],
 )
 def test_p20_no_such_partition_or_topic_is_unknown(
     victim: Victim, topic: str, partition: int

@@ -46,7 +46,7 @@ def test_r1_an_offset_outside_the_log_is_out_of_range(reader: Victim, offset: in
 
 
 def test_r1_a_partition_that_does_not_exist_is_unknown(reader: Victim) -> None:
-    for topic, partition in (("reads", 5), ("reads", -1), ("shared", 1), ("nobody", 0)):
+    for topic, partition in (("reads", 5), ("reads", -1), ("shared", 1), ("unknown", 0)):
         with reader.suffers("unknown_topic"):
             assert fetch(reader, fetch_body(topic, 0, partition=partition))[0] == UNKNOWN_TOPIC
 
@@ -126,7 +126,7 @@ def test_r5_another_leader_epoch_is_told_so(
         assert fetch(reader, fetch_body("reads", 0, leader_epoch=epoch))[0] == 0
 
 
-def test_r6_waiting_for_ever_ends_with_new_data(reader: Victim) -> None:
+def test_r6_waiting_without_end_ends_with_new_data(reader: Victim) -> None:
     """The cap of 30 s is the handler's matter; here a wish for eternity is woken by a commit."""
     with reader.suffers(None):
         sock = reader.connect()
@@ -152,7 +152,7 @@ def test_r6_waiting_for_ever_ends_with_new_data(reader: Victim) -> None:
 @pytest.mark.parametrize(
     ("topic", "partition", "reason"),
     [
-        ("nobody", 0, "unknown_topic"),
+        ("unknown", 0, "unknown_topic"),
         ("reads", 99, "unknown_topic"),
         ("reads", -1, "unknown_topic"),
     ],

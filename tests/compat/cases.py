@@ -1,6 +1,7 @@
 """Which tests of other projects must pass: text files that only grow.
 
-A line is a test's number, then what it needs: `noautocreate` (the scenario) or `subtest=NAME`.
+A line is a test's number, then what it needs: `noautocreate` (the scenario), `subtest=NAME`, or
+`version=4.0.0.0` (the broker that the test takes ours for, where it expects what that one does).
 A star at its end: `make test` runs it too, not only `make compat`. What follows `#` is for people.
 """
 
@@ -21,6 +22,7 @@ class Case:
     scenario: str = "default"
     subtest: str = ""
     idempotent: bool = False
+    version: str = ""
 
     @classmethod
     def read(cls, line: str) -> Self:
@@ -29,6 +31,8 @@ class Case:
         for word in words:
             if word.startswith("subtest="):
                 case = replace(case, subtest=word.removeprefix("subtest="))
+            elif word.startswith("version="):
+                case = replace(case, version=word.removeprefix("version="))
             elif word == "noautocreate":
                 case = replace(case, scenario=word)
             else:

@@ -19,7 +19,7 @@ from tests.support.program import dying_with_us
 VERSION = "3.0.12"
 SHA256 = "4ccda3616b9aa5c353d74a97f2770d6cd1b950890d77ab0e8890e09a48eeed65"
 # What the client makes of the versions we offer; its tests want to be told the same.
-CLAIMED_VERSION = "3.2"
+CLAIMED_VERSION = "4.2"
 DEADLINE_S = 900
 
 # test/service.py is not in the archive. Of its two classes only this one is used with a broker
@@ -53,9 +53,9 @@ def tests() -> Path:
             archive.unlink()
             (folder / "test" / "__init__.py").touch()
             (folder / "pytest.ini").write_text("[pytest]\n")
-            binaries = folder / "servers" / CLAIMED_VERSION / "kafka-bin"
-            binaries.mkdir(parents=True, exist_ok=True)
             service.write_text(SERVICE)
+        binaries = folder / "servers" / CLAIMED_VERSION / "kafka-bin"
+        binaries.mkdir(parents=True, exist_ok=True)
     return folder
 
 

@@ -157,7 +157,7 @@ def _environment(case: Case, conf: Path, folder: Path, bootstrap: str) -> dict[s
         "RDKAFKA_TEST_CONF": str(conf),
         "TESTS": case.number,
         **({"SUBTESTS": case.subtest} if case.subtest else {}),
-        "TEST_KAFKA_VERSION": CLAIMED_VERSION,
+        "TEST_KAFKA_VERSION": case.version or CLAIMED_VERSION,
         "TEST_CONSUMER_GROUP_PROTOCOL": "classic",
         "KAFKA_PATH": str(folder),
         "BROKERS": bootstrap,

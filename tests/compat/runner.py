@@ -24,8 +24,8 @@ LONGEST = ("0113", "0089", "0081", "0076", "0045", "0091", "0033", "0026", "0094
 class Bench:
     """Brokers for one worker, one per scenario.
 
-    They are started by whoever makes the bench: the kernel ends them with the thread they were
-    started by, so this must not be a worker of a pool.
+    The thread that makes the bench starts them: the kernel ends them with that thread, so it must
+    not be a worker of a pool.
     """
 
     def __init__(self, scenarios: set[str]) -> None:

@@ -351,8 +351,8 @@ async def test_certificates_are_shown_and_asked_for(tmp_path: Path) -> None:
         async with opened(stranger) as store:
             with pytest.raises(MetadataUnavailable):
                 await store.get("/a")
-        trusting_nobody = EtcdSettings(server.endpoints, request_timeout_s=1.0, tls=True)
-        async with opened(trusting_nobody) as store:
+        trusting_no_authority = EtcdSettings(server.endpoints, request_timeout_s=1.0, tls=True)
+        async with opened(trusting_no_authority) as store:
             with pytest.raises(MetadataUnavailable):
                 await store.get("/a")
     with pytest.raises(MetadataUnavailable, match=r"nowhere\.pem"):

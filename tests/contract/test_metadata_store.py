@@ -288,7 +288,7 @@ async def test_watchers_beginning_while_others_write_miss_nothing_and_hear_nothi
         tasks.create_task(write())
 
 
-async def test_a_commit_nobody_waits_for_any_more_is_still_told(store: MetadataStore) -> None:
+async def test_a_commit_whose_caller_has_gone_is_still_told(store: MetadataStore) -> None:
     async with aclosing(store.watch("/w/")) as watch:
         await anext(watch)
         for number in range(20):
@@ -344,7 +344,7 @@ from pathlib import Path
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Put
 
-async def write_for_ever() -> None:
+async def write_without_end() -> None:
     store = EmbeddedMetadataStore(Path(sys.argv[1]))
     number = 0
     while True:
@@ -352,7 +352,7 @@ async def write_for_ever() -> None:
         await store.commit([Put("/left", b"%d" % number), Put("/right", b"%d" % number)])
         print(number, flush=True)
 
-asyncio.run(write_for_ever())
+asyncio.run(write_without_end())
 """
 
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.e2e.test_clients import eventually, topic_name
 from tests.support.apache_kafka import VERSION
@@ -86,3 +87,43 @@ def test_kafka_log_dirs_tells_sizes(broker: BrokerProcess, jars: str, topic: str
     (row,) = directory["partitions"]
     assert (row["partition"], row["offsetLag"], row["isFuture"]) == (f"{topic}-0", 0, False)
     assert row["size"] > 100
+
+
+@pytest.mark.parametrize(
+    ("tool", "words", "shown"),
+    [
+        (f"{TOOLS}.reassign.ReassignPartitionsCommand", ("--list",), "No partition reassignments"),
+        (CONFIGS, ("--describe", "--entity-type", "users", "--entity-name", "bob"), ""),
+        (CONFIGS, ("--describe", "--entity-type", "clients"), ""),
+        (CONFIGS, ("--describe", "--entity-type", "groups"), ""),
+        (f"{TOOLS}.ClientMetricsCommand", ("--list",), ""),
+        (f"{TOOLS}.TransactionsCommand", ("list",), "TransactionalId"),
+    ],
+    ids=["reassignments", "user", "clients", "groups", "client metrics", "transactions"],
+)
+def test_tools_list_nothing_where_there_is_nothing(
+    broker: BrokerProcess, jars: str, tool: str, words: tuple[str, ...], shown: str
+) -> None:
+    printed = run(broker, jars, tool, *words).strip()
+    assert printed.startswith(shown)
+    assert len(printed.splitlines()) <= 1
+
+
+def test_kafka_reassign_partitions_verifies_what_is_so_already(
+    broker: BrokerProcess, jars: str, topic: str, tmp_path: Path
+) -> None:
+    wish = tmp_path / "reassignment.json"
+    (leader,) = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics().brokers
+    place = {"topic": topic, "partition": 0, "replicas": [leader]}
+    wish.write_text(json.dumps({"partitions": [place], "version": 1}))
+    tool = f"{TOOLS}.reassign.ReassignPartitionsCommand"
+    said = run(broker, jars, tool, "--verify", "--reassignment-json-file", str(wish))
+    assert f"Reassignment of partition {topic}-0 is completed" in said
+
+
+def test_kafka_acls_says_that_there_is_no_authorizer(broker: BrokerProcess, jars: str) -> None:
+    where = ["--bootstrap-server", broker.bootstrap]
+    command = ["java", "-cp", jars, f"{TOOLS}.AclCommand", *where, "--list"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 1
+    assert "SecurityDisabledException" in done.stdout + done.stderr

@@ -26,7 +26,7 @@ def broker() -> Iterator[KafscaleProcess]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name nobody else uses."""
+    """A name that no other test uses."""
     return request.node.name.replace("[", "-").replace("]", "")[:200]
 
 
@@ -339,3 +339,31 @@ def test_serve_on_a_taken_port_fails_in_one_line(broker: KafscaleProcess, tmp_pa
     assert lines[-1].startswith("kafscale: ")
     assert str(broker.port) in lines[-1]
     assert "Traceback" not in ran.stderr.decode()
+
+
+def test_brokers_are_listed_with_what_they_lead(broker: KafscaleProcess, topic: str) -> None:
+    said(broker, "topics", "create", topic, "-p", "2")
+    (row,) = [json.loads(line) for line in said(broker, "brokers", "--json").splitlines()]
+    assert (row["address"], row["is_controller"]) == (broker.bootstrap, True)
+    assert row["leaders"] >= 2
+    assert "controller" in said(broker, "brokers")
+
+
+def test_a_topic_is_trimmed_to_an_offset_or_to_nothing(broker: KafscaleProcess, topic: str) -> None:
+    said(broker, "topics", "create", topic)
+    said(broker, "produce", topic, given=b"a\nb\nc\n")
+    row = json.loads(said(broker, "topics", "trim", topic, "--before", "2", "--json"))
+    assert row == {"name": topic, "partition": 0, "earliest": 2, "deleted": 2}
+    assert said(broker, "consume", topic) == "c\n"
+    said(broker, "topics", "trim", topic, "--all")
+    assert said(broker, "consume", topic) == ""
+
+
+def test_cost_finds_the_metrics_of_the_brokers(broker: KafscaleProcess) -> None:
+    assert b"since the start of 1 broker" in kafscale(broker, "cost").stdout
+
+
+def test_cost_says_what_to_do_without_a_broker(broker: KafscaleProcess) -> None:
+    ran = kafscale(broker, "cost", "-b", "127.0.0.1:1")
+    assert ran.returncode == 1
+    assert b"give --bootstrap of a running broker, or --metrics" in ran.stderr

@@ -1,4 +1,4 @@
-"""The commands while a broker is dead and nobody has taken over yet."""
+"""The commands while a broker is dead and no other broker has taken over yet."""
 
 import subprocess
 import sys

@@ -28,7 +28,7 @@ WITHIN_S = 180.0
 
 
 class Cluster:
-    """One folder and whoever runs in it."""
+    """One folder and the processes that run in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
-from kafscale.cli import demo_orders
+from kafscale.cli.serving import demo_orders
 
 pytestmark = pytest.mark.slow
 
@@ -20,8 +21,9 @@ def test_the_demo_ends_with_a_table_and_a_report(tmp_path: Path) -> None:
         [*command, "--orders", "3000"], capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = DeltaTable(str(tmp_path / "orders_table")).to_pandas()
-    assert sorted(rows.order_id) == list(range(3000))
+    table = QueryBuilder().register("orders", DeltaTable(str(tmp_path / "orders_table")))
+    rows = pa.table(table.execute("select order_id from orders").read_all())
+    assert sorted(rows["order_id"].to_pylist()) == list(range(3000))
     assert "<svg" in (tmp_path / "report.html").read_text("utf-8")
     assert "revenue" in done.stdout
     ours = str(tmp_path)

@@ -188,7 +188,7 @@ def loads_for(fleet: FleetOfProcesses, topic: str) -> list[Load]:
         Load("plain", fleet.bootstrap, topic, PARTITIONS, idempotent=False),
     ]
     # One request in flight means one per broker: when a log moves there are two, and without
-    # sequences nobody can tell which was first.
+    # sequences a test cannot tell which was first.
     loads[1].history.in_order = False
     for load in loads:
         load.pause_s = 0.02  # enough is always under way, and there is less to check
@@ -198,7 +198,7 @@ def loads_for(fleet: FleetOfProcesses, topic: str) -> list[Load]:
 
 
 def check(fleet: FleetOfProcesses, topic: str, loads: list[Load], readers: list[Reader]) -> None:
-    """Nothing is lost, doubled or moved, nobody was told of an error, readers have seen it all."""
+    """Nothing is lost, doubled or moved, no producer saw an error, readers have seen it all."""
     assert [load.finish() for load in loads] == [0] * len(loads)
     assert [load.errors for load in loads] == [[]] * len(loads)
     stored = read_all(fleet.bootstrap, topic, PARTITIONS)

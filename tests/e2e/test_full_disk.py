@@ -1,12 +1,15 @@
 """A disk that is full: a retriable refusal, one clear line, nothing lost, recovery by itself."""
 
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
+from kafscale.admin.brokers.members import why_not_ready
 from tests.support.broker import KafscaleProcess
 
 SIZE = 24 << 20
@@ -59,6 +62,7 @@ def test_a_full_disk_refuses_producers_and_loses_nothing(small_disk: Path) -> No
                 producer.produce("t", value, partition=0, on_delivery=told(number))
 
         produce(range(100))
+        producer.produce("other", b"so that it exists")
         assert producer.flush(120) == 0
         filler.write_bytes(bytes(0))
         with filler.open("wb", buffering=0) as disk_hog:
@@ -71,6 +75,8 @@ def test_a_full_disk_refuses_producers_and_loses_nothing(small_disk: Path) -> No
         assert producer.flush(3) > 0, "nothing may be acknowledged while the disk is full"
         assert len(acknowledged) < 200
         assert broker.running
+        assert any("No space left on device" in reason for reason in _reasons(broker))
+        _check_command(broker)
         filler.unlink()
         assert producer.flush(120) == 0
         assert refused == []
@@ -80,6 +86,32 @@ def test_a_full_disk_refuses_producers_and_loses_nothing(small_disk: Path) -> No
         assert "Traceback" not in log
         broker.restart()
         assert _read(broker, 200) == [acknowledged[number] for number in range(200)]
+
+
+def _reasons(broker: KafscaleProcess) -> list[str]:
+    """Why the broker is not ready."""
+    return why_not_ready(f"http://127.0.0.1:{broker.metrics_port}")
+
+
+def _check_command(broker: KafscaleProcess) -> None:
+    """`kafscale produce` says what it waits for; Ctrl-C ends it with the reason."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "kafscale.cli.main", "produce", "other", "-b", broker.bootstrap],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as command:
+        assert command.stdin is not None
+        assert command.stderr is not None
+        command.stdin.write("a record\n" * 10)
+        command.stdin.flush()  # and it stays open, as a terminal does
+        line = command.stderr.readline()
+        assert line.startswith("kafscale: 10 records wait: store: the object store cannot be")
+        command.send_signal(signal.SIGINT)
+        rest = command.stderr.read()
+    assert command.returncode == 130
+    assert rest.startswith("kafscale: stopped; 10 records were not acknowledged: store: ")
 
 
 def _read(broker: KafscaleProcess, count: int) -> list[int]:

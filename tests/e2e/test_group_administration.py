@@ -147,14 +147,16 @@ def test_kafka_leader_election_finds_nothing_to_do(
     assert f"{topic}-0" in shown
 
 
-def test_a_client_that_wants_to_log_in_is_told_that_nobody_can(broker: KafscaleProcess) -> None:
+def test_a_client_that_wants_to_log_in_is_told_that_no_login_exists(
+    broker: KafscaleProcess,
+) -> None:
     told: list[KafkaError] = []
     admin = AdminClient(
         {
             "bootstrap.servers": broker.bootstrap,
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",
-            "sasl.username": "somebody",
+            "sasl.username": "alice",
             "sasl.password": "secret",
             "error_cb": told.append,
             "log_level": 0,

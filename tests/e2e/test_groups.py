@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.clients import CLIENTS
 from tests.support.clients.base import Client, Member, Record, Stored
@@ -168,7 +169,26 @@ def test_members_go_on_when_the_broker_was_killed_and_started_again(
     crowd.drive(crowd.are_sharing, "sharing again")
     if name not in FORGETFUL:
         assert crowd.shares() == before
-        assert sorted(crowd.values()) == sorted(written)  # nobody had to begin again
+        assert sorted(crowd.values()) == sorted(written)  # no member had to begin again
     crowd.leave()
     assert [admin.committed(topic, topic, p) for p in range(PARTITIONS)] == [40] * PARTITIONS
     client.close()
+
+
+def test_a_commit_is_seen_by_the_question_behind_it(
+    broker: BrokerProcess, client_named: Callable[[str], Client]
+) -> None:
+    topic = f"behind-{next(_names)}"
+    client_named("confluent").create_topic(topic, 1)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
+    try:
+        place = TopicPartition(topic, 0)
+        assert consumer.committed([place], 30)[0].offset < 0
+        seen = []
+        for offset in range(40):
+            commits = [TopicPartition(topic, 0, offset)]
+            consumer.commit(offsets=commits, asynchronous=True)
+            seen.append(consumer.committed([place], 30)[0].offset)
+    finally:
+        consumer.close()
+    assert seen == list(range(40))

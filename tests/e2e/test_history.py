@@ -87,8 +87,8 @@ def offer_an_offset_twice(history: History, log: Records) -> None:
         (leave_a_gap, "gap"),
         (begin_at_one, "gap"),
         (acknowledge_wrongly, "wrong offset"),
-        (spoil_a_value, "stranger"),
-        (stray_into_another_partition, "stranger"),
+        (spoil_a_value, "unsent"),
+        (stray_into_another_partition, "unsent"),
         (offer_an_offset_twice, "gap"),
     ],
 )

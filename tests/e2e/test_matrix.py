@@ -73,7 +73,7 @@ def outcome(bench: Bench, column: str, cell: Callable[[Bench], str]) -> str:
     try:
         return cell(bench)
     except Exception:
-        # A cell that does not hold is told as such; the reason is for whoever reads the output.
+        # A cell that does not hold is told as such; the reason is for the reader of the output.
         print(f"{bench.client.name}: {column}")
         traceback.print_exc()
         return "no"

@@ -154,7 +154,7 @@ def test_a_broker_whose_bucket_is_elsewhere_tells_what_it_can(
         "records",
     ]
     assert first.split() == ["0", "0", "?", "?", "0", "2", "2"]
-    assert reason.startswith("objects are not shown: ./data: no such data folder")
+    assert reason.startswith("objects are not shown: --config with")
     assert list(tmp_path.iterdir()) == []
     told = described(broker, topics[0], "--no-objects")
     assert told["unknown"] == "--no-objects"

@@ -7,7 +7,7 @@ schedule.py   a seed becomes a list of faults (pure)
 places.py     the topics, of every kind, and their partitions under one numbering (pure)
 links.py      TCP wires that can be cut; s3_proxy.py a bucket's door that can misbehave
 cluster.py    etcd, S3 server and brokers as processes, each broker behind wires of its own
-nemesis.py    carrying out a fault and healing it
+nemesis.py    carries out a fault and heals it
 workers.py, members.py, movers.py, neighbours.py, raw.py   clients that note what they were told
 run.py        one run from start to verdict; scenarios.py the bars, each by its name
 """

@@ -5,8 +5,8 @@ Next door: the words (history.py), the planted faults each function must find
 (tests/unit/faults/test_checker.py).
 Never here: clients, brokers, clocks.
 
-Unknown outcomes are read in the system's favour: such a send may be there or not, such a commit
-may take effect at any later time.
+The checker reads an unknown outcome in the system's favour: such a record may be in the log or not,
+such a commit may take effect at any later time.
 """
 
 from bisect import bisect_left
@@ -30,7 +30,7 @@ Findings = Iterator[Finding]
 
 
 def check(history: History) -> list[Finding]:
-    """Everything that must not be; empty when every promise was kept."""
+    """All broken promises; empty when every promise was kept."""
     return [finding for judge in JUDGES for finding in judge(history)]
 
 
@@ -38,9 +38,10 @@ def check(history: History) -> list[Finding]:
 
 
 def lost(history: History) -> Findings:
-    """An acknowledged record is in the log, at the offset that was told.
+    """An acknowledged record is in the log, at the offset that the broker answered.
 
-    Only an idempotent producer's retry may be answered without one: it is stored, and that is all.
+    A broker may answer without an offset only to the retry of an idempotent producer: the record
+    is stored, and its offset is not known.
     """
     at = {(one.partition, one.offset): one.value for one in history.found}
     there = {(one.partition, one.value) for one in history.found}
@@ -68,7 +69,7 @@ def duplicates(history: History) -> Findings:
 def reordered(history: History) -> Findings:
     """An idempotent producer's records are in the order it sent them, partition by partition.
 
-    Others may have many requests in flight, whose retries change places: their setting's nature.
+    Other producers may have many requests in flight, and their retries may change the order.
     """
     by_value = {(send.partition, send.value): send for send in history.sends}
     highest: dict[tuple[str, int], int] = defaultdict(lambda: -1)
@@ -78,7 +79,7 @@ def reordered(history: History) -> Findings:
         if send is None or send.producer not in history.idempotent:
             continue
         if (one.partition, one.value) in seen:
-            continue  # a repetition is no matter of order
+            continue  # `duplicates` judges repetitions
         seen.add((one.partition, one.value))
         lane = send.producer, one.partition
         if send.number < highest[lane]:
@@ -88,7 +89,7 @@ def reordered(history: History) -> Findings:
 
 
 def offset_reuse(history: History) -> Findings:
-    """Whoever names an offset, at whatever time, means the same record."""
+    """An offset names one record, whichever client or broker names it, and whenever."""
     known: dict[tuple[int, int], str] = {}
     sayings = [
         *((one.partition, one.offset, one.value, "in the log") for one in history.found),
@@ -107,7 +108,7 @@ def offset_reuse(history: History) -> Findings:
 
 
 def gaps(history: History) -> Findings:
-    """The log is dense from 0, and a reader nobody moved gets one offset after the other."""
+    """The log is dense from 0, and a reader that did not seek gets one offset after the other."""
     offsets: dict[int, list[int]] = defaultdict(list)
     for one in history.found:
         offsets[one.partition].append(one.offset)
@@ -130,26 +131,30 @@ def gaps(history: History) -> Findings:
         last[lane] = poll.offset
 
 
-def strangers(history: History) -> Findings:
+def unsent(history: History) -> Findings:
     """Only what was sent is there, nothing that surely failed, and one empty offset per move."""
     sent = {(send.partition, send.value): send for send in history.sends}
     taken = Counter(one.partition for one in history.found if one.value == NOTHING)
     for partition, count in taken.items():
         if count > history.moves:
             text = f"{count} offsets of partition {partition} hold nothing"
-            yield Finding("stranger", f"{text}, after {history.moves} moves")
+            yield Finding("unsent", f"{text}, after {history.moves} moves")
     for one in history.found:
         if one.value == NOTHING:
             continue
         send = sent.get((one.partition, one.value))
         if send is None:
             where = f"{one.partition}/{one.offset}"
-            yield Finding("stranger", f"{where} holds {one.value[:60]!r}, which nobody sent there")
+            yield Finding(
+                "unsent", f"{where} holds {one.value[:60]!r}, which no producer sent there"
+            )
         elif send.outcome == FAILED:
-            yield Finding("stranger", f"{one.value!r} failed, and is there", send)
+            yield Finding("unsent", f"{one.value!r} failed, and is there", send)
     for poll in history.polls:
         if (poll.partition, poll.value) not in sent:
-            yield Finding("stranger", f"{poll.reader} read {poll.value[:60]!r}, which nobody sent")
+            yield Finding(
+                "unsent", f"{poll.reader} read {poll.value[:60]!r}, which no producer sent"
+            )
 
 
 # Watermarks and commits.
@@ -203,7 +208,7 @@ def _explained(fetched: Fetched, told: Sequence[Commit]) -> bool:
     before = [one for one in told if one.outcome == OK and one.ended_s < fetched.begun_s]
     if fetched.offset < 0:
         return not before
-    # Of those that had ended, none may have begun after a candidate had ended.
+    # A commit is out if another one began after it had ended, and ended before the fetch.
     latest_begin = max((one.begun_s for one in before), default=-1.0)
     return any(
         one.offset == fetched.offset
@@ -218,7 +223,7 @@ def _explained(fetched: Fetched, told: Sequence[Commit]) -> bool:
 
 
 def owners(history: History) -> Findings:
-    """Epochs rise along a log, and one epoch is one broker's."""
+    """Epochs rise along a log, and one broker alone writes in an epoch."""
     rows = sorted(history.found, key=lambda one: (one.partition, one.offset))
     for one, two in pairwise(rows):
         if one.partition == two.partition and two.epoch < one.epoch:
@@ -245,7 +250,7 @@ def is_flush(name: str) -> bool:
 
 
 def overwritten(history: History) -> Findings:
-    """What has been created under a name stays what it is until somebody deletes it."""
+    """An object keeps its content from its creation until a broker deletes it."""
     removed: dict[str, list[float]] = defaultdict(list)
     for removal in history.removed:
         removed[removal.key].append(removal.begun_s)
@@ -271,7 +276,7 @@ def overwritten(history: History) -> Findings:
 
 
 def troubles(history: History) -> Findings:
-    """Nobody was left stuck, nobody saw an error that a default client is meant never to see."""
+    """No worker was left stuck, and none saw an error that a default client must never see."""
     for trouble in history.troubles:
         yield Finding("trouble", f"{trouble.worker}: {trouble.what}")
 
@@ -282,7 +287,7 @@ JUDGES: Final[tuple[Callable[[History], Findings], ...]] = (
     reordered,
     offset_reuse,
     gaps,
-    strangers,
+    unsent,
     watermarks,
     commits,
     owners,

@@ -1,6 +1,6 @@
 """etcd, an S3 server and some brokers as processes; every broker behind wires of its own.
 
-In this room: who is connected to whom, starting, and stopping everything.
+In this room: which process is connected to which, starting them, and stopping all of them.
 Next door: the wires (links.py, s3_proxy.py), disturbing them (nemesis.py).
 Never here: clients.
 """
@@ -58,7 +58,7 @@ class Node:
             {
                 **cluster.s3.broker_environment(NAMESPACE),
                 "KAFSCALE_CONFIG": str(config),
-                "KAFSCALE_METRICS_PORT": "0",  # nobody asks, so nobody need find it
+                "KAFSCALE_METRICS_PORT": "0",  # any free port: no client asks for metrics
                 "KAFSCALE_S3_ENDPOINT": self.s3.endpoint,
                 "KAFSCALE_ETCD_ENDPOINTS": ",".join(link.endpoint for link in self.etcd),
             },
@@ -75,7 +75,7 @@ class Node:
 
 
 class Cluster:
-    """All of it, running when entered. The folder keeps what the processes said."""
+    """All processes, running when entered. The folder keeps what they printed."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Cluster:
         self.wires.close()
 
     def start_broker(self, node: Node, within_s: float = 120.0) -> None:
-        """Start it, again if what it needs is not there yet."""
+        """Start the broker, and again if the servers that it needs are not there yet."""
         deadline = time.monotonic() + within_s
         while not node.broker.running:
             try:
@@ -159,5 +159,5 @@ class Cluster:
 
 
 def merged(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, the second having the last word."""
+    """Both settings in one; the second one wins."""
     return {section: {**one.get(section, {}), **two.get(section, {})} for section in {**one, **two}}

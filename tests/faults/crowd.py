@@ -1,6 +1,6 @@
-"""Many connections that do nothing, some that dawdle, and one client that wants to work.
+"""Many idle connections, some slow ones, and one new client that works.
 
-In this room: opening the crowd from several addresses of loopback, and measuring the newcomer.
+In this room: opening the crowd from several addresses of loopback, and measuring the new client.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ FILES = 12_000
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How many were there to the end, and how long the newcomer waited."""
+    """How many connections stayed to the end, and how long the new client waited."""
 
     idle: int
     slow: int

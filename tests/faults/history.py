@@ -18,12 +18,12 @@ from typing import Any, Final
 OK: Final = "ok"
 FAILED: Final = "failed"
 UNKNOWN: Final = "unknown"
-# The value of an offset that is taken and holds nothing for anybody: a topic has moved there.
+# The value of an offset that is taken and holds no record: a topic has moved there.
 NOTHING: Final = "(nothing)"
 
 
 def value_of(producer: str, partition: int, number: int) -> str:
-    """What makes a record unique: who wrote it, where, as the how many-th."""
+    """What makes a record unique: its producer, its partition, its number."""
     return f"{producer} {partition} {number}"
 
 
@@ -47,7 +47,7 @@ class Send:
 
 @dataclass(slots=True, frozen=True)
 class Poll:
-    """One record handed out. Within one `stretch` a reader was not moved by anybody."""
+    """One record that a reader got. Within one `stretch` the reader did not seek."""
 
     reader: str
     stretch: int
@@ -59,7 +59,7 @@ class Poll:
 
 @dataclass(slots=True, frozen=True)
 class Commit:
-    """A group's offset was to be stored."""
+    """A member asked to commit an offset of its group."""
 
     group: str
     partition: int
@@ -71,7 +71,7 @@ class Commit:
 
 @dataclass(slots=True, frozen=True)
 class Fetched:
-    """A group's offset was asked for and this was the answer; -1 for none."""
+    """The answer to a question for the committed offset of a group; -1 for none."""
 
     group: str
     partition: int
@@ -134,7 +134,7 @@ class Found:
 
 @dataclass(slots=True, frozen=True)
 class Fault:
-    """What the nemesis did, to whom, from when to when."""
+    """What the nemesis did, to which target, from when to when."""
 
     name: str
     target: str
@@ -144,7 +144,7 @@ class Fault:
 
 @dataclass(slots=True, frozen=True)
 class Trouble:
-    """Something a worker could not do and a user would have noticed."""
+    """A worker failed at something, and a user would have noticed."""
 
     worker: str
     what: str
@@ -168,7 +168,7 @@ _KINDS: Final = {
 
 @dataclass(slots=True)
 class History:
-    """All of it. Lists only grow, so several threads may write."""
+    """All events of a run. Lists only grow, so several threads may write."""
 
     partitions: int
     idempotent: set[str] = field(default_factory=set)

@@ -44,7 +44,7 @@ class LoopThread:
 
 
 class Link:
-    """A wire to one port of loopback. Its own port never changes, whoever listens behind it.
+    """A wire to one port of loopback. Its own port stays, whichever process listens behind it.
 
     `hold` is a network that swallows packets: connections stay, nothing moves, and what was sent
     arrives when it heals, as TCP would resend it. `refuse` is one that answers with resets.
@@ -124,7 +124,7 @@ class Link:
                 self._writers.discard(far_writer)
                 far_writer.transport.abort()
         except OSError:
-            pass  # nobody listens there now; the client sees its connection end
+            pass  # no process listens there now; the client sees its connection end
         finally:
             self._writers.discard(writer)
             writer.transport.abort()

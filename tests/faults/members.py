@@ -1,4 +1,4 @@
-"""Members of a consumer group, and somebody who asks what the group has committed.
+"""Members of a consumer group, and a client that asks what the group has committed.
 
 Next door: other clients (workers.py). Members poll, commit synchronously what they were given,
 leave and come back.
@@ -23,14 +23,14 @@ NOT_SENT = {KafkaError._NO_OFFSET, KafkaError._STATE}
 
 
 class Group:
-    """What the members together have had committed, for whoever waits for the end."""
+    """What all members together have committed; the run waits for it at its end."""
 
     def __init__(self) -> None:
         self.committed: dict[int, int] = {}
 
 
 class GroupMember(Worker):
-    """One member. A restless one leaves now and then and comes back as a new one."""
+    """One member. A restless member leaves now and then and joins again as a new one."""
 
     def __init__(
         self, name: str, bootstrap: str, history: History, group: Group, restless: bool, seed: int
@@ -72,7 +72,7 @@ class GroupMember(Worker):
             self._moved(None, [])
 
     def _moved(self, consumer: Any, moved: list[TopicPartition]) -> None:
-        """Whatever was not committed is somebody else's now, or comes again."""
+        """The member loses partitions: another member reads what it has not committed."""
         self._stretch += 1
         self._next = {}
 
@@ -122,7 +122,7 @@ class Auditor(Worker):
                 try:
                     answered = consumer.committed(asked, timeout=10)
                 except KafkaException:
-                    continue  # not answered, so nothing was said
+                    continue  # no answer, so there is nothing to note
                 ended_s = time.monotonic()
                 for row in answered:
                     if row.error is None:

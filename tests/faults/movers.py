@@ -1,4 +1,4 @@
-"""Somebody who lets topics move between layouts while they are written, read and attacked.
+"""An administrator that moves topics between layouts while they are written, read and attacked.
 
 In this room: asking for moves, one topic after the other, and waiting until all have arrived.
 Next door: the topics (places.py). What a move leaves behind in a partition is one offset that holds
@@ -34,7 +34,7 @@ ARRIVE_S = 90.0
 
 
 class Mover(Worker):
-    """Tells one topic after the other to move; one that is on the way refuses."""
+    """Asks for one topic after the other to move; the broker refuses while a topic still moves."""
 
     def __init__(
         self, bootstrap: str, history: History, bucket: str, namespace: str, seed: int
@@ -55,13 +55,13 @@ class Mover(Worker):
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         try:
-            self.history.moves += 1  # at most: it may be refused, or be there already
+            self.history.moves += 1  # at most: the broker may refuse
             self._admin.incremental_alter_configs([resource])[resource].result(10)
         except (KafkaException, TimeoutError):
-            return  # not answered, or on the way: it is moved another time
+            return  # no answer, or the topic still moves: the mover asks another time
 
     def wait_until_arrived(self) -> None:
-        """Until no topic is on the way; a finding if one does not arrive."""
+        """Wait until no topic moves any more; a finding if one does not arrive."""
         deadline = time.monotonic() + ARRIVE_S
         while on_the_way := [topic for topic in TOPICS if self._descriptor(topic)["moving"]]:
             if time.monotonic() > deadline:

@@ -1,13 +1,15 @@
 """Topics that come and go, many of them in the shared logs, while others are judged there.
 
-In this room: an administrator who creates a topic, has it written, read, widened and cut, deletes
-it and uses its name again. Each life of a name must hold what was written in it and nothing else.
+In this room: an administrator that creates a topic, writes and reads it, adds partitions, deletes
+records, deletes the topic and uses its name again. Each life of a name must hold what was written
+in it and nothing else.
 Next door: the topics that stay (places.py).
 
-A deletion that was not answered may still happen when its topic is a new one: its name is not used
-again. After an answer it is, at once, and it is written to at once: brokers that have not heard of
-the deletion, or of the new topic, must not take anything for the old one (decision 28). Only more
-partitions are waited for: a client that is told of fewer gives up a record for the others.
+A deletion without an answer may still happen later, and would hit a new topic of the same name: the
+administrator does not use such a name again. After an answer it uses the name at once, and writes
+at once: brokers that have not heard of the deletion, or of the new topic, must not take records for
+the old one (decision 28). It waits only for added partitions: a client that hears of fewer gives up
+records for the others.
 """
 
 import random
@@ -51,7 +53,7 @@ Place = tuple[int, str]  # partition and value
 def problems(
     sent: set[Place], acknowledged: Mapping[Place, int], found: Sequence[tuple[int, int, str]]
 ) -> Iterator[str]:
-    """What is wrong with the records found, of partition, offset and value, in one life."""
+    """What is wrong with the records that were read in one life: (partition, offset, value)."""
     at = {(partition, value): offset for partition, offset, value in found}
     for place, offset in acknowledged.items():
         if place not in at:
@@ -65,7 +67,7 @@ def problems(
 
 
 class NotDone(Exception):
-    """An administrator was refused for too long."""
+    """The brokers refused a request of the administrator for too long."""
 
 
 class Neighbour(Worker):
@@ -139,7 +141,7 @@ class Neighbour(Worker):
         place = TopicPartition(topic, 0, RECORDS // 2)
 
         def cut() -> Future[Any]:
-            # This client goes on asking the leader it once knew, and is refused for ever.
+            # This client goes on asking the leader it once knew, and that broker always refuses.
             self._cutter = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
             return self._cutter.delete_records([place])[place]
 

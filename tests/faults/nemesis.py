@@ -1,6 +1,6 @@
-"""Carrying out a fault and healing it.
+"""The nemesis carries out faults and heals them.
 
-Next door: which and when (schedule.py), the things that are disturbed (cluster.py).
+Next door: which faults and when (schedule.py), the processes and wires it attacks (cluster.py).
 """
 
 import time
@@ -59,7 +59,7 @@ class Nemesis:
                 )
 
     def heal(self) -> None:
-        """Whatever was done, undone."""
+        """Undo every fault that goes on."""
         self._at_s3.clear()
         for member in self._cluster.etcd.members:
             _resume(member)
@@ -85,7 +85,7 @@ class Nemesis:
             case "kill-all":
                 cluster.kill_brokers()
             case "restart":
-                _resume(node.broker)  # a paused one would never hear of it
+                _resume(node.broker)  # a paused process would never hear of it
                 node.broker.stop()
             case "pause" | "pause-short":
                 _pause(node.broker)

@@ -1,8 +1,8 @@
 """The topics that are attacked, of every kind there is, and their partitions under one numbering.
 
 In this room: which topics, and from the number of a *place* to topic and partition and back. A
-history speaks of places only, so that nobody who judges it can tell one kind from another.
-Next door: who writes and reads there (workers.py, members.py, raw.py). Pure.
+history speaks of places only, so that the checker cannot tell one kind from another.
+Next door: the clients that write and read there (workers.py, members.py, raw.py). Pure.
 """
 
 from collections import defaultdict

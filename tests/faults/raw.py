@@ -1,7 +1,7 @@
 """Questions asked by hand: watermarks of every broker, and the whole log with its epochs.
 
 In this room: ListOffsets v1 and Fetch v11 over own sockets, records opened without the code
-under test. Whoever answers is asked, whether or not metadata says it should be.
+under test. These clients ask every broker that answers, whatever metadata says.
 Next door: the frames (tests/support/wire.py).
 """
 

@@ -30,7 +30,7 @@ FOLDER = Path(__file__).parents[2] / ".cache" / "faults"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How big a run is, and who takes part."""
+    """How big a run is, and which clients take part."""
 
     brokers: int = 3
     etcd_members: int = 3
@@ -41,14 +41,14 @@ class Shape:
     surveyed: bool = True
     moving: bool = True  # topics go from one layout to another
     neighbours: int = 1  # of the shared topics: they come and go
-    stubborn: bool = True  # somebody writes to every broker, leader or not
+    stubborn: bool = True  # clients write to every broker, leader or not
     strict: bool = False  # clients must not be told of errors at all
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What came out. The folder is there only if something was found."""
+    """The verdict of a run. The folder is there only if there are findings."""
 
     history: History
     findings: list[Finding]
@@ -122,7 +122,7 @@ class Field:
             worker.start()
 
     def wait_for_answers(self, more: int, within_s: float = 120.0) -> None:
-        """Until each writer has had this many more acknowledgements."""
+        """Wait until each writer has had this many more acknowledgements."""
         wanted = [writer.acknowledged + more for writer in self.writers]
         deadline = time.monotonic() + within_s
         while any(w.acknowledged < end for w, end in zip(self.writers, wanted, strict=True)):
@@ -131,7 +131,7 @@ class Field:
             time.sleep(0.01)
 
     def wait_for_partitions(self, within_s: float = 120.0) -> None:
-        """Until each partition has acknowledged a record to somebody since we were called.
+        """Wait until each partition has acknowledged a record since this call.
 
         A default client waits a minute for a paused broker; the stubborn ones ask all brokers.
         """
@@ -149,7 +149,7 @@ class Field:
         return [one for one in self.auditors if isinstance(one, raw.Stubborn)]
 
     def conclude(self) -> None:
-        """Heal, let everybody come to an end, start all brokers anew, read everything."""
+        """Heal, let every worker finish, start all brokers anew, read everything."""
         self.nemesis.heal()
         if self.mover.is_alive():
             self.mover.finish()
@@ -176,7 +176,7 @@ class Field:
         self.cluster.start_brokers()
         ends = raw.ends(self.ports, self.history.partitions)
         self.history.found = raw.read_log(self.ports, ends)
-        # Nobody may write any more, nor anything be under way, or the list would be of no moment.
+        # No process may write any more, and no request be under way: the list is of one moment.
         self.cluster.kill_brokers()
         time.sleep(0.5)
         self.history.listed = self.cluster.listing()

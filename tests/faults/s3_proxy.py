@@ -46,7 +46,7 @@ class Manners:
     late_s: float = 0.0
     slow_s: float = 0.0  # every request waits this long first
     slow_put_s: float = 0.0  # every PUT does
-    ignores_conditions: bool = False  # If-None-Match is not honoured: what must never be
+    ignores_conditions: bool = False  # If-None-Match is not honoured, which no real store may do
 
 
 POLITE = Manners()
@@ -217,7 +217,7 @@ class S3Proxy:
 
 
 def direct_store(endpoint: str) -> S3Store:
-    """The bucket itself, for whoever does not want to be seen by any door."""
+    """The bucket itself, for requests that must not pass a door."""
     return S3Store(
         BUCKET,
         endpoint=endpoint,

@@ -1,4 +1,4 @@
-"""A seed becomes a list of faults: what, to whom, when, for how long.
+"""A seed becomes a list of faults: what, to which target, when, for how long.
 
 In this room: the names of the faults there are, and the dice. Pure.
 Next door: carrying them out (nemesis.py).
@@ -36,17 +36,17 @@ FAULTS: Final[dict[str, tuple[str, float, float]]] = {
     "s3-lost": ("30 % of requests are executed and not answered", 4.0, 8.0),
     "s3-late": ("20 % of PUTs hang up and are executed 4 s later", 4.0, 8.0),
 }
-# Aimed at one broker, at one member of etcd; all others concern everybody.
+# Aimed at one broker, at one member of etcd; all others concern the whole cluster.
 AT_A_BROKER: Final = {
     *("kill", "restart", "pause", "pause-short", "cut-etcd", "cut-s3", "cut-clients"),
 }
 AT_A_MEMBER: Final = {"etcd-kill-one", "etcd-pause-one"}
-# What needs more than one: the same done to the only one is another fault's business.
+# Faults that need more than one target: with one alone they would be another fault.
 NEEDS_MEMBERS: Final = AT_A_MEMBER
 
 FIRST_S: Final = 4.0  # of peace, so that there is something to disturb
 PEACE_S: Final = (2.0, 6.0)  # between two steps
-TOGETHER: Final = 4  # every how many-th step has two faults at once
+TOGETHER: Final = 4  # of so many steps one has two faults at once
 
 
 @dataclass(frozen=True, slots=True)

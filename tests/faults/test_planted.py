@@ -82,7 +82,7 @@ def test_lies_of_clients_and_damage_behind_their_backs_are_found(tmp_path: Path)
 
 
 def undo_commits(running: run.Field) -> None:
-    """As an administrator would, once the group is empty; nobody writes it down."""
+    """Move the offsets as an administrator would, once the group is empty; no worker notes it."""
     for member in running.members:
         member.finish()
     admin = AdminClient({"bootstrap.servers": running.cluster.bootstrap, **QUIET})
@@ -131,14 +131,14 @@ def test_a_zombie_on_a_store_without_create_if_absent_is_found(tmp_path: Path) -
         found: set[str] = set()
         for node in itertools.cycle(running.cluster.nodes):
             node.broker.pause()
-            # Whoever was paused with work in hand has its place in the log taken meanwhile.
+            # Another broker takes the place in the log of a writer paused with work in hand.
             time.sleep(1.5 * LEASE_S)
             node.broker.resume()
             time.sleep(2.0)
             found |= {finding.kind for finding in check(running.history)}
             if "overwritten" in found:
                 break
-            # It had nothing in hand, or nobody had time to take over: once more.
+            # The writer had nothing in hand, or no broker had time to take over: once more.
             assert time.monotonic() < deadline, found
 
 

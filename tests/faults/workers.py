@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from tests.faults import places
 from tests.faults.history import OK, UNKNOWN, History, Poll, Send, Trouble
 
-# Broken connections are no news here.
+# The faults break connections: these messages say nothing new.
 QUIET = {"log_level": 0}
 
 # Told about single connections while the client goes on; Java's logs the same.
@@ -136,7 +136,7 @@ class Writer(Worker):
 
 
 class Follower(Worker):
-    """Reads all partitions from the beginning, for ever."""
+    """Reads all partitions from the beginning, until it is told to finish."""
 
     def __init__(self, name: str, bootstrap: str, history: History) -> None:
         super().__init__(name, bootstrap, history)
@@ -180,7 +180,7 @@ class Follower(Worker):
 
 
 class Flood(Worker):
-    """As many bytes as brokers take, to a topic nobody judges: it fills their memory."""
+    """Sends as many bytes as brokers take, to a topic that is not judged: it fills their memory."""
 
     value = bytes(10_000)
 

@@ -1,4 +1,4 @@
-"""python -m tests.fuzz [seed]: spoil frames until stopped, or until the decoder breaks.
+"""python -m tests.fuzz [seed]: spoil frames and records until stopped, or until one breaks us.
 
 Every thousand frames have their own seed; the seed of a failure repeats it.
 """
@@ -7,9 +7,10 @@ import random
 import sys
 import time
 
-from tests.fuzz.mutations import corpus, judge, spoil
+from tests.fuzz.mutations import corpus, judge, judge_records, record_corpus, spoil
 
 _ROUND = 1000
+_RECORD_SETS = 100  # per round
 
 
 def main() -> None:
@@ -30,11 +31,25 @@ def main() -> None:
                     print(f"\nseed {seed} broke the decoder with\n{spoilt.hex()}")
                     raise
                 tried += 1
+            _spoil_records(dice, seed)
             seed += 1
             rate = tried / (time.monotonic() - began)
             print(f"\r{tried} frames, {read} readable, {rate:.0f}/s", end="", flush=True)
     except KeyboardInterrupt:
         print(f"\n{tried} frames, none broke the decoder; next seed {seed}")
+
+
+def _spoil_records(dice: random.Random, seed: int) -> None:
+    """Let every walk judge spoilt records; they must agree."""
+    sets = record_corpus(dice)
+    for _ in range(_RECORD_SETS):
+        spoilt = spoil(dice.choice(sets), dice, sets)
+        count = dice.choice([1, 2, 5, 70, 200])
+        try:
+            judge_records(spoilt, count)
+        except Exception:
+            print(f"\nseed {seed}: the walks differ on {count} records\n{spoilt.hex()}")
+            raise
 
 
 if __name__ == "__main__":

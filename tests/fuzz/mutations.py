@@ -1,7 +1,8 @@
 """Spoiling frames, and judging what becomes of them.
 
 Here: a corpus (captured frames, made-up messages), random damage, and the one property: a frame
-is read, or it is a MalformedMessage; what was read can be written and reads the same again.
+is read, or it is a MalformedMessage; what was read can be written and reads the same again. The
+same for the records of a batch, on which all walks must agree.
 Never here: a clock; who calls decides how long.
 """
 
@@ -11,11 +12,15 @@ import random
 from pathlib import Path
 from typing import Final
 
+from kafscale.model.errors import InvalidRecord
+from kafscale.records.batch import HEADER_SIZE
+from kafscale.records.record import Record, build_batch
 from kafscale.wire.buffer import MalformedMessage
 from kafscale.wire.kafka import codec, frame
 from kafscale.wire.kafka.catalog import APIS, BY_KEY
 from tests.fuzz.samples import Maker, plain
 from tests.golden.annotate import from_text
+from tests.support.walks import FAST_WALKS
 
 GOLDEN: Final = Path(__file__).parent.parent / "golden" / "kafka"
 
@@ -104,3 +109,38 @@ def judge(data: bytes) -> bool:
     assert repr(plain(again)) == repr(plain(read)), "written and read again it is another message"
     assert end == len(written)
     return True
+
+
+def judge_records(payload: bytes, count: int) -> bool:
+    """Whether these bytes are `count` records. Raises when two walks differ, the compiled included.
+
+    The walk of strides.py ends in the rule, so its verdict is the rule's.
+    """
+    verdicts = {}
+    for name, check in FAST_WALKS.items():
+        try:
+            check(payload, 0, count, False)
+            verdicts[name] = True
+        except InvalidRecord:
+            verdicts[name] = False
+    assert len(set(verdicts.values())) == 1, verdicts
+    return verdicts["strides"]
+
+
+def record_corpus(dice: random.Random) -> list[bytes]:
+    """The records of some batches, equal and mixed in size, without the batches' headers."""
+    made = []
+    for count in (1, 2, 5, 70, 200):
+        for largest in (0, 3, 40, 300):
+            records = [
+                Record(
+                    number,
+                    dice.randrange(10_000),
+                    dice.choice([None, b"key"]),
+                    bytes(dice.randint(largest // 2, largest)),
+                    dice.choice([(), (("h", b"x"), ("i", None))]),
+                )
+                for number in range(count)
+            ]
+            made.append(build_batch(records, base_offset=0)[HEADER_SIZE:])
+    return made

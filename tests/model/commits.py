@@ -1,7 +1,8 @@
 """A manifest PUT and how its author learns what became of it (rules 6 and 7).
 
 In this room: the steps that roll-up and foreign jobs share.
-Next door: who plans manifests (writers.py, jobs.py) and who condemns outputs (deleter.py).
+Next door: the actors that plan manifests (writers.py, jobs.py), the deleter, which condemns
+outputs (deleter.py).
 """
 
 from collections.abc import Iterator
@@ -30,8 +31,8 @@ def names(manifest: Manifest, key: Key) -> bool:
 
 
 def steps(state: State, commit: Commit, rules: Rules) -> Iterator[tuple[str, State, Commit]]:
-    """Outcomes in `answer`: committed, lost (the name is another's), buried (ours, but not seen
-    by anybody), given up (only without rule 6)."""
+    """Outcomes in `answer`: committed, lost (another actor took the name), buried (the name is
+    ours, but no reader saw the manifest), given up (only without rule 6)."""
     name = f"manifest {commit.manifest.generation}"
     if commit.answer == "":
         created = put_manifest(state, commit.manifest)

@@ -1,6 +1,6 @@
-"""The only one that deletes (rules 9 and 10).
+"""The deleter, the only actor that deletes objects (rules 9 and 10).
 
-In this room: what may be deleted when, and the condemnation of outputs that nobody named.
+In this room: what may be deleted when, and the condemnation of outputs that no manifest names.
 Next door: what a deleted object would break (safety.py).
 
 Reading the manifests is one step (rule 1: LIST, GET, LIST, all unchanged); deciding and deleting

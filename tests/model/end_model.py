@@ -1,13 +1,14 @@
-"""A log that is ended beside its owners: who can still commit, and when the name is used again.
+"""A log that is ended beside its owners: which owner can still commit, and when a new topic
+uses the name again.
 
-In this room: the objects of one log, owners who know nothing of the end, the one who wants the
-name, the deleter; their steps, and the search through all of them.
+In this room: the objects of one log; the owners, which know nothing of the end; the ender, which
+wants the name; the deleter; their steps, and the search through all of them.
 Next door: what a log does while its topic lives (state.py, writers.py).
 
 Every segment holds one record, so that a base is a position. Time goes by ticks; the grace period
-is two of them, so that a proof is fresh for one. Nobody is asked before he writes, and anybody may
-pause anywhere. A record is promised to the new topic if its PUT is sent after the name was used
-again: to acknowledge it here is to lose it.
+is two of them, so that a proof is fresh for one. An owner writes without asking another actor, and
+every actor may pause between any two steps. A record belongs to the new topic if its PUT is sent
+after the name was used again: an owner of the old log that acknowledges it loses it.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from tests.model.search import Result
 
 GRACE: Final = 2
 FRESH: Final = GRACE // 2
-OLD: Final = GRACE + 1  # older is not told apart
+OLD: Final = GRACE + 1  # greater ages are not told apart
 LOST: Final = "LOST: a record for the new topic is acknowledged in the old log"
 USED_AGAIN: Final = "the name is used again, and owners have written before that"
 
@@ -51,11 +52,11 @@ class Bounds:
 
 
 class Owner(NamedTuple):
-    """Somebody who takes the log for his own."""
+    """A broker that takes itself for the owner of the log."""
 
     stage: str = "closed"  # looking, open, sent, taken
     tail: int = 0
-    generation: int = 0  # of the manifest he knows
+    generation: int = 0  # of the manifest it knows
     proof: int = 0  # its age
     sent: int = 0  # how long ago the PUT was issued
     is_late: bool = False  # the PUT was issued after the name was used again
@@ -65,10 +66,10 @@ class State(NamedTuple):
     objects: str  # by base
     manifests: tuple[tuple[int, int], ...]  # (end, age) of each generation, from 1 on
     ended: int  # age of the last manifest; -1: there is none
-    closed: bool  # whoever wants the name has seen the end at the tail
+    closed: bool  # the ender has seen the end at the tail
     age: int  # since then
     again: bool  # the name is used again
-    ender: tuple[str, int, int]  # stage, generation he saw, base he will take
+    ender: tuple[str, int, int]  # stage, generation it saw, base it will take
     owners: tuple[Owner, ...]
 
 

@@ -117,7 +117,7 @@ def _rebase(state: State, job: Job, lost: Commit, rules: Rules, then: str) -> Mo
 
 
 def _look_at_outputs(state: State, job: Job, commit: Commit) -> Move:
-    """Rule 7: looked up after `dropped` was read; the other order lets a deletion slip between."""
+    """Rule 7: the job looks outputs up after it read `dropped`, or it could miss a deletion."""
     if all(exists(state, key) for key in commit.outputs):
         return "outputs still exist", state, job._replace(commit=commit._replace(answer=""))
     return "outputs are gone: gives up", state, job._replace(commit=None)

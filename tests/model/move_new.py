@@ -1,7 +1,8 @@
-"""The new place: copying, going on, the controller that says when, and a reader on its way.
+"""The new place: copiers, writers, the controller that ends a phase, and a reader that moves.
 
-In this room: owners of the new logs and those who believe to be. They copy from the bucket into
-their own chain by the same PUT as everybody, and take records once the descriptor says so.
+In this room: brokers that own the new logs, and brokers that take themselves for the owner. They
+copy from the bucket into their own chain with an ordinary PUT. They take records once the
+descriptor says so.
 Next door: the old place (move_old.py).
 """
 
@@ -81,7 +82,7 @@ def _look_first(lane: Lane, copier: Copier, rules: Rules) -> Move:
 
 
 def _look_second(lane: Lane, copier: Copier, rules: Rules) -> Move:
-    """He copies from where the lane ends in his view."""
+    """The copier goes on where the lane ends, as far as it knows."""
     here = copier._replace(stage="copying", at=end_of(lane.new[: copier.known]))
     if rules.ends_first:
         seen = len(lane.old)
@@ -99,14 +100,14 @@ def _copy(lane: Lane, copier: Copier, rules: Rules) -> Iterator[Move]:
     elif not copier.waiting:
         end = end_of(lane.new[: copier.known])
         if not rules.seal_keeps_its_offset and copier.end >= 0:
-            end += 1  # it counts as copied
+            end += 1  # the batch counts as copied
         is_whole = copier.end >= 0 and (end >= copier.end or not rules.end_compared)
         memory = Copier(copier.known, stage="done" if is_whole else "idle")
         yield f"has copied up to {copier.at}", lane, memory
 
 
 def _adopt(lane: Lane, copier: Copier, rules: Rules) -> Move:
-    """Put one batch to those that wait; what lies between the lane's end and it is gone."""
+    """Add a batch to those that wait; what lay between the lane's end and the batch is gone."""
     offset, batch = copier.at, lane.old[copier.at]
     read = copier._replace(at=copier.at + 1)
     end = end_of(lane.new[: copier.known] + copier.waiting)
@@ -121,7 +122,7 @@ def _adopt(lane: Lane, copier: Copier, rules: Rules) -> Move:
 
 
 def _put(lane: Lane, copier: Copier, more: tuple[Placed, ...], rules: Rules) -> Move:
-    """One segment for all that waits."""
+    """Commit all batches that wait as one segment."""
     segment = copier.waiting + more
     name = ", ".join(f"{_name(batch)} at {offset}" for offset, batch in segment)
     if copier.known == len(lane.new):
@@ -135,7 +136,7 @@ def _put(lane: Lane, copier: Copier, more: tuple[Placed, ...], rules: Rules) -> 
     return f"PUT of {name}: taken, opens anew", lane, memory
 
 
-# Rule 18: going on. A producer's batch is judged by what the lane holds.
+# Rule 18: the new lane takes batches. It judges a producer's batch by what it holds.
 
 
 def _produce(lane: Lane, copier: Copier, rules: Rules, bounds: Bounds) -> Iterator[Move]:
@@ -144,10 +145,10 @@ def _produce(lane: Lane, copier: Copier, rules: Rules, bounds: Bounds) -> Iterat
     if SEAL in batches or len(batches) > bounds.longest:
         return
     known = batches
-    if not rules.producers_copied:  # it knows those alone that came here
+    if not rules.producers_copied:  # the lane knows only the batches that came here
         known = tuple(batch for offset, batch in held if offset >= len(lane.old))
     for record in bounds.records:
-        if takes(known, record, bounds, strangers=not rules.strangers_begin_at_zero):
+        if takes(known, record, bounds, unknown_begin=not rules.unknown_producers_begin_at_zero):
             yield _put(lane, copier, ((end_of(held), record),), rules)
 
 

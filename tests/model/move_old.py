@@ -1,6 +1,7 @@
-"""The old place: who writes it, who seals it, and the roll-up between.
+"""The old place: brokers that write and seal its logs, and the roll-up between.
 
-In this room: owners and those who believe to be, all alike: nobody is asked before he writes.
+In this room: brokers that own the old logs, and brokers that take themselves for the owner. Both
+behave alike: a broker writes without asking another one.
 Next door: the new place and the controller (move_new.py).
 """
 
@@ -42,7 +43,7 @@ def _of_writer(
     is_sealed = SEAL in known and not writer.forgot
     if not is_sealed and not writer.stopped:
         for record in bounds.records:
-            if len(known) < bounds.longest and takes(known, record, bounds, strangers=False):
+            if len(known) < bounds.longest and takes(known, record, bounds, unknown_begin=False):
                 yield _put(lane, writer, record, rules)
     if state.phase in ("sealing", "moved"):
         yield from _ends(lane, writer, is_sealed, rules)
@@ -63,7 +64,7 @@ def _opened(lane: Lane, rules: Rules) -> Writer:
 
 
 def _put(lane: Lane, writer: Writer, batch: int, rules: Rules) -> tuple[str, Lane, Writer]:
-    """Create-if-absent at the end he knows; acknowledged if it is created."""
+    """Create-if-absent at the end that the writer knows; acknowledged if it is created."""
     name = "the seal" if batch == SEAL else f"record {batch}"
     if writer.known < len(lane.old):
         return f"PUT of {name} at {writer.known}: taken, opens anew", lane, _opened(lane, rules)
@@ -77,7 +78,7 @@ def _put(lane: Lane, writer: Writer, batch: int, rules: Rules) -> tuple[str, Lan
 def _ends(
     lane: Lane, writer: Writer, is_sealed: bool, rules: Rules
 ) -> Iterator[tuple[str, Lane, Writer]]:
-    """The descriptor says so: let the lane take nothing more, and report where it ends."""
+    """The descriptor says "sealing": the writer seals the lane and reports where it ends."""
     if not rules.sealed:
         if not writer.stopped:
             memory = writer._replace(stopped=True, report=writer.known)
@@ -87,7 +88,7 @@ def _ends(
         memory = writer._replace(report=writer.known + 1)
         yield "sends the seal and notes its end", lane, memory
     if not is_sealed:
-        if not writer.forgot:  # else it would seal again and again
+        if not writer.forgot:  # else the writer would seal again and again
             yield _put(lane, writer, SEAL, rules)
     elif writer.report < 0 and lane.sealed != (THIS, writer.known):
         yield "finds the lane sealed", lane, writer._replace(report=writer.known)

@@ -24,7 +24,7 @@ CLOSED: Final = "CLOSED: the topic has moved, and its new place is sealed"
 STUCK: Final = "STUCK: the topic stays, and its place is sealed"
 BROKEN: Final = frozenset({LOST, TWO, MISSED, DUPLICATE, DISORDER, EARLY, CLOSED, STUCK})
 
-# Not a promise, but what a move is for: without it, nothing found would mean nothing.
+# Not a promise, but the aim of a move: a search that never reaches it would prove nothing.
 GOES_ON: Final = "the new place has taken a record after all of the old one"
 STAYS: Final = "the move was called off, and the old place has a record that the new one has not"
 
@@ -116,7 +116,7 @@ def _replay(
 
 
 def _mark(state: State) -> int:
-    """One for all states that differ only in who is called A and who B."""
+    """One state for all that differ only in which broker is called A and which B."""
     lanes = [
         (*lane[:5], tuple(sorted(lane.writers)), tuple(sorted(lane.copiers)), lane.late)
         for lane in state.lanes

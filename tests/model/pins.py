@@ -1,4 +1,4 @@
-"""Named snapshots: somebody looks at the log and pins what it saw, so that it outlives deletion.
+"""Named snapshots: the pinner looks at the log and pins what it saw, so that the deleter keeps it.
 
 In this room: the look, the PUT of the pin, the judgement that it stood in time; what a pin holds.
 Next door: the deleter that must spare it (deleter.py), the promise (safety.py).

@@ -1,9 +1,9 @@
-"""What must hold, whatever anybody did.
+"""What must hold, whatever the actors did.
 
-In this room: the log as somebody sees it who opens it now, and the promises, each with a name.
+In this room: the log as a reader sees it that opens it now, and the promises, each with a name.
 Next door: the steps that must not break them.
 
-A record counts as promised as soon as anybody who opens the log can read it: that is stronger
+A record counts as promised as soon as a reader that opens the log can read it: that is stronger
 than "acknowledged", because a writer acknowledges only what it shows (GHOST checks that).
 """
 
@@ -13,10 +13,11 @@ from tests.model.state import Bounds, Rules, State, Writer, exists, output_of, s
 from tests.model.writers import walk
 
 LOST: Final = "LOST: a readable record is gone or has changed its position"
-GHOST: Final = "GHOST: a writer acknowledged and shows what nobody who opens the log will find"
+GHOST: Final = "GHOST: a writer acknowledged and shows what no reader that opens the log will find"
 STALE: Final = "STALE: an opener misses records that were readable before it began"
 DANGLING: Final = "DANGLING: the newest manifest names an object that does not exist"
 UNREADABLE: Final = "UNREADABLE: a reader with a fresh proof misses an object it was told of"
+SHOWN: Final = "SHOWN: a consumer was shown what is not in the log"
 GAP: Final = "GAP: the listed positions are not dense, or end inside a segment"
 DUPLICATE: Final = "DUPLICATE: a retried record is stored twice"
 INTRUDER: Final = "INTRUDER: a record of the deleted topic is in the new one"
@@ -115,6 +116,11 @@ def _of_writer(old: Writer, writer: Writer, state: State, log: Log, bounds: Boun
             position = segment.base + n
             if position >= log.end or (position >= log.base and log.at(position) != record):
                 return [GHOST]
+    got = writer.got
+    if got is not None and got.stage == "shown" and got != old.got:
+        for position, record in enumerate(got.records, got.base):
+            if position >= log.end or (position >= log.base and log.at(position) != record):
+                return [SHOWN]
     # A writer's own commits prove its tail, not that no rewrite has taken place; so the promise
     # that objects outlive their listing by G is one to readers.
     if writer.name == "R" and writer.proof <= bounds.fresh_until:

@@ -32,6 +32,7 @@ ANY = frozenset(
         safety.STALE,
         safety.DANGLING,
         safety.UNREADABLE,
+        safety.SHOWN,
         safety.GAP,
         safety.DUPLICATE,
         safety.INTRUDER,
@@ -86,8 +87,8 @@ def _late_puts(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
 
 
 def _recreate(state: State, rules: Rules) -> State:
-    """All objects go, all brokers forget; PUTs in flight stay in flight, unless rule 11 gives
-    the new topic a prefix of its own, where they cannot arrive."""
+    """All objects go, and all brokers forget the log. PUTs in flight stay in flight, unless
+    rule 11 gives the new topic a prefix of its own, where they cannot arrive."""
     flushes = [w.flush.segment for w in state.writers if w.flush and not w.flush.answer]
     commits = [a.roll_up for a in state.writers] + [job.commit for job in state.jobs]
     manifests = [commit.manifest for commit in commits if commit and not commit.answer]
@@ -98,7 +99,8 @@ def _recreate(state: State, rules: Rules) -> State:
         outputs=(),
         late=() if rules.incarnation else after.late,
         writers=tuple(
-            Writer(w.name, w.life + 1, "down", None, 0, None, None, (0, 0)) for w in state.writers
+            Writer(w.name, w.life + 1, "down", None, 0, None, None, (0, 0), min(w.seen, 0))
+            for w in state.writers
         ),
         jobs=tuple(job._replace(life=job.life + 1, commit=None) for job in state.jobs),
         deleter=state.deleter._replace(armed=None, condemning=None, listed=()),

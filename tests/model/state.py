@@ -1,4 +1,4 @@
-"""The state of one log: what the store holds and what everybody remembers.
+"""The state of one log: what the store holds and what each actor remembers.
 
 In this room: objects, memories, the rules as switches, the bounds of a search, the clock.
 Next door: the steps (writers.py, jobs.py, deleter.py), what must hold (safety.py), search.py.
@@ -18,7 +18,7 @@ Key = tuple[str, Any]  # ("flush", base) is tail-named; ("out", plan) is a rewri
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules 1 to 12 of docs/formats/log-protocol.md. Some have several parts."""
+    """Rules 1 to 12 and 26 of docs/formats/log-protocol.md. Some have several parts."""
 
     open_lists_twice: bool = True  # 1: brokers and readers
     opening: str = "twice"  # 1: or "in time": one LIST while it is fresh; "any time": never judged
@@ -46,6 +46,9 @@ class Rules:
     roll_up_committed_only: bool = True  # 12
     roll_up_same_end: bool = True  # 12: a job that rolls up re-applies only where it began
     roll_up_loser: str = "re-opens"  # 12: or "re-applies", if the end has not moved
+    reads_judged: bool = True  # 26: what was read by an old view is shown after a LIST only
+    read_judged_after_get: bool = True  # 26
+    reads_judged_by_view: bool = True  # 26: off = a fresh proof of the tail is enough
 
     def without(self, *names: str, **changed: Any) -> "Rules":
         changed.update(dict.fromkeys(names, False))
@@ -61,7 +64,7 @@ class Bounds:
     grace: int = 2  # G in ticks; a proof is fresh while its age is at most G // 2
     generations: int = 2  # no manifest beyond this one is planned
     roll_ups: tuple[str, ...] = ("merge",)  # "merge", "adopt", "mixed"
-    rolling: str = "AB"  # who rolls up
+    rolling: str = "AB"  # the actors that roll up
     jobs: tuple[str, ...] = ()  # one foreign job each: "compact" or "retain"
     deleter: bool = True
     faults: int = 0  # timeouts, lost answers, crashes: together
@@ -69,9 +72,10 @@ class Bounds:
     recreations: int = 0  # the topic is deleted and created again
     periodic_checks: bool = False  # the owner looks for foreign generations while idle
     opened: tuple[int, ...] = (0, 1)  # writers that start with the log open; the rest start down
-    reader: bool = False  # somebody who only opens, reads on, and looks for newer manifests
+    reader: bool = False  # a reader opens the log, reads on, and looks for newer manifests
     roller: bool = False  # a job "T" that rolls up the tail: opens, adopts, leaves
-    pinner: bool = False  # somebody takes a named snapshot
+    pinner: bool = False  # a pinner takes a named snapshot
+    reads: bool = False  # owners read objects of the past for their consumers
     rolled: int = 0  # records that manifest 0 already names, one flushed object each
 
     @property
@@ -155,6 +159,15 @@ class Commit(NamedTuple):
     outputs: tuple[Key, ...]
 
 
+class Got(NamedTuple):
+    """An object that a writer is reading for a consumer. stage: asked, held, shown."""
+
+    stage: str
+    base: int
+    key: Key
+    records: tuple[Record, ...] = ()
+
+
 class Writer(NamedTuple):
     name: str
     life: int
@@ -167,6 +180,9 @@ class Writer(NamedTuple):
     roll_up: Commit | None
     # The generation listed, the end at that moment, and where one LIST may do the bases listed.
     listed: tuple[int, ...]
+    # Age of the last LIST by which the view's manifest was the newest; -1 where none reads.
+    seen: int = -1
+    got: Got | None = None
 
 
 class Job(NamedTuple):
@@ -196,7 +212,7 @@ class State(NamedTuple):
     manifests: tuple[tuple[Manifest, int], ...]  # with ages, by generation
     segments: tuple[Segment, ...]  # by base
     outputs: tuple[Output, ...]  # by plan
-    late: tuple[Segment | Manifest, ...]  # PUTs nobody waits for that may execute still
+    late: tuple[Segment | Manifest, ...]  # PUTs that may still execute, though their sender gave up
     writers: tuple[Writer, ...]
     jobs: tuple[Job, ...]
     deleter: Deleter
@@ -235,6 +251,7 @@ def initial(bounds: Bounds) -> State:
             None,
             None,
             (0, 0),
+            0 if bounds.reads else -1,
         )
         for n, name in enumerate(
             [*"AB"[: bounds.writers], *["R"] * bounds.reader, *["T"] * bounds.roller]
@@ -313,7 +330,7 @@ def leave_behind(state: State, puts: Iterable[Segment | Manifest]) -> State:
 
 
 def tick(state: State, grace: int) -> State:
-    """Time passes for everybody; ages stop at G."""
+    """Time passes for every actor; ages stop at G."""
     manifests = tuple([(m, age + 1 if age < grace else age) for m, age in state.manifests])
     writers = tuple([_older(w, grace) for w in state.writers])
     pin = state.pin
@@ -323,13 +340,14 @@ def tick(state: State, grace: int) -> State:
 
 
 def _older(writer: Writer, grace: int) -> Writer:
-    name, life, stage, view, proof, flush, roll_up, listed = writer
+    name, life, stage, view, proof, flush, roll_up, listed, seen, got = writer
     if flush is not None:
         flush = flush._replace(
             issued=min(flush.issued + 1, grace),
             executed=min(flush.executed + 1, grace) if flush.answer == "created" else 0,
         )
-    elif (view is None and stage != "named") or proof == grace:
+    elif (view is None and stage != "named") or (proof == grace and seen in (-1, grace)):
         return writer
     proof = proof + 1 if proof < grace else proof
-    return Writer(name, life, stage, view, proof, flush, roll_up, listed)
+    seen = seen + 1 if 0 <= seen < grace else seen
+    return Writer(name, life, stage, view, proof, flush, roll_up, listed, seen, got)

@@ -3,7 +3,7 @@
 What is searched: every interleaving of the steps in end_model.py within the bounds named here,
 without any bound on depth or pauses. At most 2 owners, 3 records, 2 roll-ups. Not modelled: PUTs
 that execute after their sender has given up (to it they are as good as refused), lanes, several
-who want the name. Evidence within bounds, not proof.
+topics that want the name. Evidence within bounds, not proof.
 """
 
 from dataclasses import fields
@@ -19,7 +19,7 @@ TWO = Bounds(owners=2, longest=2, roll_ups=0)
 ROLLED_UP = Bounds(owners=1, longest=3, roll_ups=2)
 SAFE = {"one owner": ONE, "two owners": TWO, "roll-ups": ROLLED_UP}
 
-# Which parts are missing, and where they are missed.
+# Which parts are off, and what then goes wrong.
 MISSING = {
     ("tail_taken",): ONE,
     ("last_manifest",): ONE,

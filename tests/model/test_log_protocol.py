@@ -64,6 +64,17 @@ PINNED_TAIL = Bounds(
     records=2, writers=1, opened=(0,), generations=2, roll_ups=("merge",), pinner=True, grace=1
 )
 
+# An owner reads for a consumer what it has rolled up; a job compacts it, another owner sleeps.
+READS = Bounds(
+    records=2,
+    rolling="A",
+    roll_ups=("adopt",),
+    generations=2,
+    jobs=("compact",),
+    reads=True,
+    grace=1,
+)
+
 # A reader opens the log while one owner rolls it up and another one sleeps.
 OPENER = replace(TWO_OWNERS, reader=True)
 
@@ -93,6 +104,7 @@ SAFE = {
     "a snapshot with a tail that is adopted and compacted": replace(
         PINNED_TAIL, records=1, roll_ups=("adopt",), jobs=("compact",)
     ),
+    "an idle owner reads what a job compacts": replace(READS, records=1, rolled=1, writers=1),
     "two roll-ups race": Bounds(records=2, generations=1, deleter=False, grace=1),
 }
 SAFE_STRICTLY = (
@@ -173,6 +185,12 @@ def test_one_list_is_enough_while_it_is_fresh() -> None:
     _finds_nothing(RELAXED, OPENER, READER_HAS_LISTED)
 
 
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+def test_an_idle_owner_that_reads_shows_what_the_log_has() -> None:
+    _finds_nothing(RELAXED, READS, ADOPTED_AND_COMPACTED)
+
+
 def _finds_nothing(rules: Rules, bounds: Bounds, prefix: tuple[str, ...] = ()) -> None:
     found = search(rules, bounds, prefix=prefix)
     print(found)
@@ -201,6 +219,16 @@ READER_HAS_LISTED = (
     "R: opens: lists, newest is 0",
     "R: opens: reads manifest 0",
 )
+ADOPTED_AND_COMPACTED = (
+    "A: PUT segment 0[0] executes: created",
+    "A: acknowledges [0] at 0",
+    "A: rolls up (adopt) to 1: issues manifest 1",
+    "A: PUT manifest 1 executes: created",
+    "A: lists: newest is 1: own manifest 1 is committed",
+    "J0: compaction of [0, 1): writes output, issues manifest 2",
+    "J0: PUT manifest 2 executes: created",
+)
+COMMITTED_AFTERWARDS = ("A: PUT segment 1[1] executes: created", "A: acknowledges [1] at 1")
 ANSWER_LOST = (
     "A: PUT segment 0[0] executes: created",
     "A: PUT segment 0[0] answer is lost; retries segment 0[0]",
@@ -352,6 +380,18 @@ MISSING = {
     ),
     "11": Missing(off("incarnation"), RECREATED, safety.INTRUDER),
     "12, a job that re-applies its roll-up": Missing(off("roll_up_same_end"), TAIL_JOB, safety.GAP),
+    "26": Missing(
+        off("reads_judged", flushes="relaxed"), READS, safety.SHOWN, ADOPTED_AND_COMPACTED
+    ),
+    "26, judged before the GET": Missing(
+        off("read_judged_after_get", flushes="relaxed"), READS, safety.SHOWN, ADOPTED_AND_COMPACTED
+    ),
+    "26, a proof of the tail": Missing(
+        off("reads_judged_by_view", flushes="relaxed"),
+        replace(READS, grace=2),
+        safety.SHOWN,
+        (*ADOPTED_AND_COMPACTED, "time passes", *COMMITTED_AFTERWARDS),
+    ),
     "12": Missing(off("roll_up_committed_only"), TWO_OWNERS, safety.LOST),
 }
 

@@ -1,8 +1,9 @@
 """The rules of moving in docs/formats/log-protocol.md: together they hold, and each one is needed.
 
 What is searched: every interleaving of the steps in move_old.py and move_new.py within the bounds
-named here, without any bound on depth, pauses or retries. At most 2 lanes, 2 who hold the old log
-for theirs, 2 who hold the new one, 3 batches of producers in the old place. Not modelled: what one
+named here, without any bound on depth, pauses or retries. At most 2 lanes, 2 brokers that
+take themselves for the owner of the old log, 2 for the new one, 3 batches of producers in the old
+place. Not modelled: what one
 log does by itself (test_log_protocol.py), log starts, lanes that share a log, a deleted topic, the
 removal of the old place. Evidence within bounds, not proof.
 """
@@ -38,13 +39,13 @@ SAFE = {
     "reports of an earlier move": EARLIER,
 }
 SAFE_BUT_LARGE = {
-    "two writers, two who copy": replace(TWO_COPIERS, writers=2, roll_up=True),
-    "two who copy three batches": replace(TWO_COPIERS, longest=3),
-    "two who copy what a producer numbers": replace(TWO_COPIERS, idempotent=2, longest=3),
+    "two writers, two copiers": replace(TWO_COPIERS, writers=2, roll_up=True),
+    "two copiers, three batches": replace(TWO_COPIERS, longest=3),
+    "two copiers, batches that a producer numbers": replace(TWO_COPIERS, idempotent=2, longest=3),
     "two lanes, two batches": replace(TWO_LANES, longest=2),
     "two lanes, stale writers": replace(TWO_LANES, writers=2),
     "a reader beside a stale writer": replace(READER, writers=2, longest=3, roll_up=True),
-    "earlier reports, two who copy": replace(EARLIER, copiers=2),
+    "earlier reports, two copiers": replace(EARLIER, copiers=2),
 }
 
 SLOW = {"two lanes"}  # searches of a second and more
@@ -109,7 +110,7 @@ MISSING = {
     ),
     "18, producers are not copied": Missing(("producers_copied",), NUMBERED, move_search.DUPLICATE),
     "18, unknown producers go on": Missing(
-        ("strangers_begin_at_zero",), NUMBERED, move_search.DISORDER
+        ("unknown_producers_begin_at_zero",), NUMBERED, move_search.DISORDER
     ),
     "19, the seal is left out": Missing(("seal_keeps_its_offset",), READER, move_search.MISSED),
     "19, the seal is copied as it is": Missing(

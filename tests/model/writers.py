@@ -1,4 +1,4 @@
-"""What a broker does that believes to own the log: open, flush, check, roll up, crash.
+"""What a broker does that takes itself for the owner: open, flush, check, roll up, crash.
 
 In this room: one function per step; a step is at most one request at the store, and between any
 two steps the writer may pause for any time.
@@ -19,6 +19,7 @@ from tests.model.state import (
     Commit,
     Entry,
     Flush,
+    Got,
     Key,
     Manifest,
     Output,
@@ -30,6 +31,7 @@ from tests.model.state import (
     exists,
     leave_behind,
     manifest_at,
+    output_of,
     put_output,
     put_segment,
     segment_at,
@@ -64,6 +66,8 @@ def _steps_of(state: State, writer: Writer, rules: Rules, bounds: Bounds) -> Ite
             yield from _plan_roll_up(state, writer, rules, bounds)
         else:
             yield from _roll_up(state, writer, rules)
+        if bounds.reads:
+            yield from _read_past(state, writer, rules, bounds)
         if bounds.periodic_checks and writer.flush is None and writer.roll_up is None:
             yield from _check_while_idle(state, writer, rules)
     if bounds.crashes and state.faults and writer.stage != "down":
@@ -112,7 +116,8 @@ def _open(state: State, writer: Writer, rules: Rules, bounds: Bounds) -> Iterato
         assert writer.view is not None
         if state.newest.generation == writer.view.manifest.generation:
             label = f"opens: lists again, newest still {state.newest.generation}: open"
-            yield label, state, writer._replace(stage="ready", proof=0)
+            seen = min(writer.seen, 0)
+            yield label, state, writer._replace(stage="ready", proof=0, seen=seen)
         else:
             yield "opens: lists again, newest has moved: starts over", *_forget(state, writer)
     elif writer.stage == "answered":  # only without dating: an old answer is taken for fresh
@@ -159,7 +164,7 @@ def _open_by_one_list(state: State, writer: Writer, rules: Rules, bounds: Bounds
         yield "opens: the LIST is fresh: open", state, opened
     elif state.newest.generation == view.manifest.generation:
         label = f"opens: lists again, newest still {state.newest.generation}: open"
-        yield label, state, opened._replace(proof=0)
+        yield label, state, opened._replace(proof=0, seen=min(writer.seen, 0))
     else:
         yield "opens: lists again, newest has moved: starts over", *_forget(state, writer)
 
@@ -171,7 +176,8 @@ def _forget(state: State, writer: Writer, *, crash: bool = False) -> tuple[State
         abandoned.append(writer.flush.segment)
     if writer.roll_up is not None and writer.roll_up.answer == "":
         abandoned.append(writer.roll_up.manifest)
-    down = Writer(writer.name, writer.life + crash, "down", None, 0, None, None, (0, 0))
+    seen = min(writer.seen, 0)
+    down = Writer(writer.name, writer.life + crash, "down", None, 0, None, None, (0, 0), seen)
     return leave_behind(state, abandoned), down
 
 
@@ -307,7 +313,50 @@ def _check_while_idle(state: State, writer: Writer, rules: Rules) -> Iterator[Mo
     elif writer.proof or not rules.proof_dated_by_store:
         stage = "ready" if rules.proof_dated_by_store else "answered"
         label = "looks for newer manifests: none"
-        yield label, state, writer._replace(stage=stage, proof=0)
+        yield label, state, writer._replace(stage=stage, proof=0, seen=min(writer.seen, 0))
+
+
+# Rule 26: a consumer wants what has left the owner's memory.
+
+
+def _read_past(state: State, writer: Writer, rules: Rules, bounds: Bounds) -> Iterator[Move]:
+    """GET an object that the view names, look at the age of the view, show what was read."""
+    got, view = writer.got, writer.view
+    assert view is not None
+    if got is None:
+        for entry in view.manifest.entries:
+            asked = Got("asked", entry.base, entry.key)
+            if rules.read_judged_after_get:
+                yield from _get(state, writer, asked)
+            elif _may_show(writer, rules, bounds):
+                label = f"may read {entry.key} by the age of its view"
+                yield label, state, writer._replace(got=asked)
+    elif got.stage == "asked":
+        yield from _get(state, writer, got)
+    elif got.stage == "shown":
+        yield "the consumer goes on", state, writer._replace(got=None)
+    elif _may_show(writer, rules, bounds) or not rules.read_judged_after_get:
+        yield "shows what it read", state, writer._replace(got=got._replace(stage="shown"))
+    elif _nothing_newer(state, view, rules):
+        label = "looks for newer manifests: none; shows what it read"
+        yield label, state, writer._replace(seen=0, got=got._replace(stage="shown"))
+    elif writer.flush is None and writer.roll_up is None:
+        yield "looks for newer manifests: finds one, re-opens", *_forget(state, writer)
+
+
+def _get(state: State, writer: Writer, got: Got) -> Iterator[Move]:
+    kind, name = got.key
+    found = segment_at(state, name) if kind == "flush" else output_of(state, name)
+    if found is not None:
+        held = got._replace(stage="held", records=found.records)
+        yield f"reads {got.key}: {list(found.records)}", state, writer._replace(got=held)
+    elif writer.flush is None and writer.roll_up is None:
+        yield f"finds {got.key} gone, re-opens", *_forget(state, writer)
+
+
+def _may_show(writer: Writer, rules: Rules, bounds: Bounds) -> bool:
+    age = writer.seen if rules.reads_judged_by_view else writer.proof
+    return not rules.reads_judged or age <= bounds.fresh_until
 
 
 # Rules 6, 8, 12: roll-up by the owner, beside its flushes.
@@ -407,7 +456,10 @@ def _rolled_up(writer: Writer, commit: Commit) -> Writer:
     """Our manifest was the newest when listed: that is a proof of the tail, too."""
     assert writer.view is not None
     tail = tuple(s for s in writer.view.tail if s.base >= commit.manifest.end)
-    return writer._replace(view=View(commit.manifest, tail), proof=0, roll_up=None)
+    seen = min(writer.seen, 0)
+    got = None if writer.got is None or writer.got.stage != "shown" else writer.got
+    view = View(commit.manifest, tail)
+    return writer._replace(view=view, proof=0, roll_up=None, seen=seen, got=got)
 
 
 def _name(segment: Segment) -> str:

@@ -1,8 +1,8 @@
-"""Simulated administrators: topics are created, move, and some come and go beside those that stay.
+"""Simulated administrators: they create and move topics, and delete some beside those that stay.
 
-In this room: asking until it is done, topics that move from one layout to another, and a neighbour
-in the shared logs whose every life must hold what was written in it and nothing else.
-Next door: the topics that stay (places.py), who writes there (producers.py).
+In this room: asking until a broker has done it; topics that move from one layout to another; a
+neighbour in the shared logs. Each life of its name must hold what was written in it, nothing else.
+Next door: the topics that stay (places.py), the clients that write there (producers.py).
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _OF_A_LIFE: Final = (SHARED, {}, {"physical.partitions": "1"})
 
 
 async def create(cluster: Cluster, plan: Plan) -> None:
-    """Until it is there."""
+    """Ask until the topic is there."""
     topic = create_topics.CreatableTopic(
         name=plan.topic,
         num_partitions=plan.partitions,
@@ -56,7 +56,7 @@ async def create(cluster: Cluster, plan: Plan) -> None:
 
 
 async def be_known(cluster: Cluster, plan: Plan) -> None:
-    """Until every broker knows of it: those without a fleet do not hear of each other's doings."""
+    """Wait until every broker knows the topic: brokers without a fleet do not tell each other."""
     asked = metadata.MetadataRequest(
         topics=[metadata.MetadataRequestTopic(name=plan.topic)], allow_auto_topic_creation=False
     )
@@ -72,7 +72,7 @@ async def be_known(cluster: Cluster, plan: Plan) -> None:
 
 
 async def delete(cluster: Cluster, topic: str) -> bool:
-    """Until it is gone; gives whether the first answer said so, so that none can come late."""
+    """Ask until the topic is gone; gives whether the first answer said so: none can come late."""
     at_once = True
     while True:
         try:
@@ -91,7 +91,7 @@ async def delete(cluster: Cluster, topic: str) -> bool:
 
 
 class Mover:
-    """Lets topics move from one layout to another, as often as they like."""
+    """Lets topics move from one layout to another, again and again."""
 
     def __init__(self, cluster: Cluster, plans: Sequence[Plan], history: History) -> None:
         self._cluster = cluster
@@ -105,7 +105,7 @@ class Mover:
             await asyncio.sleep(dice.random() * _STAYS_S)
             request = _alteration(dice.choice(self._topics), dice.choice(LAYOUTS))
             try:
-                self._history.moves += 1  # at most: it may be refused, or be there already
+                self._history.moves += 1  # at most: the broker may refuse
                 await (await self._cluster.any()).ask(request)
             except Unanswered:
                 self._cluster.hang_up()
@@ -127,8 +127,9 @@ def _alteration(
 class Neighbour:
     """A topic that is created, written, read, deleted, and created again under the same name.
 
-    In some lives it lies beside others in the shared logs. Nobody waits until all brokers have
-    heard of anything: what is acknowledged after a topic was made is in that topic.
+    In some lives it lies beside others in the shared logs. The administrator does not wait
+    until all brokers have heard of a change: what is acknowledged after a topic was created is in
+    that topic.
     """
 
     def __init__(self, cluster: Cluster, history: History, *, strict: bool) -> None:

@@ -1,6 +1,6 @@
 """A Kafka client's view of a cluster, over the simulated network.
 
-In this room: connections with many requests in flight, and who leads what.
+In this room: connections with many requests in flight, and which broker leads which partition.
 Next door: what clients do with it (producers.py, readers.py, members.py).
 Never here: decisions about retrying.
 """
@@ -24,7 +24,7 @@ VERSION |= {19: 4, 20: 3, 44: 1}  # topics come, go and move
 
 
 class Unanswered(Exception):
-    """Nobody knows whether the request was carried out."""
+    """The client cannot know whether the broker carried out the request."""
 
 
 class Connection:
@@ -71,7 +71,7 @@ class Connection:
             for answer, _, _ in self._waiting.values():
                 if not answer.done():
                     answer.set_exception(Unanswered(problem))
-                    answer.exception()  # looked at, in case nobody waits any more
+                    answer.exception()  # looked at, in case no client waits any more
 
     def close(self) -> None:
         self._stream.close()
@@ -106,8 +106,8 @@ class Cluster:
             known = self.bootstrap
         return await self.to(self.dice.choice(known))
 
-    async def anybody(self) -> Connection:
-        """A connection to one of all brokers, whatever is said of them."""
+    async def any_broker(self) -> Connection:
+        """A connection to one of all brokers, chosen by chance, whatever metadata says."""
         return await self.to(self.dice.choice(self.bootstrap))
 
     async def to(self, address: tuple[str, int]) -> Connection:
@@ -147,12 +147,12 @@ class Cluster:
         self._leaders.pop((place.topic, place.partition), None)
 
     def wander(self, place: Place) -> None:
-        """Ask anew, whoever answers."""
+        """Ask any broker that answers for the metadata again."""
         self.forget(place)
         self._addresses.clear()
 
     def hang_up(self) -> None:
-        """Close every connection, as clients do that were not answered."""
+        """Close every connection, as clients do that got no answer."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()

@@ -1,7 +1,7 @@
 """The topics of a run, of several kinds, and their partitions under one numbering.
 
 In this room: from a row of kinds to topics and *places*. A history speaks of the numbers of places
-only, so that nobody who judges it can tell one kind from another.
+only, so that the checker cannot tell one kind from another.
 Next door: which kinds a seed means (scenario.py). Pure.
 """
 
@@ -35,7 +35,7 @@ class Plan(NamedTuple):
 
 
 def places(kinds: Sequence[str]) -> list[Place]:
-    """Of the kind that stands there, one place each."""
+    """One place for each kind in the row."""
     return [
         Place(number, f"orders-{kind}", kinds[:number].count(kind))
         for number, kind in enumerate(kinds)

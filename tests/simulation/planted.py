@@ -1,6 +1,6 @@
 """Bugs on purpose, to see that the simulation finds them.
 
-In this room: each takes one promise away from the system under test, by its own name.
+In this room: one function per bug; each breaks one promise of the system under test.
 Next door: how soon each must be found (test_planted.py).
 """
 
@@ -40,7 +40,7 @@ Planting = Callable[[], AbstractContextManager[Any]]
 
 
 def store_that_overwrites() -> AbstractContextManager[Any]:
-    """Create-if-absent is the one thing the whole log rests on."""
+    """The store overwrites: the whole log rests on create-if-absent."""
     honest = MemoryObjectStore.put_new
 
     async def put(self: MemoryObjectStore, key: str, body: Sequence[Buffer]) -> None:
@@ -92,7 +92,7 @@ def metadata_without_guards() -> AbstractContextManager[Any]:
     )
 
 
-def group_that_lets_anybody_commit() -> AbstractContextManager[Any]:
+def group_that_lets_every_client_commit() -> AbstractContextManager[Any]:
     def commit(self: Group, event: Any, _now_s: float) -> None:
         self._answer(event.call, Accepted())
 
@@ -101,7 +101,7 @@ def group_that_lets_anybody_commit() -> AbstractContextManager[Any]:
 
 @contextmanager
 def broker_that_ignores_the_end_of_its_lease() -> Iterator[None]:
-    """It goes on answering for what others have taken over."""
+    """A broker goes on answering for what other brokers have taken over."""
     with (
         patch.object(FleetState, "lose", lambda _: None),
         patch.object(Fleet, "_drop_all", lambda _: None),
@@ -111,7 +111,7 @@ def broker_that_ignores_the_end_of_its_lease() -> Iterator[None]:
 
 
 def broker_that_takes_over_at_once() -> AbstractContextManager[Any]:
-    """It does not wait until the former owner has let go."""
+    """A broker does not wait until the former owner has let go."""
     return patch.object(fleet_state, "behind", lambda *_: ())
 
 
@@ -119,7 +119,7 @@ def broker_that_takes_over_at_once() -> AbstractContextManager[Any]:
 
 
 def lanes_that_are_dealt_out_again() -> AbstractContextManager[Any]:
-    """Whoever asks for lanes of shared logs gets the first ones."""
+    """Every topic that asks for lanes of shared logs gets the first ones."""
     honest = SharedLogs.allot
 
     async def allot(self: SharedLogs, count: int, logs: int) -> LaneRange:
@@ -129,7 +129,7 @@ def lanes_that_are_dealt_out_again() -> AbstractContextManager[Any]:
 
 
 def deletion_of_all_that_lies_where_the_topic_lay() -> AbstractContextManager[Any]:
-    """By folder, as it is right for topics with logs of their own."""
+    """Deletes the folder, which is right only for topics with logs of their own."""
     honest = Removals.remove_deleted_topics
 
     async def remove(self: Removals) -> None:
@@ -157,20 +157,20 @@ def retention_of_one_topic_for_all_its_neighbours() -> AbstractContextManager[An
 
 
 def reclaiming_that_takes_the_living_for_dead() -> AbstractContextManager[Any]:
-    """An object is rewritten without a lane that somebody still reads."""
+    """An object is rewritten without a lane that a topic still has."""
     return patch.object(reclaim, "is_alive", lambda span, _: span.lane % 2 == 0)
 
 
 # Topics that move.
 
 
-def seal_that_nobody_heeds() -> AbstractContextManager[Any]:
+def seal_that_the_writer_ignores() -> AbstractContextManager[Any]:
     """The old place goes on taking records when its topic has moved away."""
     return patch.object(ProducerTable, "is_sealed", property(lambda _: False))
 
 
 def move_that_forgets_producers() -> AbstractContextManager[Any]:
-    """In the new place nobody knows what was sent before."""
+    """The new place does not know what producers sent before."""
     honest = Log.adopt
 
     def adopt(log: Log, number: int, header: BatchHeader, data: memoryview) -> Any:
@@ -181,7 +181,7 @@ def move_that_forgets_producers() -> AbstractContextManager[Any]:
 
 
 def move_that_leaves_the_last_records_behind() -> AbstractContextManager[Any]:
-    """It says the new place when it has only nearly caught up."""
+    """The controller names the new place while the copy has only nearly caught up."""
     honest = Moves._decide
 
     async def decide(
@@ -218,7 +218,7 @@ def name_that_is_given_away_while_its_old_logs_are_open() -> AbstractContextMana
 
 
 def end_that_is_said_but_not_at_the_tail() -> AbstractContextManager[Any]:
-    """Whoever opens the log is told; whoever has it open is not."""
+    """A broker that opens the log sees its end; a broker that has it open does not."""
 
     async def leave_it(*_: Any) -> bool:
         return True

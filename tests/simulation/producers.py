@@ -1,4 +1,4 @@
-"""Simulated producers: they number their batches and send them again until they are told.
+"""Simulated producers: they number their batches and send them again until a broker answers.
 
 In this room: what librdkafka and the Java client do with an answer, and with none.
 Next door: connections (cluster.py), the words of a history (tests/faults/history.py).
@@ -18,7 +18,7 @@ from tests.simulation.places import Place
 
 IN_FLIGHT = 5
 TIMEOUT_MS = 5_000
-# Earlier batches are not there: so what, if they are being sent again.
+# Earlier batches are missing, which is no error while the producer sends them again.
 _MISSING = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
@@ -114,7 +114,7 @@ class Producer:
         )
 
     async def _send(self, place: Place, batches: list[Batch]) -> bool:
-        """Send all of them, one behind the other, and hear what became of them."""
+        """Send all batches, one after the other, and note what became of them."""
         try:
             connection = await self._cluster.leader(place)
         except Unanswered:
@@ -142,7 +142,7 @@ class Producer:
             for at, send in enumerate(batch.sends):
                 send.ended_s, send.outcome, send.offset = now_s, OK, row.base_offset + at
             return True
-        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:  # it is there, nobody knows where
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:  # the record is there, at an unknown offset
             batch.is_done = True
             return True
         missing = code in _MISSING

@@ -62,7 +62,7 @@ async def fetch_once(
 
 
 class Reader:
-    """Follows every partition from the beginning on, for ever."""
+    """Follows every partition from the beginning, until it is cancelled."""
 
     def __init__(self, cluster: Cluster, history: History, *, strict: bool) -> None:
         """`strict`: an offset that was readable once must never be out of range."""
@@ -101,7 +101,7 @@ class Reader:
 
 
 class Watcher:
-    """Asks anybody for the end of every partition: who does not own one must not answer."""
+    """Asks any broker for the end of every partition: only the owner of one may answer."""
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster = cluster
@@ -113,7 +113,7 @@ class Watcher:
             await asyncio.sleep(self._cluster.dice.random() * _LOOK_S)
             place = self._cluster.dice.choice(places)
             try:
-                asked = await self._cluster.anybody()
+                asked = await self._cluster.any_broker()
                 asked_s = loop.time()
                 end = await find_offset(self._cluster, asked, place)
             except Unanswered:
@@ -139,7 +139,7 @@ async def find_offset(
 
 
 async def read_all(cluster: Cluster, places: Sequence[Place]) -> list[Found]:
-    """Everything there is, from a world without faults."""
+    """All records, read when there are no faults any more."""
     found: list[Found] = []
     for place in places:
         found += await read_place(cluster, place)
@@ -147,7 +147,7 @@ async def read_all(cluster: Cluster, places: Sequence[Place]) -> list[Found]:
 
 
 async def read_place(cluster: Cluster, place: Place) -> list[Found]:
-    """Everything there is in one place, however long it takes."""
+    """All records of one place, however long it takes."""
     rows: list[Found] = []
     begin = 0
     while True:
@@ -161,7 +161,7 @@ async def read_place(cluster: Cluster, place: Place) -> list[Found]:
                 got = await fetch_once(connection, place, at, 100)
                 rows += got.found
                 if got.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    # The judge sees what is missing; here it must come to an end.
+                    # The checker sees what is missing; the reading must come to an end.
                     begin = await find_offset(cluster, connection, place, EARLIEST) or begin
                     rows = [row for row in rows if row.offset >= begin]
                 if got.code is ErrorCode.NONE:

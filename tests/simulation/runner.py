@@ -1,4 +1,4 @@
-"""Carrying out a scenario: the world is built, clients run, blows fall, all is healed and checked.
+"""One run of a scenario: build the world, run clients, carry out faults, heal, check.
 
 In this room: one run from seed to report.
 Next door: what a seed means (scenario.py), the checker (notes.py), many seeds (__main__.py).

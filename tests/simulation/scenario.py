@@ -73,7 +73,7 @@ class Scenario:
     relist_chance: float
     network: NetworkFaults
     blows: tuple[Blow, ...]
-    wander_chance: float  # a producer asks somebody else who leads, without need
+    wander_chance: float  # a producer asks another broker for the leader, without need
 
     @property
     def one_truth(self) -> bool:
@@ -91,7 +91,7 @@ def draw(seed: int) -> Scenario:
 
 
 def _deaf(made: Scenario, dice: random.Random) -> Scenario:
-    """Where topics come and go in a fleet, brokers that are late to hear of it."""
+    """Brokers that hear late of topics which come and go in their fleet."""
     if not (made.has_neighbours and made.one_truth and made.brokers > 1):
         return made
     deaf = tuple(
@@ -115,10 +115,10 @@ def _themed(seed: int) -> Scenario:
 
 
 def _of_kinds(made: Scenario, dice: random.Random) -> Scenario:
-    """What its topics are: one of four is all ordinary, others have what shares logs."""
+    """The topics of a seed: of four seeds one has ordinary topics only, the others shared logs."""
     among = dice.choice((("ordinary",), ("virtual",), ("shared", "shared-too"), tuple(KINDS)))
     shares = among != ("ordinary",)
-    # Who shares a log needs somebody to share it with.
+    # A topic in a shared log needs another topic there.
     count = max(made.partitions, 2 if shares else 1)
     kinds = tuple(sorted(among[at % len(among)] for at in range(count)))
     if len(among) > count:
@@ -141,7 +141,7 @@ def _of_kinds(made: Scenario, dice: random.Random) -> Scenario:
 def _sleepy(seed: int, dice: random.Random) -> Scenario:
     """Writers without a fleet, all of the same log, that come back after names were deleted.
 
-    No lease keeps them apart: what must not happen is kept from happening by the store alone.
+    No lease keeps them apart: the store alone prevents a broken promise.
     """
     made = _any(seed, dice)
     brokers, grace_s = dice.choice((2, 3)), 4.0

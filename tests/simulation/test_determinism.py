@@ -6,7 +6,7 @@ import sys
 
 from tests.simulation.runner import run
 
-SEEDS = (2, 3, 4, 33)  # fleets, groups, sleepy writers
+SEEDS = (2, 3, 4, 28, 33)  # fleets, groups, sleepy writers, topics that move
 PROGRAM = """
 import sys
 from tests.simulation.runner import run

@@ -24,7 +24,7 @@ CALLED_OFF = [seed for seed in range(400, 800) if draw(seed).is_moving]
     [
         (planted.broker_that_answers_before_the_put, ANY, "lost, watermark back"),
         (planted.opening_that_ignores_the_tail, ANY, "lost"),
-        (planted.group_that_lets_anybody_commit, GROUPS, "commit undone"),
+        (planted.group_that_lets_every_client_commit, GROUPS, "commit undone"),
         (
             planted.broker_that_ignores_the_end_of_its_lease,
             MOVING,
@@ -36,11 +36,11 @@ CALLED_OFF = [seed for seed in range(400, 800) if draw(seed).is_moving]
         (planted.store_that_overwrites, SLEEPY, "overwritten, lost, stuck"),
         (planted.writer_that_takes_any_segment_for_its_own, SLEEPY, "lost"),
         (planted.writer_that_never_proves_its_tail, SLEEPY, "lost"),
-        (planted.lanes_that_are_dealt_out_again, SHARING, "lost, stranger, stuck"),
+        (planted.lanes_that_are_dealt_out_again, SHARING, "lost, unsent, stuck"),
         (planted.deletion_of_all_that_lies_where_the_topic_lay, SHARING, "lost"),
         (planted.retention_of_one_topic_for_all_its_neighbours, SHARING, "lost"),
         (planted.reclaiming_that_takes_the_living_for_dead, SHARING, "lost, stuck"),
-        (planted.seal_that_nobody_heeds, TO_AND_FRO, "lost, watermark back"),
+        (planted.seal_that_the_writer_ignores, TO_AND_FRO, "lost, watermark back"),
         (planted.move_that_forgets_producers, TO_AND_FRO, "duplicate, trouble"),
         (
             planted.move_that_leaves_the_last_records_behind,

@@ -1,6 +1,7 @@
 """Jobs in a process of their own, to be killed: `python -m tests.spark.crashing HOW JOBS`.
 
-Prints "working" when a job begins and "done" when it has ended, so that whoever kills it can aim.
+Prints "working" when a job begins and "done" when it has ended, so that a test that kills it can
+aim.
 With a folder for marks every unit of work leaves the number of its process there and takes its
 time, so that one can aim at a process while it works on one. Without Spark the driver works on its
 units itself, which takes no time to start.

@@ -90,7 +90,7 @@ def on_s3(seaweed_server: seaweed.SeaweedServer) -> Iterator[Place]:
 
 
 def begin(place: Place, topic: str) -> Writer:
-    """A topic with some records, and somebody who adds more."""
+    """A topic with some records, and a producer that adds more."""
     create(place.broker.bootstrap, topic, PARTITIONS)
     some = [(n % PARTITIONS, b"k%d" % n, b"v%d" % n) for n in range(FIRST)]
     produce(place.broker.bootstrap, topic, some)
@@ -159,7 +159,7 @@ def test_source_sink_and_compaction_work_on_files_and_in_a_bucket_while_brokers_
             for row in expected(place, "clustered")
         ]
         batch, stream = found[name]["batch"], found[name]["stream"]
-        assert len(whole) > FIRST, "nobody wrote"
+        assert len(whole) > FIRST, "the producer wrote nothing"
         assert is_beginning(batch, whole, FIRST), name
         assert is_beginning(stream, whole, len(batch)), name
         ways = [consume(place.broker.bootstrap, names[way], 3) for way in ("sunk", "loaded")]
@@ -178,7 +178,7 @@ def test_the_command_takes_a_cluster_as_its_master(cluster: SparkCluster, on_s3:
     rows = [
         (row["_partition"], row["_offset"], row["value"].encode()) for row in lake(on_s3, table)
     ]
-    assert len(whole) > FIRST, "nobody wrote"
+    assert len(whole) > FIRST, "the producer wrote nothing"
     assert len(rows) == exported["rows"][0]["records"]
     assert is_beginning(sorted(rows), whole, FIRST)
 

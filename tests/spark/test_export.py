@@ -27,7 +27,7 @@ from kafscale.spark.kernels import decoder
 from kafscale.spark.kernels.positions_plain import PlainFinder
 from kafscale.spark.lake.parquet import committed_files
 from kafscale.spark.lake.unit import ExportedFiles, ExportTarget, export_unit
-from kafscale.spark.source.splits import Split
+from kafscale.spark.source.plan.splits import Split
 from kafscale.spark.values import formats as values
 from tests.unit.spark.jobs.test_export import Lake, check
 from tests.unit.spark.topics import HOUR_MS, Topic

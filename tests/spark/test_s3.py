@@ -10,7 +10,7 @@ from kafscale.spark.source import pins
 from tests.contract.conftest import s3_settings
 from tests.support.seaweed import SeaweedServer
 from tests.support.topics import Log, lay
-from tests.unit.spark.source.test_reading import batches, offsets, options, read
+from tests.unit.spark.source.rows.test_reading import batches, offsets, options, read
 
 
 @pytest.fixture

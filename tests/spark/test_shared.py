@@ -215,7 +215,7 @@ def test_a_topic_that_brokers_move_is_the_same_in_both_places(
         time.sleep(GRACE_S)
         retain(context, grace_s=GRACE_S, tail_idle_s=0)
     left = bucket.run(lambda store: store.find(f"{old.folder}/0"))
-    assert left, "nobody is told that it has ended"
+    assert left, "no client is told that it has ended"
     assert all(keys.is_last(row.key) for row in left), "it has left its old place"
     produce(broker.bootstrap, "mover", [(n % 2, b"k", b"after") for n in range(10)])
     found = rows_of(frame(spark, broker.store, "mover", includeHeaders=True))

@@ -16,7 +16,7 @@ from kafscale.spark.jobs.logs import removal
 from kafscale.spark.source.pins import SnapshotError
 from tests.spark import kafka
 from tests.support.broker import KafscaleProcess
-from tests.unit.spark.source.test_reading import offsets, options, read
+from tests.unit.spark.source.rows.test_reading import offsets, options, read
 
 SETTINGS = (
     "storage.rollupObjects=5",
@@ -30,7 +30,7 @@ IN_ONE_GO: dict[str, Any] = {"linger.ms": 10_000, "enable.idempotence": True}
 
 @pytest.fixture
 def hasty() -> Iterator[KafscaleProcess]:
-    """A broker whose deleter waits for nobody."""
+    """A broker whose deleter does not wait for readers."""
     with KafscaleProcess(settings=SETTINGS) as process:
         yield process
 

@@ -199,7 +199,7 @@ def test_a_topic_is_a_view_in_sql(spark: SparkSession, store: str, orders: str) 
     [
         ({"colour": "red"}, "colour: no option"),
         ({"startingOffsets": '{"orders": {"0": 5}}'}, "nothing said about orders-1"),
-        ({"subscribe": "nobody"}, "there is no topic 'nobody'"),
+        ({"subscribe": "missing"}, "there is no topic 'missing'"),
         ({"asOf": "never"}, "no snapshot 'never'"),
     ],
 )

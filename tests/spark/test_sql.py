@@ -57,7 +57,7 @@ def test_a_wrong_query_is_one_sentence(spark: SparkSession, topic: Topic) -> Non
 
 
 def test_the_command_prints_rows_and_nothing_else(topic: Topic) -> None:
-    """A LIMIT ends workers while they write: nobody needs to hear of it."""
+    """A LIMIT ends workers while they write: the user does not hear of it."""
     ran = subprocess.run(
         [sys.executable, "-m", "kafscale.cli.main", "sql",
          "select offset, value from topic.orders where partition = 0 limit 2",

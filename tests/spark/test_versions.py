@@ -26,7 +26,7 @@ def interpreter() -> str:
     """A Python with our dependencies and the old Spark; without the compiled decoder."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["spark"]]
-    left_out = ("pyspark", "matplotlib", "uvloop", "aiohttp")
+    left_out = ("pyspark", "matplotlib", "uvloop")
     packages = [one for one in wanted if not one.startswith(left_out)]
     return python_with(f"pyspark=={OLDEST}.*", *packages)
 

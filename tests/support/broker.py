@@ -3,10 +3,13 @@
 Next door: the life of the process (process.py), the other broker (apache_kafka.py).
 """
 
+import os
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.maven import ROOT
 from tests.support.ports import free_port
 from tests.support.process import BrokerProcess
 
@@ -22,18 +25,23 @@ class KafscaleProcess(BrokerProcess):
         folder: Path | None = None,
         env: Mapping[str, str] | None = None,
         settings: Sequence[str] = (),
+        python: str = sys.executable,
     ) -> None:
+        """`python`: another interpreter of the same version, which uses this one's packages."""
         super().__init__(folder, env)
+        self._python = python
         self.settings = (*self.settings, *settings)
         self.metrics_port = free_port()
         self.data = self.folder / "data"
 
     def command(self) -> list[str]:
         more = (word for one in self.settings for word in ("--set", one))
-        return [sys.executable, "-m", "kafscale.cli.main", "serve", *more]
+        return [self._python, "-m", "kafscale.cli.main", "serve", *more]
 
     def environment(self) -> dict[str, str]:
+        packages = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{sysconfig.get_path('purelib')}"}
         return {
+            **(packages if self._python != sys.executable else {}),
             "KAFSCALE_BROKER_HOST": "127.0.0.1",
             "KAFSCALE_BROKER_PORT": str(self.port),
             "KAFSCALE_METRICS_PORT": str(self.metrics_port),

@@ -177,6 +177,20 @@ class EtcdCluster(Service):
         for member in self.members:
             member.resume()
 
+    def leases(self) -> list[str]:
+        """The ids of all leases."""
+        # "found 2 leases", then an id a line
+        return self.ctl("lease", "list").split("\n")[1:-1]
+
+    def revoke(self, leases: Sequence[str]) -> None:
+        """End these leases, if they have not ended yet."""
+        for lease in set(leases) & set(self.leases()):
+            try:
+                self.ctl("lease", "revoke", lease)
+            except AssertionError as failure:
+                if "requested lease not found" not in str(failure):
+                    raise
+
     def ctl(self, *arguments: str) -> str:
         """Run etcdctl; its output."""
         command = [program("etcdctl"), f"--endpoints={','.join(self.endpoints)}"]

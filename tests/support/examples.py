@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 
-_FULL = 100  # what hypothesis takes when nobody says otherwise
+_FULL = 100  # what hypothesis takes by default
 
 
 def scaled(count: int) -> int:

@@ -32,7 +32,7 @@ def _build(command: list[str], sources: Path) -> None:
     run = subprocess.run(
         command, cwd=sources, env=env, capture_output=True, text=True, timeout=600, check=False
     )
-    # A module that cannot be fetched is somebody else's trouble; a fault in our source is ours.
+    # A module that cannot be fetched is the network's trouble; a fault in our source is ours.
     if run.returncode and "dial tcp" in run.stderr:
         raise Unavailable(f"go could not fetch its modules: {run.stderr[-1000:]}")
     if run.returncode:

@@ -48,7 +48,7 @@ def problems(histories: Sequence[History], log: Log) -> list[str]:
     """Everything that must not be, one line each; empty when nothing was lost."""
     return [
         *_gaps(log),
-        *_strangers(histories, log),
+        *_unsent(histories, log),
         *(line for history in histories for line in _misplaced(history, log)),
         *(line for history in histories for line in _doubled(history, log)),
         *(line for history in histories for line in _reordered(history, log)),
@@ -63,14 +63,14 @@ def _gaps(log: Log) -> Iterator[str]:
                 break
 
 
-def _strangers(histories: Sequence[History], log: Log) -> Iterator[str]:
+def _unsent(histories: Sequence[History], log: Log) -> Iterator[str]:
     known = {mark.to_value() for history in histories for mark in history.sent}
     for partition, records in sorted(log.items()):
         for offset, value in records:
             if value not in known:
-                yield f"stranger: {partition}/{offset} holds {value[:60]!r}, which nobody sent"
+                yield f"unsent: {partition}/{offset} holds {value[:60]!r}, which no producer sent"
             elif Mark.from_value(value).partition != partition:
-                yield f"stranger: {partition}/{offset} holds {value!r} of another partition"
+                yield f"unsent: {partition}/{offset} holds {value!r} of another partition"
 
 
 def _misplaced(history: History, log: Log) -> Iterator[str]:

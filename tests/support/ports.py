@@ -10,13 +10,13 @@ _given: set[int] = set()
 
 
 def is_open(port: int) -> bool:
-    """Whether somebody listens on a port."""
+    """Whether a process listens on a port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def free_port() -> int:
-    """A port nobody listens on, never the same one twice in this process."""
+    """A port that no process listens on, never the same one twice in this process."""
     while True:
         port = random.choice(_RANGE)
         if port in _given:

@@ -52,10 +52,14 @@ class BrokerProcess(Program):
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def start(self) -> Self:
+    def begin(self) -> None:
+        """Start the process; it answers a while later."""
         self.prepare()
-        began = time.monotonic()
         self.launch(self.command(), {**os.environ, **self.environment(), **self.extra_env})
+
+    def start(self) -> Self:
+        began = time.monotonic()
+        self.begin()
         self.wait_until(lambda: self.running and self.answers(), pause_s=0.01)
         self.started_in_s = time.monotonic() - began
         return self

@@ -111,7 +111,7 @@ class SeaweedServer(Program, Service):
 
 
 def _ask(port: int, method: str, path: str, body: bytes | None = None) -> int:
-    """The status of an answer, 0 where nobody answers. No content type: the filer reads it."""
+    """The status of an answer, 0 where no server answers. No content type: the filer reads it."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request(method, path, body)

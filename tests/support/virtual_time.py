@@ -1,7 +1,7 @@
 """Tests whose event loop has virtual time: sleeping costs nothing, and timers fire in order.
 
-Here: the simulated loop as pytest's runner needs it. A room of tests uses it by this hook in its
-conftest.py:
+Here: the simulated loop as pytest's runner needs it; it fails a test in which an error went unseen.
+A room of tests uses it by this hook in its conftest.py:
 
     def pytest_asyncio_loop_factories(item: pytest.Item) -> LoopFactories:
         return virtual_unless_marked(item)
@@ -25,6 +25,15 @@ from kafscale.testing.simulated.loop import SimulatedLoop, SimulatedProcess, cur
 LoopFactories = dict[str, Callable[[], asyncio.AbstractEventLoop]]
 _LONGEST_S = 1e6
 _MOST_ROUNDS = 1 << 40
+
+
+class UnseenFailure(Exception):
+    """A callback or a task ended in an error that no code looked at."""
+
+
+def _is_unseen(task: asyncio.Task[Any]) -> bool:
+    """Whether a task failed and no code asked for its error: asyncio's own mark of that."""
+    return task.done() and bool(task._log_traceback)  # type: ignore[attr-defined]
 
 
 class VirtualTimeLoop(SimulatedLoop):
@@ -62,6 +71,17 @@ class VirtualTimeLoop(SimulatedLoop):
 
     def set_debug(self, enabled: bool) -> None:
         """Never; see get_debug."""
+
+    def close(self) -> None:
+        """Fail the test if a callback or a task ended in an error that no code looked at."""
+        unseen = [task for process in self._processes for task in process.tasks if _is_unseen(task)]
+        failures = [
+            *self.failures,
+            *(f"{task.get_name()}: {task.exception()!r}" for task in unseen),
+        ]
+        super().close()
+        if failures:
+            raise UnseenFailure("\n".join(failures))
 
     async def shutdown_asyncgens(self) -> None:
         """There are none of its own."""

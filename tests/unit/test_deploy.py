@@ -111,7 +111,7 @@ def test_every_image_is_pinned_and_ours_has_our_version() -> None:
     assert {service["image"] for service in brokers().values()} == {f"kafscale:{__version__}"}
 
 
-def test_the_image_runs_as_nobody_special_and_without_a_shell() -> None:
+def test_the_image_runs_as_an_ordinary_user_and_without_a_shell() -> None:
     (user,) = all_of("USER")
     assert int(user) > 0
     assert json.loads(all_of("ENTRYPOINT")[0]) == ["kafscale"]

@@ -16,7 +16,7 @@ ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "src/kafscale"
 DOCUMENTS: Final = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 WIDTH: Final = 100
-WRITTEN_BY_A_PROGRAM: Final = ("docs/clients.md",)
+WRITTEN_BY_A_PROGRAM: Final = ("docs/clients.md", "docs/ecosystem.md")
 
 # Say who: the broker, the writer, the client, the job.
 RIDDLES: Final = re.compile(
@@ -150,5 +150,16 @@ def test_comments_name_the_actor() -> None:
         for module in PACKAGE.rglob("*.py")
         for text in remarks(module)
         for word in RIDDLES.findall(text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_tests_and_benchmarks_name_the_actor(folder: str) -> None:
+    found = [
+        (name(module), word)
+        for module in (ROOT / folder).rglob("*.py")
+        if module != Path(__file__)
+        for word in RIDDLES.findall(module.read_text("utf-8").replace("_", " "))  # names, too
     ]
     assert found == []

@@ -18,7 +18,7 @@ async def test_a_failure_is_logged_by_name() -> None:
     assert len(tasks) == 0
 
 
-async def test_a_failure_that_somebody_awaits_is_not_logged() -> None:
+async def test_a_failure_of_an_awaited_task_is_not_logged() -> None:
     tasks = Tasks()
     with capture_logs() as logged:
         task = tasks.spawn(fail(), "the task", awaited=True)

@@ -2,7 +2,7 @@
 
 Here: one function per check. Each changes as little as it can: the data folder is not created, and
 what the store is asked to hold for a moment is deleted again.
-Next door: the command (cli/doctor.py).
+Next door: the command (cli/serving/doctor.py).
 """
 
 import asyncio
@@ -18,8 +18,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from kafscale.admin.bucket.compaction_backlog import read_backlog
 from kafscale.admin.bucket.pairing import require_pair
 from kafscale.admin.units import human_bytes
+from kafscale.log.upkeep.cleanable import CompactionLimits
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.settings.config import Config
@@ -29,6 +31,7 @@ from kafscale.system import SystemClock
 _ANSWER_WITHIN_S: Final = 3.0
 _SPARE_FILES: Final = 64  # for the store, the metadata and the log, beside connections
 _TIGHT_BYTES: Final = 5 * 2**30
+_NAMED_TOPICS: Final = 5
 _FULL_BYTES: Final = 256 * 2**20
 
 
@@ -50,6 +53,7 @@ def check_all(config: Config) -> Iterator[CheckResult]:
     yield check_port("metrics", config.broker.host, config.broker.metrics_port, running)
     yield asyncio.run(check_store(config))
     yield asyncio.run(check_metadata(config, running))
+    yield from asyncio.run(check_compaction(config))
     yield check_disk(Path(config.broker.data_dir), config.store_kind == "files")
     yield check_open_files(config.network.max_connections)
 
@@ -138,6 +142,34 @@ async def check_metadata(config: Config, running: bool) -> CheckResult:
     return await _tried("metadata", where, open_and_read)
 
 
+async def check_compaction(config: Config) -> list[CheckResult]:
+    """Whether a compacted topic waits for the pipeline; no result where none is compacted."""
+    is_new = config.store_kind == "files" and not Path(config.broker.data_dir).exists()
+    if config.store_kind == "memory" or is_new:
+        return []
+    rules = config.storage.compaction
+    limits = CompactionLimits(rules.max_bytes, rules.memory_bytes, rules.cpu_share)
+    namespace = config.storage.namespace
+    store = open_store(config)
+    try:
+        backlog = await read_backlog(store, namespace, config.topic_defaults, limits)
+    except KafscaleError as bad:
+        return [CheckResult("fail", "compaction", " ".join(str(bad).split()))]
+    finally:
+        await store.aclose()
+    if not backlog.topics:
+        return []
+    if not backlog.too_large:
+        return [CheckResult("ok", "compaction", "brokers compact all compacted topics themselves")]
+    largest = sorted(backlog.too_large, key=lambda name: backlog.too_large[name], reverse=True)
+    size = human_bytes(sum(backlog.too_large.values()))
+    named = ", ".join(largest[:_NAMED_TOPICS])
+    more = f" and {len(largest) - _NAMED_TOPICS} more" if len(largest) > _NAMED_TOPICS else ""
+    command = f"kafscale pipeline compact --by-key --topic {largest[0]}"
+    text = f"{named}{more}: {size} are new, too large for brokers; run {command}"
+    return [CheckResult("warn", "compaction", text)]
+
+
 async def _tried(subject: str, text: str, work: Callable[[], Awaitable[None]]) -> CheckResult:
     try:
         await work()
@@ -164,7 +196,8 @@ def _nearest(folder: Path) -> Path:
 def check_disk(folder: Path, holds_objects: bool) -> CheckResult:
     """Whether there is room; a full disk stops a broker on files, and all metadata."""
     free = shutil.disk_usage(_nearest(folder)).free
-    text = f"{human_bytes(free)} free for {folder}"
+    wanted = _TIGHT_BYTES if holds_objects else _FULL_BYTES
+    text = f"{human_bytes(free)} free for {folder}, at least {human_bytes(wanted)} wanted"
     if free < _FULL_BYTES:
         return CheckResult("fail", "disk", text)
     if holds_objects and free < _TIGHT_BYTES:
@@ -175,7 +208,8 @@ def check_disk(folder: Path, holds_objects: bool) -> CheckResult:
 def check_open_files(max_connections: int) -> CheckResult:
     """Whether the system allows as many connections as the configuration does."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed != resource.RLIM_INFINITY and allowed < max_connections + _SPARE_FILES:
-        text = f"{allowed} allowed, network.maxConnections is {max_connections} (see ulimit -n)"
-        return CheckResult("warn", "open files", text)
-    return CheckResult("ok", "open files", "as many as network.maxConnections needs")
+    wanted = max_connections + _SPARE_FILES
+    needed = f"{wanted} wanted: network.maxConnections is {max_connections}"
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        return CheckResult("warn", "open files", f"{allowed} allowed, {needed} (see ulimit -n)")
+    return CheckResult("ok", "open files", f"as many as are {needed}")

@@ -9,6 +9,7 @@ from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.upkeep.build import UpkeepRules
 from kafscale.gateways.connections import ConnectionLimits
 from kafscale.groups.states import GroupRules
+from kafscale.log.upkeep.cleanable import CompactionLimits
 from kafscale.log.writer.types import LogSettings
 from kafscale.settings.config import Config
 
@@ -21,6 +22,7 @@ def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings
         broker_name=config.broker_name,
         has_peers=bool(config.etcd.endpoints) if has_peers is None else has_peers,
         lease_s=config.etcd.lease_ttl,
+        gather_s=config.etcd.gather_time,
         topics=topic_rules(config),
         logs=logs,
         caches=CacheSizes(
@@ -33,7 +35,10 @@ def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings
         expiry=expiry_rules(config),
         validates_records=storage.validation == "records",
         upkeep=UpkeepRules(
-            storage.housekeeping_interval, storage.checkpoint_interval, logs.grace_s
+            storage.housekeeping_interval,
+            storage.checkpoint_interval,
+            logs.grace_s,
+            compaction_limits(config),
         ),
         logs_each_flush=bool(config.flush_interval_ms),
     )
@@ -67,6 +72,12 @@ def log_settings(config: Config) -> LogSettings:
     )
 
 
+def compaction_limits(config: Config) -> CompactionLimits:
+    """What a broker spends on compacting logs by key."""
+    limits = config.storage.compaction
+    return CompactionLimits(limits.max_bytes, limits.memory_bytes, limits.cpu_share)
+
+
 def group_rules(config: Config) -> GroupRules:
     """What groups may ask for."""
     consumer = config.consumer
@@ -75,6 +86,7 @@ def group_rules(config: Config) -> GroupRules:
         longest_session_s=consumer.max_session_timeout_ms / 1000,
         initial_delay_s=consumer.initial_rebalance_delay_ms / 1000,
         most_members=consumer.max_group_size,
+        most_bytes_in_all=consumer.max_member_bytes,
     )
 
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 
 from kafscale.broker import derived
 from kafscale.engine.engine import Engine
+from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection, Session
-from kafscale.gateways.connections import Connections
+from kafscale.gateways.connections import HARMLESS, Connections
 from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import KafkaContext
-from kafscale.gateways.kafka.fetch_sessions import FetchSessions
+from kafscale.gateways.kafka.calls.call import KafkaContext
+from kafscale.gateways.kafka.calls.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener
 from kafscale.model.access import Authorizer
@@ -38,22 +39,30 @@ def build_doors(
 
     `buffered_bytes`: what logs hold beyond requests.
     """
+    client_log = ClientLog(clock)
     context = KafkaContext(
         engine,
         FetchSessions(dice),
         config.network.request_timeout,
         router.OFFERED,
+        client_log,
         authorizer=authorizer,
     )
 
     def make_session(connection: Connection) -> KafkaSession:
         return KafkaSession(connection, context, tasks)
 
+    def count_refusal(reason: str) -> None:
+        metrics = engine.metrics
+        series = metrics.client_errors if reason in HARMLESS else metrics.bad_requests
+        series.labels(reason).inc()
+
     connections = Connections(
         derived.connection_limits(config),
         clock,
         buffered_bytes=buffered_bytes,
-        refusals=lambda reason: engine.metrics.bad_requests.labels(reason).inc(),
+        refusals=count_refusal,
+        client_log=client_log,
     )
     return Doors(config.all_listeners, make_session, connections)
 

@@ -7,7 +7,7 @@ Never here: code that uses a setting.
 from pathlib import Path
 
 from kafscale.engine.coordinator.offsets import LARGEST_METADATA_BYTES
-from kafscale.model.broker_configs import BrokerConfig
+from kafscale.model.broker_configs import METRICS_PORT, BrokerConfig
 from kafscale.model.topic_configs import ConfigType
 from kafscale.settings.config import Config
 
@@ -139,6 +139,12 @@ def _of_storage(config: Config, broker_id: int) -> list[_Row]:
     index_bytes = int(storage.index_interval_bytes)
     return [
         ("broker.id", _INT, broker_id, "broker.id"),
+        (
+            METRICS_PORT,
+            _INT,
+            config.broker.metrics_port,
+            "broker.metricsPort",
+        ),
         ("log.dirs", _LIST, store_name(config), "Where the objects are."),
         (
             "log.flush.interval.messages",

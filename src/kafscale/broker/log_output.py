@@ -11,6 +11,8 @@ from typing import IO, Any, Literal
 import orjson
 import structlog
 
+from kafscale.model.printable import printable
+
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -54,7 +56,7 @@ def configure(level: str, form: Literal["json", "text"] | None) -> None:
         ]
         factory: Any = structlog.BytesLoggerFactory(Lenient(sys.stderr.buffer))  # type: ignore[arg-type]
     else:
-        last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        last = [_make_printable, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
         factory = structlog.PrintLoggerFactory(Lenient(sys.stderr))  # type: ignore[arg-type]
     structlog.configure(
         processors=first + last,
@@ -66,3 +68,11 @@ def configure(level: str, form: Literal["json", "text"] | None) -> None:
 
 def _to_json(event: dict[str, Any], **_: Any) -> bytes:
     return orjson.dumps(event, default=str)
+
+
+def _make_printable(_logger: Any, _method: str, event: Any) -> Any:
+    """Escape what a terminal would obey: names and details come from clients."""
+    return {
+        name: printable(value) if isinstance(value, str) and name != "exception" else value
+        for name, value in event.items()
+    }

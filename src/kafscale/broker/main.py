@@ -15,8 +15,10 @@ from typing import Any, Final
 import structlog
 import uvloop
 
-from kafscale.broker import banner, log_output
+from kafscale.broker import banner, file_limit, log_output
 from kafscale.broker.lifecycle import Lifecycle
+from kafscale.broker.ops_http import OpsServer
+from kafscale.broker.turn_watch import TurnWatch
 from kafscale.broker.wiring import Broker, build
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.capability_check import check_create_if_absent
@@ -40,7 +42,7 @@ def run(config: Config) -> int:
     for setting in config.without_effect:
         logger.warning("setting_without_effect", setting=setting)
     try:
-        uvloop.run(_serve(config))
+        uvloop.run(_serve(file_limit.within(config)))
     except (StartFailed, KafscaleError) as problem:
         print(f"kafscale: {problem}", file=sys.stderr)  # noqa: T201 - for the person who started it
         return 1
@@ -83,6 +85,10 @@ async def _unless(
 
 async def _start(config: Config, undo: contextlib.AsyncExitStack) -> Lifecycle:
     """Start a broker; what it takes to end it is left in `undo`, last step first."""
+    if config.logging.long_turns:
+        watch = TurnWatch(config.logging.long_turns)
+        watch.start()
+        undo.callback(watch.stop)
     clock, dice = SystemClock(), SystemDice()
     metadata = open_metadata(config, clock)
     undo.push_async_callback(metadata.aclose)
@@ -107,10 +113,9 @@ def _calm_collector() -> None:
 
 
 async def _start_metrics(config: Config, broker: Broker, undo: contextlib.AsyncExitStack) -> None:
-    """Serve health and metrics, after the doors are open: loading the library takes a moment."""
-    from kafscale.broker.ops_http import OpsServer
-
-    server = OpsServer(broker.metrics.registry.render, broker.readiness.ask)
+    """Serve health and metrics, after the doors are open."""
+    render, turns = broker.metrics.registry.render_in_steps, broker.engine.turns
+    server = OpsServer(lambda: turns.finish(render()), broker.readiness.ask)
     host, port = config.broker.host, config.broker.metrics_port
     try:
         await server.start(host, port)

@@ -42,9 +42,12 @@ class Readiness:
 
 
 def store_check(health: StoreGate) -> Check:
-    """Not ready while produce requests are refused because the store is unavailable."""
+    """Not ready while the store takes no writes, or is sick and produce requests are refused."""
 
     async def check() -> str | None:
+        problem = health.why_not_writable()
+        if problem is not None:
+            return f"the object store cannot be written: {problem}"
         return "the object store is unavailable" if health.is_unavailable() else None
 
     return check

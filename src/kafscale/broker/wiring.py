@@ -21,7 +21,7 @@ from kafscale.engine.build import build_engine, instrument
 from kafscale.engine.engine import Engine
 from kafscale.engine.metrics import sampling
 from kafscale.engine.metrics.series import BrokerMetrics
-from kafscale.gateways.kafka.consumer_protocol import ConsumerProtocol
+from kafscale.gateways.kafka.groups.consumer_protocol import ConsumerProtocol
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.access import AllowAll, Authorizer
 from kafscale.model.clock import Clock, Dice
@@ -75,7 +75,8 @@ async def build(
         config, engine, tasks, clock, dice, lambda: parts.buffered.size, authorizer or AllowAll()
     )
     started_s = clock.now_ms() / 1000
-    sampling.sample_engine(parts, parts.topics.registry, parts.checkpoints.age_s)
+    left = parts.compactions.left_to_pipeline
+    sampling.sample_engine(parts, parts.topics.registry, parts.checkpoints.age_s, left)
     metrics.sample_broker(
         connections=doors.connections.__len__,
         cache_bytes=lambda: parts.reader.block_cache.used_bytes,

@@ -1,7 +1,8 @@
 """The `kafscale` command: find the subcommand, run it, print an error as one line.
 
 Here: the list of commands and the only place where exit codes are decided.
-Next door: one module per command, imported only when it is the one that was asked for.
+Next door: one module per command (serving/, brokers/, bucket/), imported only when it is the one
+that was asked for.
 """
 
 import argparse
@@ -13,13 +14,15 @@ from collections.abc import Sequence
 from typing import Final, NoReturn, Protocol
 
 from kafscale import __version__
-from kafscale.cli.errors import CommandError, UsageError
+from kafscale.cli.terminal.errors import CommandError, UsageError
+from kafscale.model.printable import printable
 
 COMMANDS: Final[dict[str, str]] = {
     "serve": "run a broker",
-    "topics": "create, list, describe, alter and delete topics",
-    "configs": "show and change the settings of topics",
-    "groups": "list, describe and delete consumer groups, reset their offsets",
+    "brokers": "list the brokers of a fleet",
+    "topics": "create, list, describe, alter, trim and delete topics",
+    "configs": "describe and alter the settings of topics",
+    "groups": "list, describe and delete consumer groups, reset-offsets",
     "produce": "write lines to a topic",
     "consume": "read a topic",
     "segments": "list, inspect and verify the objects of a topic in the bucket",
@@ -31,6 +34,11 @@ COMMANDS: Final[dict[str, str]] = {
     "cost": "show what each topic costs, by requests sent and bytes stored",
     "doctor": "check the configuration, the ports and the stores of a broker",
     "recover": "rebuild a lost metadata store from the bucket",
+}
+_ROOMS: Final[dict[str, tuple[str, ...]]] = {
+    "serving": ("serve", "cluster", "demo", "doctor", "recover"),
+    "brokers": ("brokers", "topics", "configs", "groups", "produce", "consume", "cost"),
+    "bucket": ("segments", "snapshots", "pipeline", "sql"),
 }
 
 
@@ -72,6 +80,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _import_structlog() -> None:
+    """Import structlog as if rich were not installed.
+
+    structlog imports rich where it finds it, for coloured tracebacks: a tenth of a broker's start.
+    """
+    if "structlog" not in sys.modules and "rich" not in sys.modules:
+        sys.modules["rich"] = None  # type: ignore[assignment]
+        try:
+            importlib.import_module("structlog")
+        finally:
+            del sys.modules["rich"]
+
+
 def _run(words: list[str]) -> int:
     chosen = next((word for word in words if word in COMMANDS), None)
     parser = Parser(prog="kafscale", description="Kafka topics in a bucket.")
@@ -86,7 +107,9 @@ def _run(words: list[str]) -> int:
         _add_debug(subparser)
         if name == chosen:
             # The other commands and their libraries are not loaded: `--help` stays fast.
-            module = importlib.import_module(f"kafscale.cli.{name}")
+            _import_structlog()
+            room = next(room for room, names in _ROOMS.items() if name in names)
+            module = importlib.import_module(f"kafscale.cli.{room}.{name}")
             module.add_arguments(subparser)
     args = parser.parse_args(words)
     assert module is not None, "argparse requires a command"
@@ -122,7 +145,9 @@ def _one_line(bad: Exception) -> str:
         text = str(bad) or type(bad).__name__
     else:
         text = f"unexpected {type(bad).__name__}: {bad} (--debug shows where)"
-    return " ".join(text.split())
+    if getattr(bad, "keeps_lines", False):  # Spark points at a place of a query below it
+        return "\n".join(printable(line.rstrip()) for line in text.strip().splitlines())
+    return printable(" ".join(text.split()))
 
 
 def _discard_stdout() -> None:

@@ -45,6 +45,7 @@ from kafscale.objects.health import HealthWindow
 from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.store import ObjectStore
 from kafscale.tasks import Tasks
+from kafscale.turns import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class EngineSettings:
     broker_name: str | None
     has_peers: bool
     lease_s: float
+    gather_s: float
     topics: TopicRules
     logs: LogSettings  # of shared logs; a topic's own logs go by its settings
     caches: CacheSizes
@@ -100,14 +102,14 @@ def instrument(
     """Count the requests to both stores, by topic, and judge the object store's health by them."""
     metadata = InstrumentedMetadata(plain_metadata, metrics.observe_metadata, clock)
     registry = TopicRegistry(metadata, rules)
-    counts = StoreCounts(metrics, rules.namespace, lambda name: registry.find(name) is not None)
+    counts = StoreCounts(
+        metrics,
+        rules.namespace,
+        lambda name: registry.find(name) is not None,
+        lambda: registry.revision,
+    )
     window = HealthWindow()
-
-    def observe(operation: str, key: str, seconds: float, size: int, ok: bool) -> None:
-        window.report(clock.elapsed_s(), seconds, ok)
-        counts.observe_store(operation, key, seconds, size, ok)
-
-    store = InstrumentedStore(objects, observe, counts.count_requests, clock, window)
+    store = InstrumentedStore(objects, counts.observe_store, counts.count_requests, clock, window)
     return Stores(store, metadata, window, registry)
 
 
@@ -122,7 +124,8 @@ async def build_engine(
 ) -> EngineParts:
     """Put an engine together on open stores."""
     store, metadata, registry = stores.objects, stores.metadata, stores.registry
-    builder = _Builder(settings, stores, metrics, clock, dice, tasks)
+    turns = Turns(clock)
+    builder = _Builder(settings, stores, metrics, clock, dice, tasks, turns)
     producer_ids = await id_marks.begin(metadata, store, settings.namespace, clock)
     cluster = await builder.build_cluster()
     topics = build_topics(registry, store, metadata, cluster, clock, dice, tasks)
@@ -136,7 +139,17 @@ async def build_engine(
     coordinator = builder.build_coordinator(cluster, member_data, lag)
     moves = builder.build_moves(cluster, topics, logs)
     upkeep = build_upkeep(
-        settings.upkeep, store, metadata, registry, logs, coordinator.offsets, cluster, clock, dice
+        settings.upkeep,
+        store,
+        metadata,
+        registry,
+        logs,
+        coordinator.offsets,
+        cluster,
+        clock,
+        dice,
+        metrics.compacted,
+        topics.discovery.search_soon,
     )
     return EngineParts(
         cluster=cluster,
@@ -150,6 +163,7 @@ async def build_engine(
         lag=lag,
         moves=moves,
         log_upkeep=upkeep.log_upkeep,
+        compactions=upkeep.compactions,
         removals=upkeep.removals,
         checkpoints=upkeep.checkpoints,
         store_gate=store_gate,
@@ -160,6 +174,7 @@ async def build_engine(
         metrics=metrics,
         clock=clock,
         tasks=tasks,
+        turns=turns,
     )
 
 
@@ -173,6 +188,7 @@ class _Builder:
     clock: Clock
     dice: Dice
     tasks: Tasks
+    turns: Turns
 
     async def build_cluster(self) -> Membership:
         settings, metadata = self.settings, self.stores.metadata
@@ -180,7 +196,13 @@ class _Builder:
             metadata, self.clock, self.dice, settings.broker_id, settings.broker_name
         )
         if settings.has_peers:
-            return Fleet(metadata, identity, self.clock, lease_s=settings.lease_s)
+            return Fleet(
+                metadata,
+                identity,
+                self.clock,
+                lease_s=settings.lease_s,
+                gather_s=settings.gather_s,
+            )
         return SingleBroker(identity)
 
     def build_reader(self) -> Reader:
@@ -191,6 +213,7 @@ class _Builder:
             index_cache_bytes=caches.index_bytes,
             read_ahead=caches.read_ahead_segments,
             tasks=self.tasks,
+            turns=self.turns,
         )
 
     def build_partitions(

@@ -26,6 +26,7 @@ from kafscale.engine.reactions import Reactions
 from kafscale.engine.topics.discovery import watch_topics
 from kafscale.engine.topics.topics import TopicParts
 from kafscale.engine.upkeep.checkpoints import Checkpoints
+from kafscale.engine.upkeep.compactions import Compactions
 from kafscale.engine.upkeep.logs import LogUpkeep
 from kafscale.engine.upkeep.removals import Removals
 from kafscale.log.reader.reader import Reader
@@ -35,6 +36,7 @@ from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock
 from kafscale.model.errors import KafscaleError
 from kafscale.tasks import Tasks
+from kafscale.turns import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ class EngineParts:
     lag: ConsumerLag
     moves: Moves
     log_upkeep: LogUpkeep
+    compactions: Compactions
     removals: Removals
     checkpoints: Checkpoints
     store_gate: StoreGate
@@ -62,6 +65,7 @@ class EngineParts:
     metrics: BrokerMetrics
     clock: Clock
     tasks: Tasks
+    turns: Turns
 
 
 class Engine:
@@ -84,6 +88,7 @@ class Engine:
         self.offsets = parts.offsets
         self.metrics = parts.metrics
         self.clock = parts.clock
+        self.turns = parts.turns
         self.auto_create = auto_create
         self.broker_configs = broker_configs
         self.store_name = store_name
@@ -112,6 +117,7 @@ class Engine:
         begin(parts.moves.run(), "moves")
         begin(parts.log_upkeep.run_roll_up(), "roll-up")
         begin(parts.log_upkeep.run(), "tidy")
+        begin(parts.compactions.run(), "compaction")
         begin(parts.expiry.run(), "expiry")
         begin(parts.lag.run(), "lag")
         begin(parts.removals.try_to_remove(), "removal")

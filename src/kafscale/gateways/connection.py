@@ -35,6 +35,10 @@ class Session(Protocol):
         """Take one whole frame, without its length. The memory is the session's to keep."""
         ...
 
+    def begin(self) -> None:
+        """Work on the frames that were received."""
+        ...
+
     def writable(self) -> None:
         """The client has begun to read again."""
         ...
@@ -59,6 +63,10 @@ class ConnectionOwner(Protocol):
         """Count a new connection; False if there are too many."""
         ...
 
+    def first_frame(self, connection: "Connection") -> None:
+        """Note that a connection has sent a whole frame."""
+        ...
+
     def dismiss(self, connection: "Connection") -> None:
         """Forget a connection that has ended."""
         ...
@@ -67,8 +75,12 @@ class ConnectionOwner(Protocol):
         """Count and log why a connection is ended."""
         ...
 
-    def accepts_size(self, connection: "Connection", size: int) -> bool:
-        """Whether a frame of this size may arrive; ends the connection if not."""
+    def accepts_size(self, size: int) -> bool:
+        """Whether a frame of this size may arrive."""
+        ...
+
+    def refuse_size(self, connection: "Connection", size: int) -> None:
+        """End a connection that announces a frame of such a size."""
         ...
 
     def is_over_limit(self, connection: "Connection") -> bool:
@@ -107,12 +119,14 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_since_s = 0.0
         self._is_reading = True
         self._has_ended = False
+        self._has_sent_frame = False
         self._unsent_bytes = 0
         self.peer = ""
         self.held_bytes = 0  # of requests received and not yet answered
         self.partial_bytes = 0  # memory of a frame that has not arrived whole
         self._largest_whole = 0
         self.is_write_blocked = False
+        self.is_behind = False
         self.blocked_since_s = 0.0
         self.last_active_s = 0.0
 
@@ -185,6 +199,8 @@ class Connection(asyncio.BufferedProtocol):
             filled = len(self._left) + nbytes
             self._left = b""
             self._cut_frames(self._owner.shared[:filled])
+            if not self._has_ended:
+                self._session.begin()
             return
         self._frame_filled += nbytes
         if self._frame_filled == self._frame_size:
@@ -192,6 +208,7 @@ class Connection(asyncio.BufferedProtocol):
             self._largest_whole = max(self._largest_whole, len(frame))
             self._hold_partial(0)
             self._deliver(memoryview(frame))
+            self._session.begin()
         elif self._frame_filled == len(self._frame):
             self._grow()
 
@@ -210,11 +227,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _cut_frames(self, received: memoryview) -> None:
         """Deliver the small frames that arrived whole; begin a large one if need be."""
+        assert self._session is not None
         position = 0
         filled = len(received)
         while filled - position >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(received, position)
-            if not self._owner.accepts_size(self, size):
+            if not self._owner.accepts_size(size):
+                self._session.begin()  # what came before it is answered
+                self._owner.refuse_size(self, size)
                 return
             begin = position + _LENGTH.size
             if filled - begin < size:
@@ -248,6 +268,9 @@ class Connection(asyncio.BufferedProtocol):
     def _deliver(self, frame: memoryview) -> None:
         assert self._session is not None
         self.last_active_s = self._owner.now_s()
+        if not self._has_sent_frame:
+            self._has_sent_frame = True
+            self._owner.first_frame(self)
         self.hold(len(frame))
         self._session.receive(frame)
 
@@ -303,6 +326,18 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
             if self._frame is not None and self._frame_filled == len(self._frame):
                 self._grow()
+
+    def fall_behind(self) -> None:
+        """Read nothing more until `catch_up`: the session has not begun what it was given."""
+        if not self.is_behind:
+            self.is_behind = True
+            self._owner.make_wait(self)
+
+    def catch_up(self) -> None:
+        """The session has begun all that it was given."""
+        if self.is_behind:
+            self.is_behind = False
+            self._owner.let_go_on()
 
     def pause_writing(self) -> None:
         """The client does not read its answers: stop making more of them."""

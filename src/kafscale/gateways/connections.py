@@ -10,18 +10,16 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
-
+from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
 from kafscale.model.clock import Clock
-
-logger = structlog.get_logger()
 
 _LAST_ANSWERS_S = 1.0  # for clients to take their last answers
 _LAST_CHECKS = 20
 _SHARED_BYTES = 64 * 1024
 _LITTLE_BYTES = 64 * 1024
 _CHECK_EVERY_S = 0.5  # deadlines are kept to within this
+HARMLESS = frozenset({"idle", "shutdown"})  # reasons for ending the connection of a correct client
 _HTTP_VERBS = {b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI "}
 
 
@@ -60,13 +58,16 @@ class Connections:
         *,
         buffered_bytes: Callable[[], int],
         refusals: Callable[[str], None],
+        client_log: ClientLog,
     ) -> None:
         """`buffered_bytes`: what logs hold beyond requests."""
         self.limits = limits
         self._clock = clock
         self._buffered_bytes = buffered_bytes
         self._refusals = refusals
+        self._client_log = client_log
         self._open: dict[Connection, None] = {}
+        self._silent: dict[Connection, None] = {}  # without a whole frame yet; the oldest first
         self._per_ip: Counter[str] = Counter()
         self._waiting: OrderedDict[Connection, None] = OrderedDict()
         self._watch: asyncio.Task[None] | None = None
@@ -102,6 +103,7 @@ class Connections:
             await asyncio.sleep(_LAST_ANSWERS_S / _LAST_CHECKS if self._open else 0)
         for connection in list(self._open):
             connection.abort("shutdown")
+        self._client_log.aclose()
 
     # -- called by connections ---------------------------------------------------------------
 
@@ -110,23 +112,35 @@ class Connections:
         return self._clock.elapsed_s()
 
     def admit(self, connection: Connection) -> bool:
-        """Count a new connection; False if there are too many."""
+        """Count a new connection; False if there are too many.
+
+        One that has never sent a whole frame must go for a new one: half frames keep no client out.
+        """
         limits = self.limits
-        if len(self._open) >= limits.max_connections:
-            self.refused(connection, "too_many_connections")
-            return False
         if 0 < limits.max_connections_per_ip <= self._per_ip[connection.peer]:
             self.refused(connection, "too_many_connections_from_address")
             return False
-        self._open[connection] = None
+        if len(self._open) >= limits.max_connections:
+            silent = next(iter(self._silent), None)
+            if silent is None:
+                self.refused(connection, "too_many_connections")
+                return False
+            silent.abort("too_many_connections", "it had sent no whole request")
+            self.dismiss(silent)
+        self._open[connection] = self._silent[connection] = None
         self._per_ip[connection.peer] += 1
         return True
+
+    def first_frame(self, connection: Connection) -> None:
+        """Note that a connection has sent a whole frame."""
+        self._silent.pop(connection, None)
 
     def dismiss(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
         if connection not in self._open:
             return
         del self._open[connection]
+        self._silent.pop(connection, None)
         self._per_ip[connection.peer] -= 1
         if not self._per_ip[connection.peer]:
             del self._per_ip[connection.peer]
@@ -142,26 +156,23 @@ class Connections:
         """Count and log why a connection is ended or not accepted."""
         self._refusals(reason)
         facts = {"detail": detail} if detail else {}
-        logger.info(
-            "connection_refused",
-            listener=connection.listener,
-            peer=connection.peer,
-            reason=reason,
-            **facts,
+        self._client_log.write(
+            "connection_refused", connection.peer, reason, listener=connection.listener, **facts
         )
 
-    def accepts_size(self, connection: Connection, size: int) -> bool:
-        """Whether a frame of this size may arrive; ends the connection if not."""
-        if 0 < size <= self.limits.max_frame_bytes:
-            return True
+    def accepts_size(self, size: int) -> bool:
+        """Whether a frame of this size may arrive."""
+        return 0 < size <= self.limits.max_frame_bytes
+
+    def refuse_size(self, connection: Connection, size: int) -> None:
+        """End a connection that announces a frame of such a size."""
         reason = "bad_frame_length" if size <= 0 else "frame_too_large"
         connection.abort(reason, f"{size} bytes{_guess(size)}")
-        return False
 
     def is_over_limit(self, connection: Connection) -> bool:
         """Whether this connection, or all of them together, hold as much as they may."""
         limits = self.limits
-        if connection.is_write_blocked:
+        if connection.is_write_blocked or connection.is_behind:
             return True
         if connection.held_bytes >= limits.max_held_bytes_per_connection:
             return True
@@ -200,7 +211,8 @@ class Connections:
         if self.held_bytes or self._buffered_bytes():
             return  # what is being worked on will make room
         for connection in self._waiting:
-            if connection.partial_bytes and not connection.is_write_blocked:
+            is_stopped = connection.is_write_blocked or connection.is_behind
+            if connection.partial_bytes and not is_stopped:
                 self._finisher = connection
                 self._resume(connection)
                 return
@@ -221,4 +233,5 @@ class Connections:
             reason = connection.overdue(now_s, self.limits.frame_s, self.limits.idle_s)
             if reason is not None:
                 connection.abort(reason)
+        self._client_log.end_windows()
         self.let_go_on()

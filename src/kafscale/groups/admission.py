@@ -32,6 +32,13 @@ def objection(
         return InconsistentProtocol("no protocol is named")
     if len(roster) and not (event.protocol_type == protocol_type and _shares(event, roster)):
         return InconsistentProtocol("the group's members speak other protocols")
+    known = roster.by_id.get(event.member_id) or roster.with_instance(event.instance_id)
+    others = roster.metadata_bytes - (known.metadata_bytes if known is not None else 0)
+    if others + size > rules.most_group_bytes:
+        return GroupFull(
+            f"the metadata of the group's members would have {others + size} bytes;"
+            f" {rules.most_group_bytes} are allowed"
+        )
     is_new = not event.member_id and roster.with_instance(event.instance_id) is None
     if is_new and len(roster) + len(pending) >= rules.most_members:
         return GroupFull(f"the group has {rules.most_members} members")

@@ -184,7 +184,7 @@ class Group:
     def _wait_for_join(self, member: Member, event: Join) -> None:
         if member.joining is not None:
             self._answer(member.joining, Rejected(RebalanceInProgress("joined again")))
-        member.update(event)
+        self.roster.update(member, event)
         member.joining = event.call
 
     def _replace(self, member: Member, event: Join, now_s: float) -> None:
@@ -195,7 +195,7 @@ class Group:
                 self._answer(call, Rejected(FencedInstance("taken over"), member.member_id))
         member.joining = member.syncing = None
         self.roster.rename(member, event.fresh_id)
-        member.update(event)
+        self.roster.update(member, event)
         if self.state is GroupState.STABLE and self.roster.vote() == self.protocol:
             leads = self.roster.leader == member.member_id
             member.renew_session(now_s)
@@ -267,8 +267,8 @@ class Group:
         self.protocol = self.roster.vote()
         self._move(Transition.JOINED)
         self._patience = Patience.begun(now_s, self.roster.longest_rebalance_s())
+        self.roster.assign({})
         for member in self.roster.by_id.values():
-            member.assignment = b""
             if member.joining is not None:
                 call, member.joining = member.joining, None
                 member.renew_session(now_s)
@@ -284,8 +284,11 @@ class Group:
             event.protocol or self.protocol
         ) != self.protocol:
             self._answer(event.call, Rejected(InconsistentProtocol("not the group's protocol")))
-        elif max(map(len, event.assignments.values()), default=0) > self._rules.most_metadata_bytes:
-            self._answer(event.call, Rejected(InvalidRequest("an assignment is too large")))
+        elif (
+            member.member_id == self.roster.leader  # what others assign is not kept
+            and sum(map(len, event.assignments.values())) > self._rules.most_assigned_bytes
+        ):
+            self._answer(event.call, Rejected(InvalidRequest("the assignments are too large")))
         elif self.state is GroupState.PREPARING:
             self._answer(event.call, Rejected(RebalanceInProgress("join again")))
         elif self.state is GroupState.STABLE:
@@ -300,8 +303,7 @@ class Group:
 
     def _assign(self, event: Sync, now_s: float) -> None:
         self._move(Transition.ASSIGNED)
-        for member in self.roster.by_id.values():
-            member.assignment = event.assignments.get(member.member_id, b"")
+        self.roster.assign(event.assignments)
         self._persist()
         for member in self.roster.by_id.values():
             if member.syncing is not None:

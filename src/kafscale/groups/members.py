@@ -38,6 +38,16 @@ class Member:
         """Start its session again, from now."""
         self.expires_s = now_s + self.session_timeout_s
 
+    @property
+    def held_bytes(self) -> int:
+        """The memory of what clients chose to say: its metadata and its assignment."""
+        return sum(map(len, self.protocols.values())) + len(self.assignment)
+
+    @property
+    def metadata_bytes(self) -> int:
+        """What it said about itself, with the names of the protocols."""
+        return sum(len(name) + len(data) for name, data in self.protocols.items())
+
     def update(self, event: Join) -> None:
         """Replace what it said about itself before."""
         self.client_id = event.client_id
@@ -81,15 +91,22 @@ class Roster:
 
     by_id: dict[str, Member] = field(default_factory=dict)
     leader: str = ""
+    held_bytes: int = 0  # of all members together
     _by_instance: dict[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Count the members."""
         return len(self.by_id)
 
+    @property
+    def metadata_bytes(self) -> int:
+        """What all members said about themselves."""
+        return sum(member.metadata_bytes for member in self.by_id.values())
+
     def add(self, member: Member) -> None:
         """Add a member; the first one becomes the leader."""
         self.by_id[member.member_id] = member
+        self.held_bytes += member.held_bytes
         if member.instance_id is not None:
             self._by_instance[member.instance_id] = member.member_id
         self.leader = self.leader or member.member_id
@@ -97,10 +114,24 @@ class Roster:
     def remove(self, member: Member) -> None:
         """Remove a member; if it was the leader, the longest-standing member becomes it."""
         del self.by_id[member.member_id]
+        self.held_bytes -= member.held_bytes
         if member.instance_id is not None:
             del self._by_instance[member.instance_id]
         if self.leader == member.member_id:
             self.leader = next(iter(self.by_id), "")
+
+    def update(self, member: Member, event: Join) -> None:
+        """Replace what a member said about itself before."""
+        self.held_bytes -= member.held_bytes
+        member.update(event)
+        self.held_bytes += member.held_bytes
+
+    def assign(self, assignments: Mapping[str, bytes]) -> None:
+        """Give every member its assignment, by member id; an empty one to those without."""
+        self.held_bytes = 0
+        for member in self.by_id.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            self.held_bytes += member.held_bytes
 
     def rename(self, member: Member, member_id: str) -> None:
         """Give a static member another id; it keeps its position and its leadership."""

@@ -48,3 +48,7 @@ class GroupRules:
     initial_delay_s: float = 3.0
     most_members: int = 1000
     most_metadata_bytes: int = 1 << 20
+    # Of all members of a group together, before packing: much more does not fit into one value.
+    most_group_bytes: int = 4 << 20
+    most_assigned_bytes: int = 1 << 20
+    most_bytes_in_all: int = 256 << 20  # of the members of all groups of a broker

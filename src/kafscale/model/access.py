@@ -2,7 +2,7 @@
 
 Here: principals, operations and resources, and the port that decides. Operations and resource
 types have Kafka's names and numbers.
-Next door: what each request asks for (gateways/kafka/authorization.py).
+Next door: what each request asks for (REQUIREMENTS in gateways/kafka/apis).
 Never here: rules. Today there is one authorizer, and it allows everything.
 """
 

@@ -21,6 +21,8 @@ class BrokerConfig:
     doc: str
 
 
+METRICS_PORT: Final = "kafscale.metrics.port"  # by which tools find the page for operators
+
 # What a topic's setting is called where it is the broker's, which topics without one go by.
 BROKER_NAME_OF: Final[dict[str, str]] = {
     "compression.type": "compression.type",

@@ -1,7 +1,7 @@
 """Every error that Kafscale raises on purpose.
 
 Here: one class per reaction that a caller may need. Each door translates the classes to its
-protocol's codes in one table (gateways/kafka/errors.py); a test checks that none is missing.
+protocol's codes in one table (gateways/kafka/calls/errors.py); a test checks that none is missing.
 
     KafscaleError
       StoreError            the object store refused or failed
@@ -25,7 +25,7 @@ protocol's codes in one table (gateways/kafka/errors.py); a test checks that non
       GroupError            consumer groups
         InvalidGroupId  UnknownMember  OffsetMetadataTooLarge  IllegalGeneration
         InconsistentProtocol  InvalidSessionTimeout  RebalanceInProgress  MemberIdRequired
-        GroupFull  FencedInstance  GroupNotEmpty  GroupNotFound  GroupIsGoing
+        GroupFull  GroupMemoryFull  FencedInstance  GroupNotEmpty  GroupNotFound  GroupIsGoing
         GroupSubscribed  NotTheCoordinator
       InvalidRequest
       MetadataConflict  MetadataUnavailable
@@ -145,6 +145,10 @@ class NotWritten(KafscaleError):
     """The store is sick; the batch was certainly not written."""
 
 
+class UnpacksTooMuch(NotWritten):
+    """The batches of one request unpack to too much: sending this one again, in another, helps."""
+
+
 class OutcomeUnknown(KafscaleError):
     """The store did not answer in time; the batch may or may not appear."""
 
@@ -259,6 +263,10 @@ class MemberIdRequired(GroupError):
 
 class GroupFull(GroupError):
     """The group has as many members as it may have."""
+
+
+class GroupMemoryFull(GroupError):
+    """The members of all groups hold as much memory as they may; later there may be room."""
 
 
 class FencedInstance(GroupError):

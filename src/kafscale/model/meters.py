@@ -5,20 +5,29 @@ Next door: which series a broker has (engine/metrics/series.py), the HTTP page t
 (broker/ops_http.py). Never here: clocks, sockets, threads.
 
 A scrape runs in the event loop, so it must be cheap: the text before each number is made when
-the series is created, and a scrape only appends numbers.
+the series is created, and a scrape only appends numbers, in steps between which others can run.
 """
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 OVERFLOW: Final = "_other"  # label value of the one series that counts for all beyond the limit
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_SERIES_PER_STEP: Final = 64
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 # Rows of (label values, number), asked for at each scrape.
 SampleSource = Callable[[], Iterable[tuple[Sequence[str], float]]]
+
+
+class _Writable(Protocol):
+    """A family of series."""
+
+    def write(self, lines: list[str]) -> Iterator[None]:
+        """Append the text of its series, with pauses in between."""
+        ...
 
 
 class Meter(Protocol):
@@ -94,6 +103,7 @@ class Histogram:
 
 
 MeterT = TypeVar("MeterT", bound=Meter)
+FamilyT = TypeVar("FamilyT", bound="_Writable")
 
 
 class Family(Generic[MeterT]):
@@ -125,12 +135,14 @@ class Family(Generic[MeterT]):
         for values in [values for values in self._children if values[place] == value]:
             del self._children[values]
 
-    def write(self, lines: list[str]) -> None:
-        """Append the text of all series; nothing for a family without any."""
+    def write(self, lines: list[str]) -> Iterator[None]:
+        """Append the text of all series, in steps; nothing for a family without any."""
         if self._children:
             lines.append(self._opening)
-            for child in self._children.values():
-                child.write(lines)
+        for number, child in enumerate(list(self._children.values()), start=1):
+            child.write(lines)
+            if not number % _SERIES_PER_STEP:
+                yield
 
     def _born(self, values: tuple[str, ...]) -> MeterT:
         if len(values) != len(self._label_names):
@@ -154,21 +166,27 @@ class _Sampled:
         self._source = source
         self._heads: dict[tuple[str, ...], str] = {}
 
-    def write(self, lines: list[str]) -> None:
-        """Append the rows of this moment; the heads of rows that are gone are forgotten."""
-        rows = [(tuple(values), value) for values, value in self._source()]
-        known = self._heads
-        self._heads = {values: known.get(values) or self._head_of(values) for values, _ in rows}
+    def write(self, lines: list[str]) -> Iterator[None]:
+        """Append the rows of this moment, in steps. The heads of rows that are gone are dropped."""
+        rows = list(self._source())
+        yield
+        heads: dict[tuple[str, ...], str] = {}
         if rows:
             lines.append(self._opening)
-            lines.extend(self._heads[values] + _number(value) for values, value in rows)
+        for number, (values, value) in enumerate(rows, start=1):
+            labels = tuple(values)
+            head = heads[labels] = self._heads.get(labels) or self._head_of(labels)
+            lines.append(head + _number(value))
+            if not number % _SERIES_PER_STEP:
+                yield
+        self._heads = heads
 
 
 class Registry:
     """All families of a process. `limit` caps the series of a family, see OVERFLOW."""
 
     def __init__(self) -> None:
-        self._families: dict[str, Meter] = {}
+        self._families: dict[str, _Writable] = {}
 
     def counter(
         self, name: str, help_text: str, label_names: Sequence[str] = (), limit: int | None = None
@@ -226,13 +244,23 @@ class Registry:
 
     def render(self) -> bytes:
         """Write everything in Prometheus' text format."""
+        steps = self.render_in_steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                text: bytes = end.value
+                return text
+
+    def render_in_steps(self) -> Generator[None, None, bytes]:
+        """The same, with pauses between series: there may be very many."""
         lines: list[str] = []
-        for family in self._families.values():
-            family.write(lines)
+        for family in list(self._families.values()):
+            yield from family.write(lines)
         lines.append("")
         return "\n".join(lines).encode("utf-8")
 
-    def _add(self, name: str, family: MeterT) -> MeterT:
+    def _add(self, name: str, family: FamilyT) -> FamilyT:
         if name in self._families:
             raise ValueError(f"there is a family {name} already")
         self._families[name] = family

@@ -18,6 +18,7 @@ MAX_TOPIC_NAME: Final = 249
 ZERO_TOPIC_ID: Final = TopicId(bytes(16))  # means "no id" in the protocol
 # Kafka keeps this one for its own metadata log.
 _RESERVED_IDS: Final = frozenset({ZERO_TOPIC_ID, TopicId(bytes(15) + b"\x01")})
+_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _LEGAL: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -35,6 +36,11 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopicName(
             f"a topic's name has only letters, digits, '.', '_' and '-', not {name!r}"
         )
+
+
+def is_internal(name: str) -> bool:
+    """Whether Kafka keeps this name for a topic of the brokers' own; no client creates it."""
+    return name in _INTERNAL
 
 
 def collision_key(name: str) -> str:

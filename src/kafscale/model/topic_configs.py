@@ -1,4 +1,4 @@
-"""The topic settings that exist: every one Apache Kafka 4 knows, and our own.
+"""The topic settings that exist: every one that Apache Kafka knows or once knew, and our own.
 
 Here: name, type, default, legal values, and whether it changes anything here.
 Next door: checking and reading them (topics.py).
@@ -93,6 +93,8 @@ def _list(
 
 
 def _is_policy(value: str) -> bool:
+    if not value.strip():
+        return True  # nothing goes
     parts = [part.strip() for part in value.split(",")]
     return len(set(parts)) == len(parts) and set(parts) <= {"delete", "compact"}
 
@@ -137,14 +139,14 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
     config.name: config
     for config in (
         # What we honour.
-        _list("cleanup.policy", "delete", "delete, compact or both", _is_policy,
+        _list("cleanup.policy", "delete", "delete, compact, both or nothing", _is_policy,
               "delete: old records go; compact: the newest record of each key stays."),
         _text("compression.type", "producer",
               "producer: batches are kept as they came; else they are stored in this codec.",
               one_of=("producer", "uncompressed", "none", "gzip", "snappy", "lz4", "zstd"),
               honoured=True),
         _long("delete.retention.ms", 86400000,
-              "How long key compaction (a job) keeps tombstones.", low=0, honoured=True),
+              "How long key compaction keeps tombstones.", low=0, honoured=True),
         _int("index.interval.bytes", 4096, "Bytes between two entries of a segment's index.",
              low=0, honoured=True),
         _text("kafscale.acks1", "durable",
@@ -184,6 +186,9 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
         _long("retention.ms", 604800000, "Age at which records go.", low=-1, honoured=True),
         _int("segment.bytes", 104857600, "Size that small objects are rolled up to.",
              low=14, honoured=True),
+        _long("segment.ms", 604800000,
+              "Age from which the newest records of a compacted topic are compacted as well.",
+              low=1, honoured=True),
         _text("storage.placement", "dedicated",
               "dedicated: own logs; shared: lanes of many topics' logs; a change moves the topic.",
               one_of=("dedicated", "shared"), honoured=True),
@@ -201,6 +206,9 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
               "Inert: the bucket replicates."),
         _long("local.retention.bytes", -2, "Inert: there is no local tier.", low=-2),
         _long("local.retention.ms", -2, "Inert: there is no local tier.", low=-2),
+        _long("message.timestamp.difference.max.ms", LONG_MAX,
+              "Inert: see message.timestamp.before.max.ms and message.timestamp.after.max.ms.",
+              low=0),
         _int("min.insync.replicas", 1, "Inert: the bucket replicates.", low=1),
         _flag("preallocate", "Inert: objects are written whole."),
         _flag("remote.log.copy.disable", "Inert: every record is in the bucket."),
@@ -209,7 +217,6 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
         _int("segment.index.bytes", 10485760, "Inert: indexes are as large as they need be.",
              low=4),
         _long("segment.jitter.ms", 0, "Inert: segments do not roll by time.", low=0),
-        _long("segment.ms", 604800000, "Inert: segments do not roll by time.", low=1),
         _flag("unclean.leader.election.enable", "Inert: there are no replicas to elect."),
     )
 }  # fmt: skip

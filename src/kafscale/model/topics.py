@@ -136,6 +136,11 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: int
     compression: str | None  # None: as the producer sent it; "none", "gzip", "snappy", ...
     compacted: bool  # the newest record of each key stays
+    min_cleanable_dirty_ratio: float  # this and the next four: when key compaction is due
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    delete_retention_ms: int  # how long tombstones are kept
+    segment_ms: int  # age at which the tail of a compacted topic is rolled up
     deletes: bool  # retention applies
     log_append_time: bool
     timestamp_before_max_ms: int
@@ -160,6 +165,11 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
             max_message_bytes=int(value["max.message.bytes"]),
             compression={"producer": None, "uncompressed": "none"}.get(codec, codec),
             compacted="compact" in policy,
+            min_cleanable_dirty_ratio=float(value["min.cleanable.dirty.ratio"]),
+            min_compaction_lag_ms=int(value["min.compaction.lag.ms"]),
+            max_compaction_lag_ms=int(value["max.compaction.lag.ms"]),
+            delete_retention_ms=int(value["delete.retention.ms"]),
+            segment_ms=int(value["segment.ms"]),
             deletes="delete" in policy,
             log_append_time=value["message.timestamp.type"] == "LogAppendTime",
             timestamp_before_max_ms=int(value["message.timestamp.before.max.ms"]),

@@ -1,17 +1,21 @@
 """Objects as files below one folder.
 
 Here: a file is written under a hidden temporary name and then hard-linked to its key. link(2)
-refuses a name that is taken and shows whole files only, so it is our create-if-absent.
+refuses a name that is taken and shows whole files only, so it is our create-if-absent. Symbolic
+links below the folder are refused: what lies behind one is not the broker's to read or delete.
 Next door: the path-safe key check (names.py), the same port on a bucket (s3.py).
 
 Small bodies without fsync are written in the event loop itself: for 1 KiB the way through a
 thread costs six times the CPU of the write (22 against 128 us), for 64 KiB still 1.6 times.
+What the page cache holds is read in the event loop, too, where the kernel can tell (Linux, most
+file systems): 256 KiB take 33 us there, and 99 by a thread.
 """
 
 import asyncio
 import errno
 import os
 import stat
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -31,8 +35,10 @@ from kafscale.objects.names import check_folder, check_key, inside
 from kafscale.objects.store import StoredObject
 
 INLINE_BYTES: Final = 64 * 1024  # up to this size the event loop does the work itself
+CACHED_BYTES: Final = 320 * 1024  # up to this size the event loop reads what the page cache holds
 LEFTOVER_AGE_S: Final = 600  # a temporary file this old was left by a process that died
 _BUFFERS_PER_WRITE: Final = 1024  # IOV_MAX
+_MOST_FOLDERS_KNOWN: Final = 100_000
 _NAMESPACE_ATTEMPTS: Final = 5  # delete() removes empty folders, perhaps just before our link
 # Definite refusals of link(2); anything else may have happened on a network file system.
 _REFUSED: Final = frozenset(
@@ -68,7 +74,10 @@ class FileObjectStore:
         self._numbers = count()
         self._clock_file = f"{self._temp}/clock"
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="kafscale-files")
+        self._real_folders = {self._root}  # known to be no symbolic links
         try:
+            if os.path.islink(self._temp):
+                raise _link_refused(self._temp)
             self._make_clock()
             self._remove_leftovers()
         except OSError as failed:
@@ -87,12 +96,12 @@ class FileObjectStore:
             await self._in_thread(self._put, path, body)
 
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
-        """Read a range; big ones in a thread, so that the loop goes on meanwhile."""
+        """Read a range; in a thread if it takes long, so that the loop goes on meanwhile."""
         path = self._path(key)
-        expected = _size(path) - start if length is None else length
-        if expected <= INLINE_BYTES:
-            return _read(path, start, length)
-        return await self._in_thread(_read, path, start, length)
+        data = _read(path, start, length, _read_at_once)
+        if data is not None:
+            return data
+        return await self._in_thread(_read, path, start, length, _read_range)
 
     async def find(
         self, folder: str, after: str = "", before: str = "", limit: int = 0
@@ -126,7 +135,26 @@ class FileObjectStore:
         await asyncio.to_thread(self._threads.shutdown)
 
     def _path(self, key: str) -> str:
-        return f"{self._root}/{check_key(key)}"
+        path = f"{self._root}/{check_key(key)}"
+        self._refuse_links_to(path.rpartition("/")[0])
+        return path
+
+    def _refuse_links_to(self, folder: str) -> None:
+        """Refuse a folder that is, or lies behind, a symbolic link. Each is looked at once."""
+        if folder in self._real_folders or len(folder) <= len(self._root):
+            return
+        self._refuse_links_to(folder.rpartition("/")[0])
+        try:
+            facts = os.lstat(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return  # looked at again when it is there
+        except OSError as failed:
+            _fail("look at", folder, failed)
+        if stat.S_ISLNK(facts.st_mode):
+            raise _link_refused(folder)
+        if len(self._real_folders) >= _MOST_FOLDERS_KNOWN:
+            self._real_folders = {self._root}
+        self._real_folders.add(folder)
 
     async def _in_thread(self, work: Callable[..., _T], *arguments: object) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
@@ -185,6 +213,7 @@ class FileObjectStore:
             raise StoreRefused(f"cannot create folder {folder}: {failed}") from failed
 
     def _find(self, prefix: str, after: str, before: str, limit: int) -> list[StoredObject]:
+        self._refuse_links_to(f"{self._root}/{prefix}".rstrip("/"))
         names: list[str] = []
         self._scan(prefix, after, before, names)
         names.sort()
@@ -206,6 +235,8 @@ class FileObjectStore:
             with os.scandir(f"{self._root}/{prefix}") as entries:
                 for entry in entries:
                     key = prefix + entry.name
+                    if entry.is_symlink():
+                        raise _link_refused(entry.path)
                     if entry.is_dir(follow_symlinks=False):
                         if _may_hold(key + "/", after, before) and not key.startswith("."):
                             self._scan(key + "/", after, before, found)
@@ -217,9 +248,15 @@ class FileObjectStore:
             _fail("list", f"{self._root}/{prefix}", failed)
 
     def _folders(self, prefix: str) -> list[str]:
+        self._refuse_links_to(f"{self._root}/{prefix}".rstrip("/"))
+        names = []
         try:
             with os.scandir(f"{self._root}/{prefix}") as entries:
-                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+                for entry in entries:
+                    if entry.is_symlink():
+                        raise _link_refused(entry.path)
+                    if entry.is_dir(follow_symlinks=False):
+                        names.append(entry.name)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as failed:
@@ -241,6 +278,7 @@ class FileObjectStore:
         with suppress(OSError):  # not empty, or gone already
             while folder != self._root:
                 os.rmdir(folder)
+                self._real_folders.discard(folder)
                 folder = os.path.dirname(folder)
 
     def _remove_leftovers(self) -> None:
@@ -256,6 +294,13 @@ class FileObjectStore:
 def _token() -> str:
     # Tells temporary files of processes apart, also of containers that are all process 1.
     return os.urandom(6).hex()
+
+
+def _link_refused(path: str) -> StoreRefused:
+    return StoreRefused(
+        f"{path} is a symbolic link, and the data folder must hold none; move or mount there what "
+        "it leads to"
+    )
 
 
 def _fail(verb: str, path: str, failed: OSError) -> NoReturn:
@@ -297,32 +342,55 @@ def _sync_folder(folder: str) -> None:
         os.close(handle)
 
 
-def _size(path: str) -> int:
+def _read(
+    path: str,
+    start: int,
+    length: int | None,
+    read_range: Callable[[int, int, int], _T],
+) -> _T:
+    """What `read_range` makes of the open file, and of the part of the range that there is."""
     try:
-        return os.stat(path).st_size
+        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError):
         raise ObjectMissing(path) from None
     except OSError as failed:
-        _fail("read", path, failed)
-
-
-def _read(path: str, start: int, length: int | None) -> memoryview:
-    try:
-        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        raise ObjectMissing(path) from None
-    except OSError as failed:
+        if failed.errno == errno.ELOOP:
+            raise _link_refused(path) from None
         _fail("read", path, failed)
     try:
         facts = os.fstat(source)
         if not stat.S_ISREG(facts.st_mode):
             raise ObjectMissing(path)
-        wanted = max(facts.st_size - start, 0)
-        return _read_range(source, start, wanted if length is None else min(length, wanted))
+        rest = max(facts.st_size - start, 0)
+        return read_range(source, start, rest if length is None else min(length, rest))
     except OSError as failed:
         _fail("read", path, failed)
     finally:
         os.close(source)
+
+
+def _read_at_once(source: int, start: int, length: int) -> memoryview | None:
+    """A range that takes no waiting; None if a thread should read it."""
+    if length > CACHED_BYTES:
+        return None
+    try:
+        return _read_cached(source, start, length)
+    except OSError as failed:
+        if failed.errno != errno.EOPNOTSUPP:
+            raise
+    return _read_range(source, start, length) if length <= INLINE_BYTES else None
+
+
+def _read_cached(source: int, start: int, length: int) -> memoryview | None:
+    """A range of which the page cache holds all; None if it does not."""
+    if sys.platform != "linux":
+        raise OSError(errno.EOPNOTSUPP, "only Linux can tell")
+    data = bytearray(length)
+    try:
+        got = os.preadv(source, [data], start, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return None
+    return memoryview(data).toreadonly() if got == length else None
 
 
 def _read_range(source: int, start: int, length: int) -> memoryview:

@@ -13,6 +13,7 @@ from typing import Final
 FEW: Final = 5  # fewer reports than this prove nothing
 CALM_S: Final = 10  # a sick store is healthy again after reports without an error for this long
 UNANSWERED_S: Final = 10  # a store that answers no request for this long is unavailable
+UNWRITABLE_S: Final = 2  # a store that refuses all writes for this long cannot be written
 LATELY_S: Final = 30  # a store that got no request for this long counts as able to answer
 
 
@@ -56,6 +57,9 @@ class HealthWindow:
         self._failing = False
         self._due_s = math.inf  # the store must answer some request by then
         self._heard_s = -math.inf  # when the store answered again after it had been silent
+        self._write_problem = ""  # why the newest write failed; "": it did not
+        self._unwritten_since_s = math.inf
+        self._unwritten_until_s = -math.inf
 
     def begin(self, now_s: float) -> None:
         """Note the start of an operation that a healthy store ends soon."""
@@ -81,6 +85,20 @@ class HealthWindow:
         self._failing = not ok
         if ok:
             self._due_s = now_s + UNANSWERED_S if self._in_flight else math.inf
+
+    def report_write(self, now_s: float, problem: str) -> None:
+        """Note whether something could be written; `problem` says why not."""
+        if problem:
+            if not self._write_problem:
+                self._unwritten_since_s = now_s
+            self._unwritten_until_s = now_s
+        self._write_problem = problem
+
+    def why_not_writable(self, now_s: float) -> str | None:
+        """Why all writes have failed lately. Reads may go well meanwhile, as on a full disk."""
+        is_lasting = now_s - self._unwritten_since_s >= UNWRITABLE_S
+        is_recent = now_s - self._unwritten_until_s < LATELY_S
+        return self._write_problem if self._write_problem and is_lasting and is_recent else None
 
     def _count(self, second: int, latency_s: float, ok: bool) -> None:
         slot = self._ring[second % len(self._ring)]

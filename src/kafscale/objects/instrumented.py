@@ -3,8 +3,7 @@
 Next door: the users of the reports (health.py, engine/metrics/series.py).
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafscale.model.buffers import Buffer
@@ -26,8 +25,8 @@ class InstrumentedStore:
 
     Cancelled operations are not reported: they say nothing about the store. A store that knows its
     requests reports them itself; for the others this wrapper counts what a bucket would need.
-    `window` also learns which operations are in flight, except those that may take long on a
-    healthy store: listings of many pages, deletions of many keys, large bodies.
+    `window` gets the same reports. It also learns which operations are in flight, except those that
+    may take long on a healthy store: listings of many pages, deletions of many keys, large bodies.
     """
 
     def __init__(
@@ -49,29 +48,35 @@ class InstrumentedStore:
 
     async def put_new(self, key: str, body: Sequence[Buffer]) -> None:
         """Report as put, with the bytes that were sent."""
-        began_s = self._clock.elapsed_s()
-        self._on_request("put", key, 1)
         size = sum(map(len, body))
-        with self._waiting(size):
-            try:
-                await self._inner.put_new(key, body)
-            except StoreError as failed:
-                self._report("put", key, began_s, 0, failed)
-                raise
+        is_watched = size < _LARGE
+        began_s = self._begin(is_watched)
+        self._on_request("put", key, 1)
+        try:
+            await self._inner.put_new(key, body)
+        except StoreError as failed:
+            self._report("put", key, began_s, 0, failed)
+            raise
+        else:
             self._report("put", key, began_s, size)
+        finally:
+            self._end(is_watched)
 
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         """Report as get, with the bytes that came."""
-        began_s = self._clock.elapsed_s()
+        is_watched = (length or 0) < _LARGE
+        began_s = self._begin(is_watched)
         self._on_request("get", key, 1)
-        with self._waiting(length or 0):
-            try:
-                data = await self._inner.read(key, start, length)
-            except StoreError as failed:
-                self._report("get", key, began_s, 0, failed)
-                raise
+        try:
+            data = await self._inner.read(key, start, length)
+        except StoreError as failed:
+            self._report("get", key, began_s, 0, failed)
+            raise
+        else:
             self._report("get", key, began_s, len(data))
-        return data
+            return data
+        finally:
+            self._end(is_watched)
 
     async def find(
         self, folder: str, after: str = "", before: str = "", limit: int = 0
@@ -116,38 +121,45 @@ class InstrumentedStore:
 
     async def now_ms(self) -> int:
         """Report as time: the store writes an object and reads its time."""
-        began_s = self._clock.elapsed_s()
+        began_s = self._begin(True)
         self._on_request("put", CLOCK_KEY, 1)
         self._on_request("head", CLOCK_KEY, 1)
-        with self._waiting(0):
-            try:
-                now_ms = await self._inner.now_ms()
-            except StoreError as failed:
-                self._report("time", CLOCK_KEY, began_s, 0, failed)
-                raise
+        try:
+            now_ms = await self._inner.now_ms()
+        except StoreError as failed:
+            self._report("time", CLOCK_KEY, began_s, 0, failed)
+            raise
+        else:
             self._report("time", CLOCK_KEY, began_s, 0)
-        return now_ms
+            return now_ms
+        finally:
+            self._end(True)
 
     async def aclose(self) -> None:
         """Close the store inside."""
         await self._inner.aclose()
 
-    @contextlib.contextmanager
-    def _waiting(self, size: int) -> Iterator[None]:
-        if self._window is None or size >= _LARGE:
-            yield
-            return
-        self._window.begin(self._clock.elapsed_s())
-        try:
-            yield
-        finally:
+    def _begin(self, is_watched: bool) -> float:
+        """When an operation begins; the window watches it until `_end`."""
+        now_s = self._clock.elapsed_s()
+        if is_watched and self._window is not None:
+            self._window.begin(now_s)
+        return now_s
+
+    def _end(self, is_watched: bool) -> None:
+        if is_watched and self._window is not None:
             self._window.end(self._clock.elapsed_s())
 
     def _report(
         self, operation: str, key: str, began_s: float, size: int, failed: StoreError | None = None
     ) -> None:
         ok = failed is None or isinstance(failed, ObjectExists | ObjectMissing)
-        self._observe(operation, key, self._clock.elapsed_s() - began_s, size, ok)
+        now_s = self._clock.elapsed_s()
+        if self._window is not None:
+            self._window.report(now_s, now_s - began_s, ok)
+            if operation == "put":
+                self._window.report_write(now_s, "" if ok else str(failed) or "unknown")
+        self._observe(operation, key, now_s - began_s, size, ok)
 
 
 def _pages(rows: Sequence[object]) -> int:

@@ -5,6 +5,7 @@ What a stream claims about its own size is never believed: memory follows the by
 Never here: batches and records.
 """
 
+import mmap
 import struct
 import zlib
 from enum import IntEnum
@@ -14,7 +15,12 @@ import cramjam
 import lz4.frame
 
 from kafscale.model.buffers import Buffer
-from kafscale.model.errors import BatchTooLarge, CorruptBatch, UnsupportedCompression
+from kafscale.model.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    UnpacksTooMuch,
+    UnsupportedCompression,
+)
 
 
 class Codec(IntEnum):
@@ -55,6 +61,7 @@ _MAX_STREAMS: Final = 128
 # What cramjam says when the bytes do not fit the buffer we lent it; any other word is corruption.
 _BUFFER_FULL: Final = "failed to write whole buffer"
 _FIRST_GUESS: Final = 64 * 1024
+_LARGE_MEMORY: Final = 128 << 20
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
@@ -99,6 +106,36 @@ def decompress(codec: Codec, data: Buffer, limit: int) -> bytes | memoryview:
             return _unpack_lz4(data, limit)
         case Codec.ZSTD:
             return _unpack_zstd(data, limit)
+
+
+class UnpackBudget:
+    """How many bytes the batches of one request may still unpack to, together.
+
+    What a batch that is refused has cost is not known, so that it costs all that it was allowed.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+    def unpack(self, codec: Codec, data: Buffer, limit: int) -> bytes | memoryview:
+        """Unpack one batch, at most `limit` bytes of it.
+
+        Raises UnpacksTooMuch when the limit would allow the batch and the budget does not.
+        """
+        room = min(limit, self.left)
+        self.left -= room
+        try:
+            unpacked = decompress(codec, data, room)
+        except BatchTooLarge:
+            if room == limit:
+                raise
+            raise UnpacksTooMuch(
+                "the batches of the request unpack to too much, together; this one was not written"
+            ) from None
+        self.left += room - len(unpacked)
+        return unpacked
 
 
 def _too_large(limit: int) -> BatchTooLarge:
@@ -194,17 +231,21 @@ def _unpack_lz4(data: Buffer, limit: int) -> bytes:
 
 
 def _unpack_zstd(data: Buffer, limit: int) -> bytes:
-    """Unpack into a buffer we own, growing it by what has proved necessary."""
+    """Unpack into little memory, which is enough for most; then into memory for all that may come.
+
+    The large memory costs no more than what is written to it: the system gives it page by page.
+    Only data that does not fit the largest such memory is begun a third time.
+    """
     room = min(limit, max(_FIRST_GUESS, 8 * len(data)))
+    out: bytearray | mmap.mmap = bytearray(room)
     while True:
-        out = bytearray(room)
         try:
             size = cramjam.zstd.decompress_into(data, out)
+            return bytes(memoryview(out)[:size])
         except cramjam.DecompressionError as failure:
             if str(failure) != _BUFFER_FULL:
                 raise CorruptBatch(f"broken zstd stream: {failure}") from failure
             if room == limit:
                 raise _too_large(limit) from failure
-            room = min(limit, room * 4)
-        else:
-            return bytes(memoryview(out)[:size])
+        room = min(limit, max(4 * room, _LARGE_MEMORY))
+        out = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -57,7 +57,7 @@ def with_wrong_lz4_checksum(frame: bytes) -> bytes:
 
 
 def with_right_lz4_checksum(frame: bytes) -> bytes:
-    """Make an LZ4 frame of format 0 one that everybody reads; a right one passes unchanged."""
+    """Make an LZ4 frame of format 0 one that every client reads; a right one passes unchanged."""
     if frame[:_LZ4_FLAGS_AT] != _LZ4_MAGIC:
         return frame  # unpacking it later gives the error
     at = _checksum_at(frame)

@@ -29,7 +29,7 @@ from kafscale.records.batch import (
     LOG_APPEND_TIME,
     sign,
 )
-from kafscale.records.compression import Codec, compress, decompress
+from kafscale.records.compression import Codec, UnpackBudget, compress, decompress
 from kafscale.records.legacy import NO_TIMESTAMP
 from kafscale.records.validation import MAGIC, MAGIC_AT, NO_LIMIT, BatchLimits
 
@@ -64,9 +64,15 @@ class _Times(NamedTuple):
 
 
 def to_batches(
-    records: bytes | memoryview, limits: BatchLimits, now_ms: int, codec: Codec | None = None
+    records: bytes | memoryview,
+    limits: BatchLimits,
+    now_ms: int,
+    codec: Codec | None = None,
+    budget: UnpackBudget | None = None,
 ) -> list[bytearray]:
     """The batches of a set, in order; packed by `codec`, or as the producer packed them.
+
+    `budget`: what the sets of the request may unpack to together; None: only `limits` count.
 
     A packed set becomes one batch; messages in a row become as few as the size limit allows.
     Everything that could be refused is refused here, before any of them is stored.
@@ -82,7 +88,7 @@ def to_batches(
     if packed_by is Codec.NONE:
         spans = _spans(data, magic, limits, times, limits.max_message_bytes - HEADER_SIZE)[0]
     else:
-        spans = [_unwrapped(data, magic, packed_by, limits, times)]
+        spans = [_unwrapped(data, magic, packed_by, limits, times, budget)]
     return [_batch(span, packed_by if codec is None else codec, limits) for span in spans]
 
 
@@ -101,7 +107,14 @@ def _codec_of(attributes: int) -> Codec:
     return Codec(number)
 
 
-def _unwrapped(data: bytes, magic: int, codec: Codec, limits: BatchLimits, times: _Times) -> _Span:
+def _unwrapped(
+    data: bytes,
+    magic: int,
+    codec: Codec,
+    limits: BatchLimits,
+    times: _Times,
+    budget: UnpackBudget | None,
+) -> _Span:
     """The records of a packed set, which must be alone."""
     wrapper, time_ms, value = _open_wrapper(data, magic, limits)
     if magic and data[_ATTRIBUTES_AT] & LOG_APPEND_TIME:
@@ -109,7 +122,8 @@ def _unwrapped(data: bytes, magic: int, codec: Codec, limits: BatchLimits, times
         times = times._replace(all_ms=time_ms)
     if codec is Codec.LZ4 and magic == 0:
         value = legacy.with_right_lz4_checksum(value)
-    inside = bytes(decompress(codec, value, limits.max_decompressed_bytes))
+    unpack = decompress if budget is None else budget.unpack
+    inside = bytes(unpack(codec, value, limits.max_decompressed_bytes))
     if not inside:
         raise InvalidRecord("a compressed message with nothing in it")
     spans, last = _spans(inside, magic, limits, times, None)

@@ -19,7 +19,7 @@ from kafscale.records.batch import (
     read_header,
     sign,
 )
-from kafscale.records.compression import Codec, compress, decompress
+from kafscale.records.compression import Codec, UnpackBudget, compress, decompress
 
 # Names of headers are UTF-8 by agreement only; bytes that are not must survive a rewrite.
 _NAME_ERRORS = "surrogateescape"
@@ -37,14 +37,14 @@ class Record(NamedTuple):
 
 def open_batch(batch: bytes | bytearray | memoryview, limit: int) -> list[Record]:
     """Every record of a batch, unpacking at most `limit` bytes."""
-    return list(_records(batch, limit))
+    return list(each_record(*unpack(batch, limit)))
 
 
 def first_at_or_after(
     batch: bytes | bytearray | memoryview, timestamp_ms: int, limit: int
 ) -> tuple[int, int] | None:
     """Offset and time of the first record that is not older than `timestamp_ms`."""
-    for record in _records(batch, limit):
+    for record in each_record(*unpack(batch, limit)):
         if record.timestamp_ms >= timestamp_ms:
             return record.offset, record.timestamp_ms
     return None
@@ -83,9 +83,14 @@ def build_batch(
     return bytes(_assemble(header, payload))
 
 
-def recompress(batch: bytes | bytearray | memoryview, codec: Codec, limit: int) -> bytearray:
+def recompress(
+    batch: bytes | bytearray | memoryview,
+    codec: Codec,
+    limit: int,
+    budget: UnpackBudget | None = None,
+) -> bytearray:
     """The same records under the same header, packed by another codec and signed anew."""
-    header, data = _unpack(batch, limit)
+    header, data = unpack(batch, limit, budget)
     payload = compress(codec, data)
     return _assemble(
         header._replace(
@@ -103,18 +108,22 @@ def _assemble(header: BatchHeader, payload: bytes) -> bytearray:
     return batch
 
 
-def _unpack(batch: bytes | bytearray | memoryview, limit: int) -> tuple[BatchHeader, bytes]:
+def unpack(
+    batch: bytes | bytearray | memoryview, limit: int, budget: UnpackBudget | None = None
+) -> tuple[BatchHeader, bytes]:
+    """The header of a batch, and its records unpacked to at most `limit` bytes."""
     header = read_header(batch)
     if not HEADER_SIZE <= header.size <= len(batch):
         raise CorruptBatch(f"a batch of {header.size} bytes in {len(batch)}")
     if header.codec > Codec.ZSTD:
         raise UnsupportedCompression(f"codec {header.codec}")
     payload = memoryview(batch)[HEADER_SIZE : header.size]
-    return header, bytes(decompress(Codec(header.codec), payload, limit))
+    unpack_bytes = decompress if budget is None else budget.unpack
+    return header, bytes(unpack_bytes(Codec(header.codec), payload, limit))
 
 
-def _records(batch: bytes | bytearray | memoryview, limit: int) -> Iterator[Record]:
-    header, data = _unpack(batch, limit)
+def each_record(header: BatchHeader, data: bytes) -> Iterator[Record]:
+    """Open the records of a batch one by one; `data` has them unpacked."""
     at = 0
     for _ in range(header.record_count):
         record, at = _decode(data, at, header)

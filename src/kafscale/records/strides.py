@@ -5,14 +5,19 @@ all of them, and one comparison checks it for the whole run: when every byte tha
 form equals the first record's, and that one is sound, all are. Records of mixed sizes go through
 a short loop over tables. Both only ever accept; whatever they do not recognise is left to the
 rule itself, which finds the error or the unusual form. So no record is refused by a second opinion,
-and hostile input costs about what the rule costs.
+and hostile input costs about what the rule costs. Where the same loop over bytes is compiled
+(walk.py), it goes first.
 """
 
 import struct
 from collections.abc import Callable, Iterable
+from types import FunctionType
 from typing import Any, Final
 
+from kafscale.records import walk
 from kafscale.records.framing import check_end, check_headers, check_record
+
+WALK_IS_COMPILED: Final = not isinstance(walk.are_sound, FunctionType)
 
 _Unpack = Callable[[bytes, int], tuple[Any, ...]]
 
@@ -80,6 +85,12 @@ _WANTED: Final = (
 
 def check_records(data: bytes, at: int, count: int, require_key: bool) -> None:
     """Check that exactly `count` sound records, numbered from 0, fill `data` from `at` on."""
+    if not (WALK_IS_COMPILED and walk.are_sound(data, at, count, require_key)):
+        check_by_strides(data, at, count, require_key)
+
+
+def check_by_strides(data: bytes, at: int, count: int, require_key: bool) -> None:
+    """The same without compiled code."""
     index = 0
     run, mixed, plain = _RUN, _MIXED, 1
     while index < count:

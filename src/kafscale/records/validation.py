@@ -29,7 +29,7 @@ from kafscale.records.batch import (
     SIGNED_FROM,
     BatchHeader,
 )
-from kafscale.records.compression import Codec, decompress
+from kafscale.records.compression import Codec, UnpackBudget, decompress
 from kafscale.records.framing import MIN_RECORD_SIZE, keyless
 from kafscale.records.strides import check_records
 
@@ -63,8 +63,16 @@ def peek_magic(records: memoryview | None) -> int | None:
     return magic - 256 if magic > 127 else magic
 
 
-def validate(records: memoryview | None, limits: BatchLimits, now_ms: int) -> BatchHeader:
-    """Check all of what a producer sent for one partition, and give its header."""
+def validate(
+    records: memoryview | None,
+    limits: BatchLimits,
+    now_ms: int,
+    budget: UnpackBudget | None = None,
+) -> BatchHeader:
+    """Check all of what a producer sent for one partition, and give its header.
+
+    `budget`: what the batches of the request may unpack to together; None: only `limits` count.
+    """
     if not records:
         raise InvalidRecord("no records")
     if len(records) < HEADER_SIZE:
@@ -80,7 +88,7 @@ def validate(records: memoryview | None, limits: BatchLimits, now_ms: int) -> Ba
         raise CorruptBatch("the checksum is wrong")
     _check_claims(header)
     _check_times(header, limits, now_ms)
-    _check_inside(records, header, limits)
+    _check_inside(records, header, limits, budget)
     return header
 
 
@@ -132,7 +140,9 @@ def _check_times(header: BatchHeader, limits: BatchLimits, now_ms: int) -> None:
             raise InvalidTimestamp(f"{time_ms} is not between {earliest} and {latest}")
 
 
-def _check_inside(records: memoryview, header: BatchHeader, limits: BatchLimits) -> None:
+def _check_inside(
+    records: memoryview, header: BatchHeader, limits: BatchLimits, budget: UnpackBudget | None
+) -> None:
     """The records, unpacked if need be, are in order."""
     codec = header.attributes & 7
     if codec > Codec.ZSTD or (codec == Codec.ZSTD and not limits.allow_zstd):
@@ -142,8 +152,9 @@ def _check_inside(records: memoryview, header: BatchHeader, limits: BatchLimits)
     if codec == Codec.NONE:
         data, at = bytes(records), HEADER_SIZE
     else:
+        unpack = decompress if budget is None else budget.unpack
         payload = records[HEADER_SIZE:]
-        data, at = bytes(decompress(Codec(codec), payload, limits.max_decompressed_bytes)), 0
+        data, at = bytes(unpack(Codec(codec), payload, limits.max_decompressed_bytes)), 0
     if header.record_count > (len(data) - at) // MIN_RECORD_SIZE:
         raise InvalidRecord(f"{header.record_count} records cannot be in {len(data) - at} bytes")
     try:

@@ -139,6 +139,8 @@ _ETCD_ENDPOINT: Final = re.compile(r"(https?://)?([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\
 
 _SHORTEST_LEASE_S: Final = 2.0  # etcd counts in seconds, and a short pause must not end a lease
 
+_LONGEST_GATHERING_S: Final = 5.0  # a broker that starts waits 10 s for its share
+
 
 def _check_etcd(etcd: EtcdSection) -> None:
     for endpoint in etcd.endpoints:
@@ -153,6 +155,8 @@ def _check_etcd(etcd: EtcdSection) -> None:
         raise ConfigError(f"etcd.{missing}: expected beside etcd.{present}, found none")
     if etcd.lease_ttl < _SHORTEST_LEASE_S:
         raise ConfigError(f"etcd.leaseTtl: expected 2s or longer, found {etcd.lease_ttl:g}s")
+    if etcd.gather_time > _LONGEST_GATHERING_S:
+        raise ConfigError(f"etcd.gatherTime: expected 5s or shorter, found {etcd.gather_time:g}s")
     tls = etcd.tls
     if bool(tls.cert_file) != bool(tls.key_file):
         missing, present = ("keyFile", "certFile") if tls.cert_file else ("certFile", "keyFile")

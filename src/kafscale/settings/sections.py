@@ -27,6 +27,7 @@ from kafscale.settings.values import (
     Seconds,
     Size,
     SqliteSynchronous,
+    TurnLimit,
     Validation,
 )
 from kafscale.virtual.arithmetic import DEFAULT_RANGE
@@ -35,6 +36,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 Milliseconds = Annotated[int, Meta(ge=0)]
+CpuShare = Annotated[float, Meta(gt=0, le=1)]
 Price = Annotated[float, Meta(ge=0)]
 MillisecondsOrForever = Annotated[int, Meta(ge=-1)]
 
@@ -128,6 +130,7 @@ class EtcdSection(Section, frozen=True):
     dial_timeout: Seconds = Seconds(5)
     request_timeout: Seconds = Seconds(10)
     lease_ttl: Seconds = Seconds(10)
+    gather_time: Seconds = Seconds(2)
     username: str | None = None
     password: str | None = None
     tls: EtcdTlsSection = EtcdTlsSection()
@@ -144,6 +147,14 @@ class EtcdSection(Section, frozen=True):
 def _target(endpoint: str) -> str:
     address = endpoint.removeprefix("https://").removeprefix("http://").rstrip("/")
     return address if _PORT_AT_END.search(address) else f"{address}:{_ETCD_PORT}"
+
+
+class CompactionSection(Section, frozen=True):
+    """What a broker spends on compacting topics by key."""
+
+    max_bytes: Size = Size(1024 * _MI)  # 0: every log is the pipeline's
+    memory_bytes: PositiveSize = PositiveSize(256 * _MI)
+    cpu_share: CpuShare = 0.2
 
 
 class StorageSection(Section, frozen=True):
@@ -165,6 +176,7 @@ class StorageSection(Section, frozen=True):
     rollup_objects: AtLeastOne = 500
     housekeeping_interval: Seconds = Seconds(30)
     checkpoint_interval: Seconds = Seconds(60)
+    compaction: CompactionSection = CompactionSection()
     validation: Validation = "records"
 
 
@@ -189,6 +201,7 @@ class ConsumerSection(Section, frozen=True):
     max_session_timeout_ms: Milliseconds = 1800000
     initial_rebalance_delay_ms: Milliseconds = 3000
     max_group_size: AtLeastOne = 1000
+    max_member_bytes: PositiveSize = PositiveSize(256 * _MI)  # of all groups of a broker
     offsets_retention_minutes: AtLeastOne = 10080
     offsets_retention_check_interval_ms: AtLeastOne = 600000
 
@@ -226,6 +239,7 @@ class LoggingSection(Section, frozen=True):
 
     level: LogLevel = "info"
     format: LogFormat | None = None  # None: text on a terminal, json elsewhere
+    long_turns: TurnLimit | None = None  # None: they are not looked for
 
 
 class PricesSection(Section, frozen=True):

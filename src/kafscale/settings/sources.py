@@ -77,6 +77,7 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_AUTO_CREATE_PARTITIONS": "topics.defaultPartitions",
     "KAFSCALE_LOG_LEVEL": "logging.level",
     "KAFSCALE_LOG_FORMAT": "logging.format",
+    "KAFSCALE_LOG_LONG_TURNS": "logging.longTurns",
 }
 
 FLAGS: Final[dict[str, str]] = {

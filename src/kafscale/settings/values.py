@@ -40,6 +40,10 @@ class Seconds(float):
     """A span of time above zero: "500ms", "30s", "10m", "7d"; a bare number means seconds."""
 
 
+class TurnLimit(float):
+    """Seconds after which a turn of the event loop is long: on (50 ms), off, or a span of time."""
+
+
 class FormatVersion(str):
     """A message format, by its number or by the first release that has it."""
 
@@ -58,6 +62,7 @@ class BrokerId(int):
     """A node id: 3, or a name that ends in one ("kafscale-3", as a StatefulSet calls its pods)."""
 
 
+_LONG_TURN_S: Final = 0.05
 MAX_INT32: Final = 2**31 - 1
 _MAX_BYTES: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
@@ -95,7 +100,8 @@ def _prepared(info: msgspec.inspect.Type, raw: object) -> object:
     is_number = isinstance(
         info, msgspec.inspect.IntType | msgspec.inspect.FloatType | msgspec.inspect.CustomType
     )
-    if isinstance(raw, bool) and is_number:
+    takes_words = isinstance(info, msgspec.inspect.CustomType) and info.cls is TurnLimit
+    if isinstance(raw, bool) and is_number and not takes_words:
         raise ValueError("a yes or no is no number")  # Python takes True for 1
     return raw
 
@@ -110,6 +116,9 @@ def _special(kind: type, raw: object) -> object:
         return kind(size)
     if issubclass(kind, Seconds):
         return kind(_seconds(raw))
+    if issubclass(kind, TurnLimit):
+        word = _WORDS.get(str(raw).strip().lower())
+        return kind(_seconds(raw) if word is None else _LONG_TURN_S * word)
     if issubclass(kind, BrokerId):
         return kind(_ordinal(raw))
     if issubclass(kind, MappedTopics):
@@ -175,6 +184,7 @@ _NAMED_KINDS: Final[dict[type, str]] = {
     PositiveSize: 'a size above zero such as 4096 or "512Mi"',
     Size: 'a size such as 4096 or "512Mi"',
     Limit: '-1 for no limit or a size such as 4096 or "512Mi"',
+    TurnLimit: 'on, off or a duration such as "50ms"',
     Seconds: 'a duration above zero such as "500ms", "30s" or "10m"',
     MappedTopics: "topics with virtual_partitions, physical_partitions or offset_range each",
     Listeners: "NAME://host:port, several split by commas, or a list with name, host and port each",

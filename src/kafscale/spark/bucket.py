@@ -3,7 +3,7 @@
 Here: one event loop in a thread per process, one open store per URL; topics and logs found by
 nothing but the bucket. A Bucket travels to executors as its URL alone.
 Next door: which store a URL names (settings/locations.py), what a log consists of
-(log/protocol/survey.py).
+(log/protocol/survey.py), telling brokers what was changed (telling.py).
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from kafscale.log.catalog.descriptors import Descriptors
+from kafscale.log.catalog.notices import ChangeRecorder
 from kafscale.log.formats import places
 from kafscale.log.protocol import survey
 from kafscale.log.protocol.survey import LogSnapshot
@@ -22,6 +23,7 @@ from kafscale.model.errors import UnknownTopic
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.settings import locations
+from kafscale.spark.telling import Teller
 from kafscale.system import SystemClock, SystemDice
 
 _T = TypeVar("_T")
@@ -37,7 +39,8 @@ class _Process:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
-        self.stores: dict[locations.Location, ObjectStore] = {}
+        self.stores: dict[locations.Location, ChangeRecorder] = {}
+        self.teller = Teller(self.stores, SystemClock())
         thread = threading.Thread(target=self.loop.run_forever, name="kafscale-bucket", daemon=True)
         thread.start()
 
@@ -70,8 +73,11 @@ def on_store(
     async def on_loop() -> _T:
         store = process.stores.get(where)
         if store is None:
-            store = process.stores[where] = locations.open_location(where)
-        return await work(store, *args, **named)
+            store = process.stores[where] = ChangeRecorder(locations.open_location(where))
+        try:
+            return await work(store, *args, **named)
+        finally:
+            await process.teller.tell_soon(where)
 
     return process.run(on_loop())
 
@@ -103,7 +109,16 @@ class Bucket:
 
     def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Wait for work on objects that `run` made: they belong to the bucket's event loop."""
-        return _this_process().run(work)
+        process = _this_process()
+        try:
+            return process.run(work)
+        finally:
+            process.run(process.teller.tell_soon(self.where))
+
+    def tell(self) -> None:
+        """Tell brokers now what was changed: the job ends, and perhaps this process."""
+        process = _this_process()
+        process.run(process.teller.tell(self.where))
 
     # -- topics ------------------------------------------------------------------------------
 
@@ -113,10 +128,10 @@ class Bucket:
 
     def topic(self, name: str) -> TopicDescriptor:
         """One topic, or UnknownTopic."""
-        _, found = self.run(lambda store: Descriptors(store, self.namespace).newest(name))
-        if found is None or found.deleted:
+        _, descriptor = self.run(lambda store: Descriptors(store, self.namespace).newest(name))
+        if descriptor is None or descriptor.deleted:
             raise UnknownTopic(f"there is no topic {name!r} in {self.url}")
-        return found
+        return descriptor
 
     def select(self, names: Iterable[str] = (), pattern: str = "") -> list[TopicDescriptor]:
         """The named topics, those a pattern matches as a whole, or all of them."""

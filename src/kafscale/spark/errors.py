@@ -3,7 +3,7 @@
 Spark shows every error of a Python process with its traceback. A KafscaleError says what is wrong
 and what to do; its traceback only hides that. All other errors keep their traceback, because they
 are bugs.
-Next door: the commands that print errors (cli/pipeline.py, cli/sql.py).
+Next door: the commands that print errors (cli/bucket/pipeline.py, cli/bucket/sql.py).
 """
 
 import functools
@@ -12,9 +12,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, ParamSpec, TypeVar
+from typing import ClassVar, Final, ParamSpec, TypeVar
 
-from kafscale.model.errors import KafscaleError
+from kafscale.model.errors import InvalidRequest, KafscaleError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,6 +22,12 @@ R = TypeVar("R")
 
 class SparkFailed(KafscaleError):
     """Spark refused a query of the pipeline, or tasks of it failed."""
+
+
+class QueryRefused(InvalidRequest):
+    """Spark could not read a query. The lines of the text point at the place in it."""
+
+    keeps_lines: ClassVar[bool] = True
 
 
 # PySpark's own switch, asked for when it reports an error, after which the process ends.

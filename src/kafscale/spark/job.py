@@ -1,7 +1,7 @@
 """What every job is given and what it gives back.
 
 Here: the context, the report. Next door: the jobs themselves, one file each (jobs/), the command
-that runs them (cli/pipeline.py).
+that runs them (cli/bucket/pipeline.py).
 """
 
 from collections.abc import Callable, Mapping

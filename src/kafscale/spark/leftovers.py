@@ -44,13 +44,13 @@ async def _sweep(store: ObjectStore, namespace: str, grace_ms: int) -> list[str]
         if newest is not None and not newest.deleted and _is_home(newest, folder):
             await _sweep_staged(store, folder, now_ms - grace_ms)
             continue
-        found = await store.find(folder)
-        mark = next((row for row in found if row.key == f"{folder}/{CONDEMNED}"), None)
+        objects = await store.find(folder)
+        mark = next((row for row in objects if row.key == f"{folder}/{CONDEMNED}"), None)
         if mark is not None and mark.modified_ms < now_ms - grace_ms:
-            await _delete(store, [row.key for row in found if row is not mark])
+            await _delete(store, [row.key for row in objects if row is not mark])
             await store.delete([mark.key])
             gone.append(folder)
-        elif mark is None and all(row.modified_ms < now_ms - grace_ms for row in found):
+        elif mark is None and all(row.modified_ms < now_ms - grace_ms for row in objects):
             await commits.put_same(store, f"{folder}/{CONDEMNED}", [b"\n"], "condemnation")
     return gone
 
@@ -62,16 +62,16 @@ def _is_home(topic: TopicDescriptor, folder: str) -> bool:
 
 async def _sweep_staged(store: ObjectStore, folder: str, before_ms: int) -> None:
     """Delete what was staged for a topic that is visible now; a late task may have added some."""
-    found = await store.find(f"{folder}/staged")
-    await _delete(store, [row.key for row in found if row.modified_ms < before_ms])
+    objects = await store.find(f"{folder}/staged")
+    await _delete(store, [row.key for row in objects if row.modified_ms < before_ms])
 
 
 async def check_whole(store: ObjectStore, folder: str, wanted: Set[str]) -> None:
     """Raise LoadLost unless all wanted objects are there and the folder is not condemned."""
-    found = {row.key for row in await store.find(folder)}
-    if f"{folder}/{CONDEMNED}" in found:
+    present = {row.key for row in await store.find(folder)}
+    if f"{folder}/{CONDEMNED}" in present:
         raise LoadLost(f"{folder} was taken for abandoned: load again")
-    if missing := wanted - found:
+    if missing := wanted - present:
         raise LoadLost(f"{min(missing)} is gone: load again")
 
 

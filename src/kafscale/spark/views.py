@@ -59,8 +59,8 @@ def read_all_views(
     bucket: Bucket, topics: Sequence[TopicDescriptor], wanted: ChosenPartitions | None = None
 ) -> list[PartitionView]:
     """The partitions of several topics; a log that they share is read once."""
-    found = places_of(topics, wanted)
-    return views_of(found, bucket.read_logs(place.folder for _, _, place in found))
+    lane_places = places_of(topics, wanted)
+    return views_of(lane_places, bucket.read_logs(place.folder for _, _, place in lane_places))
 
 
 def places_of(
@@ -86,25 +86,25 @@ def views_of(
         folder: (snapshots[folder].lanes(), _by_lane(snapshots[folder], mine))
         for folder, mine in lanes.items()
     }
-    found = []
+    views = []
     for topic, number, place in wanted:
         marks, stored_ranges = logs[place.folder]
         start, end = marks.get(place.lane, (0, 0))
         mine = tuple(s for s in stored_ranges.get(place.lane, ()) if s.last >= start)
-        found.append(PartitionView(topic, number, start, end, mine))
-    return found
+        views.append(PartitionView(topic, number, start, end, mine))
+    return views
 
 
 def _by_lane(snapshot: LogSnapshot, wanted: Set[int]) -> dict[int, list[StoredRange]]:
     """What these lanes of a log consist of, in one pass: there may be thousands of lanes."""
     _refuse_broken_tail(snapshot)
-    found: dict[int, list[StoredRange]] = {}
+    by_lane: dict[int, list[StoredRange]] = {}
     for piece in snapshot.pieces:
         indexed = piece.entry.has_index if piece.entry else piece.size >= _INDEXED_FLUSH
         for span in piece.spans:
             if span.lane not in wanted:
                 continue
-            found.setdefault(span.lane, []).append(
+            by_lane.setdefault(span.lane, []).append(
                 StoredRange(
                     piece.key,
                     span.lane,
@@ -119,7 +119,7 @@ def _by_lane(snapshot: LogSnapshot, wanted: Set[int]) -> dict[int, list[StoredRa
                     piece.kind,
                 )
             )
-    return found
+    return by_lane
 
 
 def _refuse_broken_tail(snapshot: LogSnapshot) -> None:

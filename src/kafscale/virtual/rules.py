@@ -2,13 +2,14 @@
 
 Here: defaults, topics by name, topics by pattern. A topic's own name comes first, then patterns
 in the order in which they are written, then the defaults; a pattern must match the whole name.
-A key that could be a topic's name is one, dots included; everything else is a pattern.
+A key that could be a topic's name is one, dots included; everything else is a pattern. Clients
+choose topic names, so patterns are matched in a time that grows with the name only (decision 46).
 Next door: the arithmetic (arithmetic.py).
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from kafscale.model.errors import InvalidMapping, InvalidTopicName
 from kafscale.model.names import check_topic_name
@@ -58,20 +59,33 @@ class Override:
         )
 
 
+class NamePattern(Protocol):
+    """A compiled pattern of RE2."""
+
+    @property
+    def pattern(self) -> str:
+        """The pattern as it was written."""
+        ...
+
+    def fullmatch(self, name: str) -> object | None:
+        """Whether the whole name matches: None if it does not."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class LayoutRules:
     """Gives the layout of any topic."""
 
     default: PartitionLayout = PartitionLayout()
     by_name: Mapping[str, PartitionLayout] = field(default_factory=dict)
-    patterns: tuple[tuple[re.Pattern[str], PartitionLayout], ...] = ()
+    patterns: tuple[tuple[NamePattern, PartitionLayout], ...] = ()
 
     @staticmethod
     def of(default: PartitionLayout, overrides: Mapping[str, Override]) -> "LayoutRules":
         """Read the configured mapping, in its order. Raises InvalidMapping."""
         default.check("the default")
         names: dict[str, PartitionLayout] = {}
-        patterns: list[tuple[re.Pattern[str], PartitionLayout]] = []
+        patterns: list[tuple[NamePattern, PartitionLayout]] = []
         for key, override in overrides.items():
             layout = override.over(default)
             layout.check(key)
@@ -124,8 +138,14 @@ def _is_name(key: str) -> bool:
     return True
 
 
-def _compiled(key: str) -> re.Pattern[str]:
+def _compiled(key: str) -> NamePattern:
+    import re2  # loaded only where there are patterns
+
+    options = re2.Options()
+    options.log_errors = False  # else RE2 writes to standard error by itself
     try:
-        return re.compile(key)
-    except re.error as problem:
-        raise InvalidMapping(f"{key}: neither a topic's name nor a pattern: {problem}") from None
+        compiled: NamePattern = re2.compile(key, options)
+    except re2.error as problem:
+        reason = problem.args[0].decode() if problem.args else "not readable"
+        raise InvalidMapping(f"{key}: neither a topic's name nor a pattern: {reason}") from None
+    return compiled

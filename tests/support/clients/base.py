@@ -1,4 +1,4 @@
-"""What the tests ask of a client, whoever wrote it.
+"""What the tests ask of a client, of any project.
 
 In this room: records as the test sees them and the questions every client is asked.
 Next door: one file per client. Each leaves its client at default settings but for the
@@ -118,7 +118,7 @@ class Client:
         raise NotImplementedError
 
     def subscribe(self, group: str, topic: str) -> Member:
-        """Become a member that reads from the beginning what nobody has committed."""
+        """Become a member that reads from the beginning where no offset is committed."""
         raise NotImplementedError
 
     def create_topic(self, topic: str, partitions: int) -> None:
@@ -135,7 +135,7 @@ class Client:
         raise NotImplementedError
 
     def configs(self, topic: str) -> dict[str, str]:
-        """The settings somebody chose for this very topic."""
+        """The settings that were chosen for this very topic."""
         raise NotImplementedError
 
     def alter_config(self, topic: str, operation: str, name: str, value: str | None) -> None:

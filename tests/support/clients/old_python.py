@@ -1,4 +1,4 @@
-"""Clients in Python that nobody could install beside each other: programs in ../python."""
+"""Clients in Python that cannot be installed beside each other: programs in ../python."""
 
 from pathlib import Path
 from typing import ClassVar

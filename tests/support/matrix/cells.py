@@ -176,7 +176,7 @@ def codecs(bench: Bench) -> str:
     """Written, stored as it was compressed, read by the client itself and by the judge."""
     for codec in bench.client.codecs[1:]:
         topic = bench.new_topic(codec)
-        # Compressible, and large enough that nobody sends it plain.
+        # Compressible, and large enough that no client sends it plain.
         records = [Record(0, r.key, (r.value or b"") * 100) for r in some_records()]
         bench.client.produce(topic, records, codec)
         stored = {batch.codec for batch in bench.batches(topic)}

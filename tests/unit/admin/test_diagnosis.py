@@ -54,8 +54,8 @@ def test_a_port_is_free_or_any() -> None:
 def test_a_taken_port_is_a_failure_unless_it_is_ours() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        stranger = diagnosis.check_port("clients", "127.0.0.1", port, running=False)
-        assert stranger == ("fail", "clients", f"127.0.0.1:{port} is in use by another program")
+        foreign = diagnosis.check_port("clients", "127.0.0.1", port, running=False)
+        assert foreign == ("fail", "clients", f"127.0.0.1:{port} is in use by another program")
         ours = diagnosis.check_port("clients", "127.0.0.1", port, running=True)
         assert ours.verdict == "ok"
         assert "a kafscale broker is running" in ours.text

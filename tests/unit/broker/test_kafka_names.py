@@ -29,7 +29,7 @@ def test_the_default_of_a_bucket_is_a_default_too() -> None:
     assert (found.value, found.is_default) == ("500", True)
 
 
-def test_what_somebody_chose_is_told_in_kafkas_words() -> None:
+def test_chosen_settings_are_told_in_kafkas_words() -> None:
     config = Config(
         topics=TopicsSection(auto_create=False, default_partitions=6, retention_ms=7),
         storage=StorageSection(flush_messages=0),

@@ -1,4 +1,4 @@
-"""A broker's log lines, and what happens when nobody can take them."""
+"""A broker's log lines, and what happens when the output cannot take them."""
 
 import errno
 import sys

@@ -1,4 +1,4 @@
-"""When clients should stay away."""
+"""When a broker is not ready for clients."""
 
 import asyncio
 from pathlib import Path
@@ -30,7 +30,7 @@ class Moody(EmbeddedMetadataStore):
     async def get(self, key: str) -> Entry | None:
         self.asked += 1
         if self.mood == "away":
-            raise MetadataUnavailable("nobody is there")
+            raise MetadataUnavailable("no answer")
         if self.mood == "hung":
             await asyncio.Event().wait()
         return await super().get(key)
@@ -62,6 +62,17 @@ async def test_an_unavailable_store_is_a_reason_until_it_recovers() -> None:
     assert await check() is None
 
 
+async def test_a_store_that_cannot_be_written_is_a_reason_with_its_cause() -> None:
+    clock, window = ManualClock(), HealthWindow()
+    check = store_check(StoreGate(window, clock))
+    for _ in range(2):
+        window.report_write(clock.elapsed_s(), "No space left on device")
+        clock.advance_ms(2000)
+    assert await check() == "the object store cannot be written: No space left on device"
+    window.report_write(clock.elapsed_s(), "")
+    assert await check() is None
+
+
 @pytest.mark.parametrize("mood", ["away", "hung"])
 async def test_metadata_that_has_been_silent_for_long_is_a_reason(
     mood: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -73,13 +84,13 @@ async def test_metadata_that_has_been_silent_for_long_is_a_reason(
     check = metadata_check(store)
     clock.advance_ms(int(UNREACHABLE_S * 1000))
     assert await check() is None
-    assert inner.asked == 1  # it had been silent because nobody had asked
+    assert inner.asked == 1  # the store had been silent because the broker had not asked
     clock.advance_ms(int(FRESH_S * 1000) - 1)
     assert await check() is None
     assert inner.asked == 1  # its last answer was fresh enough
     inner.mood = mood
     clock.advance_ms(1)
-    assert await check() is None  # for a while nobody minds
+    assert await check() is None  # a short silence does not count
     clock.advance_ms(int((UNREACHABLE_S - FRESH_S) * 1000))
     assert await check() == "the metadata store has not answered for 10 s"
     inner.mood = "fine"

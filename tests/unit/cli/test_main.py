@@ -9,9 +9,9 @@ import pytest
 
 from kafscale import __version__
 from kafscale.cli import main as cli
-from kafscale.cli import serve
-from kafscale.cli.errors import CommandError, UsageError
-from kafscale.model.errors import StoreUnavailable
+from kafscale.cli.serving import serve
+from kafscale.cli.terminal.errors import CommandError, UsageError
+from kafscale.model.errors import KafscaleError, StoreUnavailable
 from kafscale.settings.values import ConfigError
 
 
@@ -129,8 +129,28 @@ def test_help_loads_neither_the_broker_nor_a_kafka_client() -> None:
     check = (
         "import sys\nfrom kafscale.cli.main import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
-        "heavy = {'confluent_kafka', 'aiohttp', 'obstore', 'rich', 'kafscale.broker'}\n"
+        "heavy = {'confluent_kafka', 'obstore', 'rich', 'kafscale.broker'}\n"
         "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
     )
     ran = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_broker_starts_without_the_library_for_colours() -> None:
+    check = (
+        "import sys\nfrom kafscale.cli.main import main\n"
+        "assert main(['serve', '--set', 'unheard.of=1']) == 2\n"
+        "import kafscale.broker.main\n"
+        "print([name for name in ('rich', 'pygments') if name in sys.modules])\n"
+        "import rich"  # progress bars still get it
+    )
+    ran = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout) == (0, "[]\n"), ran.stderr
+
+
+def test_an_error_that_points_at_a_place_keeps_its_lines() -> None:
+    class Pointing(KafscaleError):
+        keeps_lines = True
+
+    assert cli._one_line(Pointing("bad\nselect \x1b\n---^^^")) == "bad\nselect \\x1b\n---^^^"
+    assert cli._one_line(KafscaleError("two\nlines")) == "two lines"

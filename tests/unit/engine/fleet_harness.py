@@ -67,7 +67,7 @@ class Wire:
             yield news
 
     async def aclose(self) -> None:
-        pass  # the store is everybody's
+        pass  # all brokers share the store
 
 
 @dataclasses.dataclass

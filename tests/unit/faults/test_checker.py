@@ -124,7 +124,7 @@ def a_reader_was_led_back(told: History) -> None:
     told.polls.append(replace(told.polls[-1]))
 
 
-def nobody_sent_this(told: History) -> None:
+def no_producer_sent_this(told: History) -> None:
     told.found.append(Found(0, 10, "\x00garbage", 2))
 
 
@@ -152,7 +152,7 @@ def a_commit_is_forgotten(told: History) -> None:
     told.fetched.append(Fetched("g", 0, -1, 12.0, 12.1))
 
 
-def nobody_committed_that(told: History) -> None:
+def no_member_committed_that(told: History) -> None:
     told.fetched.append(Fetched("g", 1, 700, 12.0, 12.1))
 
 
@@ -201,14 +201,14 @@ def a_producer_got_stuck(told: History) -> None:
         (an_offset_is_missing, {"gap"}),
         (a_reader_was_led_past_a_record, {"gap"}),
         (a_reader_was_led_back, {"gap"}),
-        (nobody_sent_this, {"stranger"}),
-        (what_failed_is_there, {"stranger"}),
-        (it_is_in_another_partition, {"stranger"}),
+        (no_producer_sent_this, {"unsent"}),
+        (what_failed_is_there, {"unsent"}),
+        (it_is_in_another_partition, {"unsent"}),
         (a_broker_says_less_than_another, {"watermark back"}),
         (a_broker_says_less_than_was_acknowledged, {"watermark back"}),
         (an_older_commit_comes_back, {"commit undone"}),
         (a_commit_is_forgotten, {"commit undone"}),
-        (nobody_committed_that, {"commit undone"}),
+        (no_member_committed_that, {"commit undone"}),
         (a_refused_commit_took_effect, {"commit undone"}),
         (the_older_owner_wrote_after_the_newer, {"two owners"}),
         (one_epoch_has_two_writers, {"two owners"}),
@@ -331,7 +331,7 @@ def moved(told: History, moves: int) -> None:
     told.polls.append(Poll("r", 0, 0, 11, send.value, 11.7))
 
 
-def test_a_move_takes_an_offset_that_nobody_misses() -> None:
+def test_a_move_takes_an_offset_and_that_is_no_finding() -> None:
     told = story()
     moved(told, moves=1)
     assert kinds(told) == set()
@@ -340,7 +340,7 @@ def test_a_move_takes_an_offset_that_nobody_misses() -> None:
 def test_an_empty_offset_without_a_move_is_found() -> None:
     told = story()
     moved(told, moves=0)
-    assert kinds(told) == {"stranger"}
+    assert kinds(told) == {"unsent"}
 
 
 def test_a_reader_led_past_a_record_and_an_empty_offset_is_found() -> None:

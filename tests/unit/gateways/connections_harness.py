@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.connections import ConnectionLimits, Connections
 from kafscale.model.buffers import Buffer
@@ -56,11 +57,15 @@ class RecordingSession:
         self.connection = connection
         self.frames: list[memoryview] = []
         self.closings = 0
+        self.beginnings = 0
         self.wakings = 0
         self.writes = True
 
     def receive(self, frame: memoryview) -> None:
         self.frames.append(frame)
+
+    def begin(self) -> None:
+        self.beginnings += 1
 
     def writable(self) -> None:
         self.wakings += 1
@@ -85,6 +90,7 @@ class ConnectionsHarness:
             self.clock,
             buffered_bytes=lambda: self.buffered,
             refusals=lambda reason: self.refusals.update([reason]),
+            client_log=ClientLog(self.clock),
         )
 
     def _make_session(self, connection: Connection) -> RecordingSession:

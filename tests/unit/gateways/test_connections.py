@@ -11,7 +11,9 @@ from tests.unit.gateways.test_connection import framed
 
 def test_more_connections_than_allowed_are_turned_away_until_one_leaves() -> None:
     harness = ConnectionsHarness(ConnectionLimits(max_connections=2))
-    (first, _), _ = harness.connect(), harness.connect()
+    (first, _), (second, _) = harness.connect(), harness.connect()
+    for connection in (first, second):
+        feed(connection, framed(b"whole"))
     turned_away, transport = harness.connect()
     assert transport.is_aborted
     assert harness.refusals == {"too_many_connections": 1}
@@ -33,6 +35,31 @@ def test_one_address_may_not_take_all_connections() -> None:
     first.connection_lost(None)
     _, again = harness.connect("10.0.0.1")
     assert not again.is_aborted
+
+
+def test_half_frames_keep_no_client_out() -> None:
+    harness = ConnectionsHarness(ConnectionLimits(max_connections=3))
+    served, served_transport = harness.connect()
+    feed(served, framed(b"whole"))
+    flood = [harness.connect() for _ in range(50)]
+    for connection, transport in flood:
+        if not transport.is_aborted:
+            feed(connection, b"\0\0")
+    late, late_transport = harness.connect()
+    feed(late, framed(b"whole"))
+    assert (served_transport.is_aborted, late_transport.is_aborted) == (False, False)
+    assert len(harness.connections) == 3
+    assert harness.refusals == {"too_many_connections": 49}
+
+
+def test_connections_that_have_sent_requests_stay_when_there_are_too_many() -> None:
+    harness = ConnectionsHarness(ConnectionLimits(max_connections=2))
+    clients = [harness.connect() for _ in range(2)]
+    for connection, _ in clients:
+        feed(connection, framed(b"whole"))
+    _, refused = harness.connect()
+    assert refused.is_aborted
+    assert not any(transport.is_aborted for _, transport in clients)
 
 
 # -- back-pressure ---------------------------------------------------------------------------
@@ -72,7 +99,7 @@ def test_half_received_frames_fill_the_memory_no_further_and_all_come_whole_in_t
     most = 0
     while left:
         reading = [number for number in left if clients[number][1].is_reading]
-        assert reading, "everybody waits for everybody"
+        assert reading, "every client waits for another one"
         for number in reading:
             connection, transport = clients[number]
             for _ in range(4):

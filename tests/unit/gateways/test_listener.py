@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.connections import ConnectionLimits, Connections
 from kafscale.gateways.listener import Listener
@@ -25,8 +26,13 @@ class TwoListeners:
     def __init__(self, limits: ConnectionLimits) -> None:
         self.refusals: list[str] = []
         self.sessions: list[RecordingSession] = []
+        clock = ManualClock()
         self.connections = Connections(
-            limits, ManualClock(), buffered_bytes=lambda: 0, refusals=self.refusals.append
+            limits,
+            clock,
+            buffered_bytes=lambda: 0,
+            refusals=self.refusals.append,
+            client_log=ClientLog(clock),
         )
         self.listeners = [
             Listener(name, self._make_session, self.connections) for name in ("INNER", "OUTER")

@@ -1,4 +1,4 @@
-"""Whatever order things happen in: what must hold for a group, holds."""
+"""A group keeps its promises in whatever order requests, time and restarts come."""
 
 import random
 
@@ -28,7 +28,7 @@ class Crowd:
 
     def step(self) -> None:
         bench, dice = self.bench, self.dice
-        who = dice.choice([*self.ids[-8:], "", "nobody"])
+        who = dice.choice([*self.ids[-8:], "", "unknown"])
         generation = bench.group.generation - dice.choice([0, 0, 0, 0, 1])
         what = dice.choice(["join", "join", "sync", "sync", "beat", "commit", "leave", "time"])
         if what == "join":
@@ -97,7 +97,7 @@ def test_any_order_of_events_keeps_the_promises(seed: int) -> None:
     crowd = Crowd(seed)
     for _ in range(STEPS):
         crowd.step()
-    # With nobody saying another word, everyone who waits is answered and the group empties.
+    # Without another request, every call that waits is answered and the group empties.
     crowd.bench.pass_s(200.0)
     crowd.check()
     assert crowd.waiting() == set()

@@ -133,11 +133,21 @@ def test_the_protocol_most_members_prefer_is_chosen_among_those_all_speak(bench:
     assert bench.outcome(second).protocol == bench.outcome(third).protocol == "c"
 
 
+def test_the_member_that_makes_a_group_too_large_is_refused() -> None:
+    bench = Bench(GroupRules(initial_delay_s=0.0, most_group_bytes=2500))
+    kilobyte = {"range": bytes(1000)}
+    first, second = bench.join(protocols=kilobyte), bench.join(protocols=kilobyte)
+    assert bench.problem(bench.join(protocols=kilobyte)) is GroupFull
+    bench.join("m1", protocols=kilobyte)  # what it said before does not count twice
+    assert bench.outcome(first).generation == 1
+    assert bench.outcome(second).generation == 2
+
+
 def test_a_group_has_so_many_members_and_no_more(bench: Bench) -> None:
     names = bench.stable(4)
     bench.join(needs_id=True)  # an id given out counts
     assert bench.problem(bench.join()) is GroupFull
-    assert bench.problem(bench.join("nobody")) is UnknownMember
+    assert bench.problem(bench.join("unknown")) is UnknownMember
     bench.join(names[0], protocols={"range": b"new"})
     assert bench.group.state is GroupState.PREPARING
 
@@ -198,7 +208,7 @@ def test_everyone_gets_what_the_leader_says_byte_for_byte(bench: Bench) -> None:
     }
 
 
-def test_a_leader_that_never_assigns_is_removed_and_nobody_waits_for_it(bench: Bench) -> None:
+def test_a_leader_that_never_assigns_is_removed_and_no_member_waits_for_it(bench: Bench) -> None:
     bench.join()
     follower = f"m{bench.join()}"
     bench.join("m1")
@@ -238,8 +248,8 @@ def test_generation_and_member_are_checked(bench: Bench) -> None:
     (first,) = bench.stable()
     for ask in (bench.heartbeat, bench.sync, bench.commit):
         assert bench.problem(ask(first, 2)) is IllegalGeneration
-        assert bench.problem(ask("nobody", 1)) is UnknownMember
-        assert bench.problem(ask(first, 1, instance_id="nobody")) is UnknownMember
+        assert bench.problem(ask("unknown", 1)) is UnknownMember
+        assert bench.problem(ask(first, 1, instance_id="unknown")) is UnknownMember
 
 
 def test_a_silent_member_is_removed_when_its_session_is_over(bench: Bench) -> None:
@@ -265,7 +275,7 @@ def test_several_leave_at_once_each_with_an_answer(bench: Bench) -> None:
     first, second = bench.stable(2)
     pending = bench.join(needs_id=True)
     left = bench.outcome(
-        bench.leave((second, None), ("nobody", None), (f"m{pending}", None), ("", "nobody"))
+        bench.leave((second, None), ("unknown", None), (f"m{pending}", None), ("", "unknown"))
     )
     assert [type(problem) for problem in left.problems] == [
         type(None),
@@ -288,7 +298,7 @@ def test_who_leaves_while_joining_is_told(bench: Bench) -> None:
 
 def test_members_commit_and_others_only_when_there_are_none(bench: Bench) -> None:
     assert bench.outcome(bench.commit("", -1)) == Accepted()
-    assert bench.problem(bench.commit("somebody", 1)) is IllegalGeneration
+    assert bench.problem(bench.commit("unknown", 1)) is IllegalGeneration
     first = bench.outcome(bench.join()).member_id
     assert bench.problem(bench.commit(first, 1)) is RebalanceInProgress
     bench.sync(first, 1)

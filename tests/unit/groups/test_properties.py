@@ -37,7 +37,7 @@ rebalances = st.sampled_from([5.0, 20.0, LONGEST_REBALANCE_S])
 
 
 class GroupLife(RuleBasedStateMachine):
-    """Members with real ids, an honest leader, and a book of what everybody was told."""
+    """Members with real ids, an honest leader, and a book of what each member was told."""
 
     members = Bundle("members")  # ids given out, alive or long gone
     instances = st.sampled_from([None, None, None, "i", "j"])
@@ -176,7 +176,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule()
     def the_broker_starts_again(self) -> None:
-        """Whoever waits loses the connection; what was saved is all there is."""
+        """Calls that wait lose their connection; the new broker knows only what was saved."""
         bench = self.bench
         fresh = Group(bench.rules)
         if bench.saved:
@@ -236,7 +236,7 @@ class GroupLife(RuleBasedStateMachine):
         self.generation = self.bench.group.generation
 
     @invariant()
-    def nobody_stays_who_has_been_silent_for_a_session(self) -> None:
+    def no_member_stays_that_was_silent_for_a_session(self) -> None:
         waits = set(self.waiting.values())
         for name, member in self.bench.group.roster.by_id.items():
             if name not in waits:
@@ -244,7 +244,7 @@ class GroupLife(RuleBasedStateMachine):
                 assert silent_s < member.session_timeout_s, f"{name}: {silent_s} s"
 
     @invariant()
-    def nobody_waits_beyond_every_deadline(self) -> None:
+    def no_call_waits_beyond_every_deadline(self) -> None:
         longest_s = 2 * (LONGEST_REBALANCE_S + LONGEST_SESSION_S)
         for call, asked_s in self.asked_s.items():
             assert self.bench.now_s - asked_s <= longest_s, f"call {call}"
@@ -259,12 +259,12 @@ class GroupLife(RuleBasedStateMachine):
             assert group.roster.leader in group.roster.by_id
 
     @invariant()
-    def somebody_always_looks_after_who_waits(self) -> None:
+    def the_group_wakes_while_calls_wait_or_members_are_there(self) -> None:
         if self.waiting or len(self.bench.group.roster):
             assert self.bench.group.next_wake_s() < float("inf")
 
     def teardown(self) -> None:
-        """With nobody saying another word, all who wait are answered and the group empties."""
+        """Without another request, every call that waits is answered and the group empties."""
         self.bench.pass_s(4 * (LONGEST_REBALANCE_S + LONGEST_SESSION_S))
         self.look()
         assert self.waiting == {}

@@ -1,4 +1,4 @@
-"""One process: started, found dead, started again after a while that grows, stopped."""
+"""One process: started, found dead, started again after pauses that grow, stopped."""
 
 import itertools
 import os
@@ -151,7 +151,7 @@ def test_one_that_hangs_for_three_looks_is_killed_and_started_again(rig: Rig) ->
 
 
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="this Python cannot tell that one is paused")
-def test_one_that_somebody_has_paused_is_left_alone_until_it_goes_on(rig: Rig) -> None:
+def test_a_paused_process_is_left_alone_until_it_goes_on(rig: Rig) -> None:
     child = rig.child("exec sleep 60")
     child.tend(), child.tend()
     paused = child.pid
@@ -164,7 +164,7 @@ def test_one_that_somebody_has_paused_is_left_alone_until_it_goes_on(rig: Rig) -
     for _ in range(10):
         rig.clock.advance_ms(60_000)
         assert not child.tend()
-    assert len(rig.looks) == 10  # nobody even looked
+    assert len(rig.looks) == 10  # the supervisor did not look
     rig.looks = []
     os.kill(paused, signal.SIGCONT)
     while not child.tend():
@@ -193,7 +193,7 @@ def test_one_that_has_not_answered_yet_is_not_taken_for_hung(rig: Rig) -> None:
     assert child.state is ChildState.STARTING
 
 
-def test_nobody_looks_more_often_than_every_few_seconds(rig: Rig) -> None:
+def test_the_supervisor_looks_every_few_seconds_at_most(rig: Rig) -> None:
     child = rig.child("exec sleep 60")
     child.tend(), child.tend()
     rig.looks = [False] * 3
@@ -210,7 +210,7 @@ def test_one_that_cannot_be_started_again_is_tried_later(rig: Rig, tmp_path: Pat
     os.kill(child.pid, signal.SIGKILL)
     until_ended(child)
     log.unlink()
-    log.mkdir()  # whoever opens it for writing fails
+    log.mkdir()  # a process that opens it for writing fails
     assert child.tend()
     rig.clock.advance_ms(1000)
     assert child.tend()

@@ -1,4 +1,4 @@
-"""Blocks of ports: never shared by two fleets, never with a port that somebody uses."""
+"""Blocks of ports: never shared by two fleets, never with a port in use."""
 
 import socket
 

@@ -75,7 +75,7 @@ def leave() -> None:
 
 
 def run(fleet: SmallFleet, hear: Callable[[str], None]) -> None:
-    """As `supervise` does, with `hear` for whoever reads the output."""
+    """As `supervise` does, with `hear` in place of the terminal."""
     with listening() as wakeup:
         supervisor = Supervisor(fleet, wakeup, SystemClock(), hear)  # type: ignore[arg-type]
         try:
@@ -158,7 +158,7 @@ def test_the_file_follows_a_process_that_is_started_again(fleet: SmallFleet) -> 
     assert states == [("up", False), ("down", True), ("starting", False), ("up", False)]
 
 
-def test_a_full_disk_stops_nobody_and_the_file_is_written_when_there_is_room(
+def test_a_full_disk_stops_no_process_and_the_file_is_written_when_there_is_room(
     fleet: SmallFleet,
 ) -> None:
     publish = fleet.folder.publish
@@ -203,7 +203,7 @@ def test_leaving_while_it_starts_stops_what_was_started(fleet: SmallFleet) -> No
     assert "s3 asked to stop" in fleet.story()
 
 
-def test_a_second_request_does_not_wait_for_anybody(fleet: SmallFleet) -> None:
+def test_a_second_request_does_not_wait_for_any_process(fleet: SmallFleet) -> None:
     fleet.scripts["broker-1"] = PATIENT.replace("exit 0", "kill -TERM $PPID")
     said: list[str] = []
 

@@ -22,6 +22,7 @@ from kafscale.records.record import Record
 from kafscale.tasks import Tasks
 from kafscale.testing.clock import ManualClock, SeededDice
 from kafscale.testing.faulty_store import FaultPlan, FaultyObjectStore
+from kafscale.turns import Turns
 
 FOLDER = "default/orders/0"
 NOW_MS = 1_700_000_000_000
@@ -107,7 +108,7 @@ class LogHarness:
     def reader(self, **how: Any) -> Reader:
         """A reader on the same store."""
         how = {"cache_bytes": 64 << 20, "index_cache_bytes": 1 << 20, "read_ahead": 0} | how
-        return Reader(self.store, tasks=self.tasks, **how)
+        return Reader(self.store, tasks=self.tasks, turns=Turns(self.clock), **how)
 
     async def look(self, folder: str = FOLDER) -> Opened:
         """The log as the bucket tells it, past every fault."""

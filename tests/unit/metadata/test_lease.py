@@ -70,7 +70,7 @@ async def test_it_is_lost_when_the_store_says_so(lender: Lender) -> None:
     assert lender.lease.remaining_s() == 0
 
 
-async def test_it_is_over_by_the_clock_before_anybody_says_so(lender: Lender) -> None:
+async def test_a_lease_is_over_by_the_clock_before_the_store_says_so(lender: Lender) -> None:
     lender.clock.advance_ms(TTL_S * 1000)
     assert lender.lease.remaining_s() == 0
     await lender.lease.lost()

@@ -87,3 +87,9 @@ def test_a_fresh_id_is_never_reserved_and_never_looks_like_an_option() -> None:
     good = bytes(range(16))
     dice = LoadedDice(bytes(16), bytes(15) + b"\x01", dashed, good)
     assert names.fresh_topic_id(dice) == good
+
+
+def test_topics_of_brokers_are_internal() -> None:
+    assert names.is_internal("__consumer_offsets")
+    assert names.is_internal("__transaction_state")
+    assert not names.is_internal("__my_own")

@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -14,9 +15,9 @@ import pytest
 
 from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
 from kafscale.objects import files
-from kafscale.objects.files import INLINE_BYTES, LEFTOVER_AGE_S, FileObjectStore
+from kafscale.objects.files import CACHED_BYTES, INLINE_BYTES, LEFTOVER_AGE_S, FileObjectStore
 
-BIG = b"x" * (INLINE_BYTES + 1)
+BIG = b"x" * (INLINE_BYTES + 2)
 
 
 def files_in(root: Path) -> list[str]:
@@ -214,14 +215,14 @@ import asyncio, sys
 from pathlib import Path
 from kafscale.objects.files import FileObjectStore
 
-async def write_for_ever() -> None:
+async def write_without_end() -> None:
     store = FileObjectStore(Path(sys.argv[1]))
     for number in range(1_000_000):
         body = [bytes([number % 251]) * 50_000] * 40
         await store.put_new(f"ns/{number:06d}", body)
         print(number, flush=True)
 
-asyncio.run(write_for_ever())
+asyncio.run(write_without_end())
 """
 
 
@@ -291,3 +292,113 @@ async def test_an_object_is_as_old_as_its_name(
     (row,) = await store.find("a")
     assert row.modified_ms >= began_ms
     await store.aclose()
+
+
+def _not_in_the_page_cache(source: int, into: Sequence[bytearray], at: int, flags: int) -> int:
+    raise BlockingIOError(errno.EAGAIN, "would wait for the disk")
+
+
+def _partly_in_the_page_cache(source: int, into: Sequence[bytearray], at: int, flags: int) -> int:
+    return len(into[0]) // 2
+
+
+def _not_told_by_this_file_system(
+    source: int, into: Sequence[bytearray], at: int, flags: int
+) -> int:
+    raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+
+def _all_in_the_page_cache(source: int, into: Sequence[bytearray], at: int, flags: int) -> int:
+    into[0][:] = os.pread(source, len(into[0]), at)
+    return len(into[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what the page cache holds")
+@pytest.mark.parametrize(
+    ("kernel", "body", "takes_a_thread"),
+    [
+        (_all_in_the_page_cache, b"small", False),
+        (_all_in_the_page_cache, BIG, False),
+        (_all_in_the_page_cache, bytes(CACHED_BYTES + 2), True),
+        (_not_in_the_page_cache, b"small", True),
+        (_partly_in_the_page_cache, BIG, True),
+        (_not_told_by_this_file_system, b"small", False),
+        (_not_told_by_this_file_system, BIG, True),
+    ],
+)
+async def test_a_thread_reads_what_the_event_loop_would_have_to_wait_for(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kernel: Callable[[int, Sequence[bytearray], int, int], int],
+    body: bytes,
+    takes_a_thread: bool,
+) -> None:
+    store, readers = FileObjectStore(tmp_path), []
+    read_range = files._read_range
+
+    def noted(source: int, start: int, length: int) -> memoryview:
+        readers.append(threading.current_thread())
+        return read_range(source, start, length)
+
+    await store.put_new("a/b", [body])
+    monkeypatch.setattr(os, "preadv", kernel)
+    monkeypatch.setattr(files, "_read_range", noted)
+    assert bytes(await store.read("a/b")) == body
+    assert bytes(await store.read("a/b", 1, len(body) - 1)) == body[1:]
+    assert (readers[:1] not in ([], [threading.main_thread()])) == takes_a_thread
+    await store.aclose()
+
+
+async def test_symbolic_links_below_the_folder_are_refused(tmp_path: Path) -> None:
+    root, outside = tmp_path / "data", tmp_path / "outside"
+    (outside / "topic").mkdir(parents=True)
+    (outside / "topic/secret").write_bytes(b"secret")
+    store = FileObjectStore(root)
+    await store.put_new("ns/a", [b"ours"])
+    (root / "linked").symlink_to(outside)
+    (root / "ns/file").symlink_to(outside / "topic/secret")
+    for refused in (
+        store.read("linked/topic/secret"),
+        store.read("ns/file"),
+        store.read("ns/file", 0, 3),
+        store.put_new("linked/topic/new", [b"x"]),
+        store.put_new("linked/new", [BIG]),
+        store.delete(["linked/topic/secret"]),
+        store.find("ns"),
+        store.find("linked/topic"),
+        store.folders(""),
+        store.folders("linked"),
+    ):
+        with pytest.raises(StoreRefused, match="is a symbolic link"):
+            await refused
+    assert bytes(await store.read("ns/a")) == b"ours"
+    assert [path.name for path in outside.rglob("*")] == ["topic", "secret"]
+    await store.aclose()
+
+
+async def test_the_data_folder_itself_may_be_a_symbolic_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "data").symlink_to(tmp_path / "disk")
+    store = FileObjectStore(tmp_path / "data")
+    await store.put_new("ns/topic/0/a", [b"x"])
+    assert [found.key for found in await store.find("ns")] == ["ns/topic/0/a"]
+    await store.aclose()
+
+
+async def test_a_folder_that_was_dropped_is_looked_at_again(tmp_path: Path) -> None:
+    root, outside = tmp_path / "data", tmp_path / "outside"
+    outside.mkdir()
+    store = FileObjectStore(root)
+    await store.put_new("ns/topic/a", [b"x"])
+    await store.delete(["ns/topic/a"])
+    (root / "ns").symlink_to(outside)
+    with pytest.raises(StoreRefused, match="is a symbolic link"):
+        await store.put_new("ns/a", [b"x"])
+    await store.aclose()
+
+
+def test_temporary_files_are_not_written_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/.tmp").symlink_to(tmp_path)
+    with pytest.raises(StoreRefused, match="is a symbolic link"):
+        FileObjectStore(tmp_path / "data")

@@ -1,4 +1,4 @@
-"""When the store counts as sick, and when as well again."""
+"""When the store counts as unhealthy, and when as healthy again."""
 
 import pytest
 
@@ -101,7 +101,7 @@ def test_one_answer_ends_the_silence() -> None:
     assert health.state(111.2) is Health.HEALTHY
     assert health.state(121) is Health.HEALTHY  # the other one is given as long again
     assert health.state(122) is Health.UNAVAILABLE
-    health.end(122)  # given up by whoever asked
+    health.end(122)  # the caller gave up
     assert health.state(123) is Health.HEALTHY
 
 
@@ -115,7 +115,7 @@ def test_failures_are_no_answers() -> None:
     assert health.state(111.9 + LATELY_S - 1) is Health.UNAVAILABLE
 
 
-def test_a_store_that_nobody_asks_any_more_may_be_asked_again() -> None:
+def test_a_store_without_recent_requests_may_be_asked_again() -> None:
     health = window(1000)
     health.begin(100)
     health.report(111, 11, ok=False)
@@ -143,3 +143,17 @@ def test_what_was_begun_in_a_silence_does_not_speak_against_the_store_afterwards
         health.report(141, 41, ok=False)
         health.end(141)
     assert health.state(141) is Health.HEALTHY
+
+
+def test_a_store_that_refuses_all_writes_says_why_although_reads_go_well() -> None:
+    health = HealthWindow()
+    health.report_write(0, "disk full")
+    assert health.why_not_writable(0) is None, "one refusal may pass"
+    health.report(1, 0.01, ok=True)
+    health.report_write(3, "disk full")
+    assert health.why_not_writable(3) == "disk full"
+    assert health.why_not_writable(3 + LATELY_S) is None, "nothing was tried lately"
+    health.report_write(40, "")
+    assert health.why_not_writable(40) is None
+    health.report_write(41, "read-only")
+    assert health.why_not_writable(41) is None, "a new problem begins anew"

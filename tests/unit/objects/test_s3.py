@@ -201,7 +201,7 @@ async def test_the_storage_class_is_for_objects_that_stay(
     assert begun.headers["x-amz-storage-class"] == "STANDARD_IA"
 
 
-async def test_only_names_nobody_else_chooses_are_uploaded_in_parts(
+async def test_only_names_that_no_other_writer_chooses_are_uploaded_in_parts(
     server: RecordingS3, settings: S3Settings
 ) -> None:
     store = S3ObjectStore(replace(settings, part_size=5 * MIB), keys.is_rewritten)

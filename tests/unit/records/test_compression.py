@@ -12,8 +12,13 @@ from aiokafka import codec as aiokafka_codec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafscale.model.errors import BatchTooLarge, CorruptBatch, UnsupportedCompression
-from kafscale.records.compression import Codec, compress, decompress
+from kafscale.model.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    UnpacksTooMuch,
+    UnsupportedCompression,
+)
+from kafscale.records.compression import Codec, UnpackBudget, compress, decompress
 from tests.support.examples import examples
 
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -185,3 +190,32 @@ def test_gzip_with_garbage_behind_it_is_corrupt() -> None:
 def test_plain_deflate_is_not_gzip() -> None:
     with pytest.raises(CorruptBatch):
         decompress(Codec.GZIP, zlib.compress(b"x"), MIB)
+
+
+def test_zstd_begins_again_at_most_once_and_after_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    rooms: list[int] = []
+    real = cramjam.zstd.decompress_into
+
+    def counted(data: bytes, out: bytearray) -> int:
+        rooms.append(len(out))
+        return int(real(data, out))
+
+    monkeypatch.setattr(cramjam.zstd, "decompress_into", counted)
+    packed = compress(Codec.ZSTD, bytes(10 * MIB))
+    assert decompress(Codec.ZSTD, packed, 11 * MIB) == bytes(10 * MIB)
+    with pytest.raises(BatchTooLarge):
+        decompress(Codec.ZSTD, packed, 9 * MIB)
+    assert rooms == [64 * 1024, 11 * MIB, 64 * 1024, 9 * MIB]
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_budget_is_shared_by_all_that_is_unpacked_from_it(codec: Codec) -> None:
+    packed = compress(codec, bytes(1000))
+    budget = UnpackBudget(2500)
+    assert budget.unpack(codec, packed, 1000) == bytes(1000)
+    with pytest.raises(BatchTooLarge):
+        budget.unpack(codec, packed, 999)
+    assert budget.left == 501  # what was refused costs its limit
+    with pytest.raises(UnpacksTooMuch):
+        budget.unpack(codec, packed, 1000)
+    assert budget.left == 0

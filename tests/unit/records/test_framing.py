@@ -4,13 +4,14 @@ import pytest
 
 from kafscale.model.errors import InvalidRecord
 from kafscale.records.framing import check_record
-from kafscale.records.strides import check_records
+from tests.support.walks import FAST_WALKS
 from tests.unit.records.oracles import check_one_by_one
 from tests.unit.records.samples import join
 
 # attributes, timestamp delta, offset delta; key "k"; value "v"; no headers
 HEAD, KEY, VALUE, NO_HEADERS = b"\x00\x00\x00", b"\x02k", b"\x02v", b"\x00"
 NULL = b"\x01"
+WALKS = {"rule": check_one_by_one, **FAST_WALKS}
 
 SOUND = {
     "plain": [HEAD, KEY, VALUE, NO_HEADERS],
@@ -51,13 +52,13 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("check", [check_one_by_one, check_records])
+@pytest.mark.parametrize("check", WALKS.values(), ids=WALKS)
 @pytest.mark.parametrize("parts", SOUND.values(), ids=SOUND)
 def test_sound_records_pass(check, parts: list[bytes]) -> None:
     check(join(parts), 0, 1, False)
 
 
-@pytest.mark.parametrize("check", [check_one_by_one, check_records])
+@pytest.mark.parametrize("check", WALKS.values(), ids=WALKS)
 @pytest.mark.parametrize("parts", BROKEN.values(), ids=BROKEN)
 def test_broken_records_are_refused(check, parts: list[bytes]) -> None:
     with pytest.raises(InvalidRecord):
@@ -66,7 +67,7 @@ def test_broken_records_are_refused(check, parts: list[bytes]) -> None:
         check(join(parts) + b"\x00" * 99, 0, 1, False)
 
 
-@pytest.mark.parametrize("check", [check_one_by_one, check_records])
+@pytest.mark.parametrize("check", WALKS.values(), ids=WALKS)
 def test_a_cut_off_record_is_refused(check) -> None:
     record = join(SOUND["two headers"])
     for size in range(len(record)):
@@ -74,21 +75,21 @@ def test_a_cut_off_record_is_refused(check) -> None:
             check(record[:size], 0, 1, False)
 
 
-@pytest.mark.parametrize("check", [check_one_by_one, check_records])
+@pytest.mark.parametrize("check", WALKS.values(), ids=WALKS)
 @pytest.mark.parametrize("length", [b"\x01", b"\x05", b"\x00", b"\xff\xff\xff\xff\x0f"])
 def test_a_record_s_length_is_positive_and_within_the_data(check, length: bytes) -> None:
     with pytest.raises(InvalidRecord):
         check(length + b"\x00" * 50, 0, 1, False)
 
 
-@pytest.mark.parametrize("check", [check_one_by_one, check_records])
+@pytest.mark.parametrize("check", WALKS.values(), ids=WALKS)
 def test_a_compacted_topic_wants_keys(check) -> None:
     check(join(SOUND["empty key"]), 0, 1, True)
     with pytest.raises(InvalidRecord):
         check(join(SOUND["null key"]), 0, 1, True)
 
 
-@pytest.mark.parametrize("check", [check_one_by_one, check_records])
+@pytest.mark.parametrize("check", WALKS.values(), ids=WALKS)
 def test_the_count_must_be_what_the_bytes_hold(check) -> None:
     two = join(SOUND["plain"]) + join([b"\x00\x00\x02", KEY, VALUE, NO_HEADERS])
     check(two, 0, 2, False)

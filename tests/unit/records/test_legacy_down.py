@@ -155,7 +155,7 @@ def test_a_large_batch_comes_in_pieces_of_bounded_size(magic: int, codec: Codec)
     assert len(pieces) == 4
     assert all(len(piece) < legacy_down._PIECE_BYTES + 2000 for piece in pieces)
     assert read(b"".join(pieces)) == olds(records, magic)
-    # Whoever stops after a piece goes on behind it.
+    # A consumer that stops after a piece goes on behind it.
     seen = read(pieces[0])
     rest = b"".join(to_messages(batch, magic, seen[-1].offset + 1, LIMIT))
     assert seen + read(rest) == olds(records, magic)

@@ -296,7 +296,7 @@ def test_a_time_below_none_is_invalid(time_ms: int) -> None:
         to_batches(message(1, timestamp_ms=time_ms), usual, NOW_MS)
 
 
-def test_where_nobody_asks_for_the_producers_times_any_will_do() -> None:
+def test_any_producer_time_will_do_where_the_topic_does_not_limit_it() -> None:
     times = (-(2**63), 2**63 - 1, 0, -2)
     rows = [Old(n, time_ms, None, b"v") for n, time_ms in enumerate(times)]
     (batch,) = to_batches(plain(rows, 1), LIMITS, NOW_MS)

@@ -61,7 +61,7 @@ def refusals(magic: int) -> dict[str, tuple[bytes, type[KafscaleError]]]:
         "checksum inside": (flat, CorruptBatch),
         "another format": (good + other, InvalidRecord),
         "format 2 behind": (good + message(2), InvalidRecord),
-        "a format nobody knows": (good + message(3), CorruptBatch),
+        "an unknown format": (good + message(3), CorruptBatch),
         "another format inside": (wrapper(magic, other, GZIP), InvalidRecord),
         "two wrappers": (packed + packed, InvalidRecord),
         "plain and wrapper": (good + packed, InvalidRecord),

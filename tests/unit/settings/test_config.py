@@ -180,6 +180,44 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert "none.yaml: cannot be read: No such file" in refusal(tmp_path / "none.yaml")
 
 
+LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
+MERGES = "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 10))
+CHAIN = "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 400))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[" * 5000, "line 1: nested more than 32 levels deep"),
+        ("a: " + "{b: " * 40 + "1" + "}" * 40, "line 1: nested more than 32 levels deep"),
+        (f"a0: &a0 [x]\n{CHAIN}", "nested more than 32 levels deep"),
+        (f"a0: &a0 [x]\n{LAUGHS}", "more than 100,000 values, repeated ones included"),
+        (f"a0: &a0 {{x: 1}}\n{MERGES}", "more than 100,000 values, repeated ones included"),
+        ("a: &a [*a]", "line 1: a value contains itself"),
+    ],
+    ids=["flow", "maps", "chain", "laughs", "merges", "itself"],
+)
+def test_yaml_that_would_fill_the_memory_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    assert words in refusal(yaml(tmp_path, text))
+
+
+def test_aliases_and_merge_keys_work(tmp_path: Path) -> None:
+    text = """
+mapping:
+  topics:
+    a: &layout {virtual_partitions: 8, physical_partitions: 2}
+    b: *layout
+    c: {<<: *layout, physical_partitions: 4}
+"""
+    rules = load(yaml(tmp_path, text), {}, {}).layout_rules
+    found = [rules.layout_of(name) for name in "abc"]
+    assert [(one.virtual_partitions, one.physical_partitions) for one in found] == [
+        (8, 2),
+        (8, 2),
+        (8, 4),
+    ]
+
+
 def test_a_file_of_other_bytes_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "b.yaml"
     file.write_bytes(b"\xff\xfe\x00b")
@@ -242,6 +280,10 @@ def test_endpoints_of_etcd_are_hosts_and_ports() -> None:
         (
             {"etcd.leaseTtl": "1s", "etcd.endpoints": "e:2379"},
             "etcd.leaseTtl: expected 2s or longer, found 1s",
+        ),
+        (
+            {"etcd.gatherTime": "6s", "etcd.endpoints": "e:2379"},
+            "etcd.gatherTime: expected 5s or shorter, found 6s",
         ),
         (
             {"etcd.endpoints": "https://a,http://b"},

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafscale.log.catalog import notices
 from kafscale.log.formats import keys
 from kafscale.model.errors import ObjectExists, UnknownTopic
 from kafscale.objects.files import FileObjectStore
@@ -51,3 +52,21 @@ async def test_it_can_be_used_inside_a_running_loop(bucket: Bucket) -> None:
 def test_errors_of_the_store_arrive(bucket: Bucket) -> None:
     with pytest.raises(ObjectExists):
         bucket.put_new(keys.segment(LOG, 0), [b""])
+
+
+def test_brokers_are_told_of_every_manifest_and_descriptor_that_a_job_creates(
+    tmp_path: Path,
+) -> None:
+    FileObjectStore(tmp_path)
+    bucket = Bucket(f"file://{tmp_path}")
+    for number in range(3):
+        bucket.put_new(f"default/t/{number}/manifest-{1:020d}", [b"{}"])
+    bucket.put_new(f"default/t/descriptor-{1:020d}", [b"{}"])
+    bucket.put_new("default/t/0/other", [b"{}"])
+    bucket.tell()
+    told = []
+    for number in bucket.run(notices.list_numbers, "default"):
+        notice = bucket.run(notices.read, "default", number)
+        assert notice is not None
+        told += [*notice.logs, *notice.topics]
+    assert sorted(told) == ["default/t/0", "default/t/1", "default/t/2", "t"]

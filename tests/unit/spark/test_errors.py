@@ -1,4 +1,4 @@
-"""Errors of ours are told without the way they came, but only where Spark tells them."""
+"""Our errors are told without the way they came, but only where Spark tells them."""
 
 import os
 import sys
@@ -68,7 +68,7 @@ def test_other_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None
     [
         (
             "[PYTHON_DATA_SOURCE_ERROR] Failed to plan: "
-            "kafscale.spark.source.options.BadOption: store: which bucket?\n SQLSTATE: 38000",
+            "kafscale.spark.source.plan.options.BadOption: store: which bucket?\n SQLSTATE: 38000",
             "store: which bucket?",
         ),
         (

@@ -96,6 +96,6 @@ async def test_clearing_the_plan_frees_what_stalls() -> None:
     assert await store.now_ms() > 0
 
 
-def test_a_verb_nobody_has_is_a_mistake_in_the_test() -> None:
+def test_an_unknown_verb_is_a_mistake_in_the_test() -> None:
     with pytest.raises(ValueError, match="put"):
         FaultPlan().add(Rule(Fault.DELAY, verb="put"))

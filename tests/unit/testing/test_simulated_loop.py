@@ -141,7 +141,7 @@ def test_work_for_threads_is_done_here_and_later() -> None:
     assert 0 < took_s < 0.01
 
 
-def test_waiting_for_nothing_is_an_error_and_not_for_ever() -> None:
+def test_waiting_for_nothing_is_an_error_and_ends() -> None:
     loop = SimulatedLoop(1)
 
     async def wait() -> None:

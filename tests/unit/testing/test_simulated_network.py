@@ -54,7 +54,7 @@ def test_frames_come_whole_and_in_order_whatever_the_pieces(pieces: int) -> None
     play(loop, world())
 
 
-def test_nobody_is_reached_where_nobody_listens_or_lives() -> None:
+def test_a_connection_is_refused_where_no_process_listens_or_lives() -> None:
     loop = SimulatedLoop(1)
     network = SimulatedNetwork(loop, 1, NetworkFaults())
 

@@ -47,6 +47,8 @@ def test_a_dot_does_not_make_a_name_a_pattern() -> None:
         (PartitionLayout(offset_range=(1 << 40) + 1), {}),
         (PartitionLayout(100, 10), {"small": Override(virtual_partitions=5)}),
         (PartitionLayout(), {"[": Override(8, 2)}),
+        (PartitionLayout(), {"(a)\\1": Override(8, 2)}),  # only an engine that goes back has it
+        (PartitionLayout(), {"((a{1000}){1000}){1000}": Override(8, 2)}),  # a large machine
     ],
 )
 def test_what_cannot_hold_is_refused_at_once(
@@ -54,3 +56,14 @@ def test_what_cannot_hold_is_refused_at_once(
 ) -> None:
     with pytest.raises(InvalidMapping):
         LayoutRules.of(default, overrides)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(.*.*)*!", "(?:a?){100}a{100}b"])
+def test_no_name_makes_a_pattern_slow(pattern: str) -> None:
+    rules = LayoutRules.of(DEFAULT, {pattern: Override(50, 5)})
+    assert rules.layout_of("a" * 249) == DEFAULT  # an engine that goes back never ends
+
+
+def test_a_pattern_that_cannot_be_read_is_named_with_its_reason() -> None:
+    with pytest.raises(InvalidMapping, match=r"^a\[: neither .* pattern: missing \]: \["):
+        LayoutRules.of(DEFAULT, {"a[": Override(8, 2)})

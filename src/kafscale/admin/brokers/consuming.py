@@ -1,6 +1,7 @@
 """Reading a topic's records through brokers, without a consumer group.
 
-Next door: how they are printed (cli/record_format.py), where to start (topics.list_offset_ranges).
+Next door: how they are printed (cli/brokers/record_format.py), where to start
+(topics.list_offset_ranges).
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence

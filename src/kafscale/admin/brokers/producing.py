@@ -1,6 +1,6 @@
 """Sending records to a topic through brokers, and what became of them.
 
-Next door: where the records come from (cli/produce.py, cli/demo.py).
+Next door: where the records come from (cli/brokers/produce.py, cli/serving/demo.py).
 """
 
 from collections.abc import Callable, Iterable
@@ -12,6 +12,7 @@ from kafscale.admin.brokers.client import open_client, refusal
 from kafscale.admin.errors import AdminError
 
 _REPORT_EVERY: Final = 1000
+_FLUSH_S: Final = 0.2  # the library sees Ctrl-C between two waits only
 _ANY_PARTITION: Final = -1
 _NOW: Final = 0  # the library's word for "stamp it when it is sent"
 
@@ -46,6 +47,7 @@ class Delivery:
         self._partition = _ANY_PARTITION if partition is None else partition
         self._headers = headers or []
         self._sent = 0
+        self._settled = 0
         self._failed = 0
         self._first_error: KafkaError | None = None
 
@@ -59,9 +61,30 @@ class Delivery:
             if self._sent % _REPORT_EVERY == 0:
                 report(self._sent)
 
-    def flush(self) -> None:
-        """Wait until every record is acknowledged or given up."""
-        self._producer.flush()
+    @property
+    def settled(self) -> int:
+        """How many records were acknowledged or given up."""
+        return self._settled
+
+    @property
+    def waiting(self) -> int:
+        """How many records are neither acknowledged nor given up."""
+        return self._sent - self._settled
+
+    def poll(self) -> None:
+        """Take up what became of records; from any thread."""
+        self._producer.poll(0)
+
+    def flush(self, patience_s: float | None = None) -> None:
+        """Wait until every record is acknowledged or given up, or for so long."""
+        left_s = patience_s
+        while (left_s is None or left_s > 0) and self._producer.flush(_FLUSH_S):
+            if left_s is not None:
+                left_s -= _FLUSH_S
+
+    def abandon(self) -> None:
+        """Forget the records that wait: they may be stored or not."""
+        self._producer.purge()
 
     def check(self) -> None:
         """Raise AdminError unless every record was acknowledged."""
@@ -89,6 +112,7 @@ class Delivery:
         return True
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
+        self._settled += 1
         if error is not None:
             self._failed += 1
             self._first_error = self._first_error or error

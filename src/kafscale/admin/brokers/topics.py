@@ -1,4 +1,4 @@
-"""Topics, asked of brokers: create, list, describe, add partitions, delete.
+"""Topics, asked of brokers: create, list, describe, add partitions, trim, delete.
 
 Next door: the settings of a topic (configs.py), where its partitions lie (holdings.py).
 """
@@ -6,7 +6,7 @@ Next door: the settings of a topic (configs.py), where its partitions lie (holdi
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget them
     AdminClient,
     NewPartitions,
@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
 
 from kafscale.admin.brokers.client import ANSWER_WITHIN_S, refusal, wait, wait_for_all
 from kafscale.admin.brokers.offsets import list_offsets
+from kafscale.admin.errors import AdminError
 
 # Of each partition: its first offset, and the one that its next record will get.
 OffsetRanges = Mapping[int, tuple[int, int]]
@@ -29,6 +30,14 @@ class PartitionFacts(NamedTuple):
     leader: int | None  # None: no broker leads it now
     earliest: int
     latest: int  # the offset of its next record
+
+
+class TrimmedPartition(NamedTuple):
+    """A partition after its first records were deleted."""
+
+    partition: int
+    earliest: int  # the first offset that it has now
+    deleted: int  # how many offsets went
 
 
 class TopicFacts(NamedTuple):
@@ -66,6 +75,30 @@ def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
 def delete_topics(admin: AdminClient, names: Iterable[str]) -> None:
     """Delete topics and all their records."""
     wait_for_all(admin.delete_topics(list(dict.fromkeys(names)), request_timeout=ANSWER_WITHIN_S))
+
+
+def trim_topic(
+    admin: AdminClient, name: str, partition: int | None, before: int | None
+) -> list[TrimmedPartition]:
+    """Delete records before an offset, None: all there are; of all partitions, or of one.
+
+    A partition that ends before the offset loses all its records, and no later ones.
+    """
+    known = list_partitions(admin, name)
+    if partition is not None and partition not in known:
+        raise AdminError(f"{name}: no partition {partition}, only 0 to {max(known)}")
+    ranges = list_offset_ranges(admin, name, known if partition is None else [partition])
+    wanted = [
+        TopicPartition(name, number, end if before is None else min(before, end))
+        for number, (_, end) in ranges.items()
+    ]
+    answers = admin.delete_records(wanted, request_timeout=ANSWER_WITHIN_S)
+    trimmed = []
+    for place, answer in answers.items():
+        low = wait(f"{name}/{place.partition}", answer).low_watermark
+        earliest = ranges[place.partition][0]
+        trimmed.append(TrimmedPartition(place.partition, low, max(0, low - earliest)))
+    return sorted(trimmed)
 
 
 def list_topics(admin: AdminClient) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 Here: rows of the metadata store turned into facts. A row that a newer version wrote, or that is
 broken, is given as it is.
-Next door: the command (cli/segments.py), the objects (log/catalog/checkpoints.py).
+Next door: the command (cli/bucket/segments.py), the objects (log/catalog/checkpoints.py).
 """
 
 from collections.abc import Iterable

@@ -3,7 +3,7 @@
 Here: places from the topic's descriptor, objects and bytes per partition from its logs. A broker
 is not asked: Kafka's protocol has no words for lanes, and every tool that copies settings would
 copy an invented setting that names them.
-Next door: opening the bucket (bucket.py), the command (cli/topics.py). Never here: writing.
+Next door: opening the bucket (bucket.py), the command (cli/brokers/topics.py). Never here: writing.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from kafscale.settings.loading import load
 from kafscale.settings.values import ConfigError
 from kafscale.virtual.arithmetic import place_of as place_among
 
+_HOW: Final = "--config with the broker's file says which bucket it uses"
 _UNASKED_S: Final = 15.0  # for a bucket that the caller did not name: the broker has answered
 
 
@@ -56,6 +57,8 @@ def find_holdings(
 
     async def work() -> TopicHoldings:
         config = load(file, os.environ, given)
+        if not is_named and config.store_kind == "files" and not _is_here(config):
+            return TopicHoldings({}, None, _HOW)
         async with asyncio.timeout(None if is_named else _UNASKED_S):
             return await read_topic(config, name, topic_id)
 
@@ -67,9 +70,12 @@ def find_holdings(
         if is_named:
             raise
         reason = " ".join(str(bad).split())
-    return TopicHoldings(
-        {}, None, f"{reason}; --config with the broker's file says which bucket it uses"
-    )
+    return TopicHoldings({}, None, f"{reason}; {_HOW}")
+
+
+def _is_here(config: Config) -> bool:
+    """Whether there is a data folder where the broker's would be: it may run elsewhere."""
+    return Path(config.broker.data_dir).exists()
 
 
 def place_by_configs(configs: Mapping[str, str], partition: int, partitions: int) -> Holding:

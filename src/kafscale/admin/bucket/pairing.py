@@ -1,7 +1,7 @@
 """Whether a metadata store and a bucket belong together.
 
 Here: what a broker requires before it starts, and what `kafscale doctor` reports.
-Next door: rebuilding a metadata store from a bucket (engine/upkeep/recovery.py).
+Next door: rebuilding a metadata store from a bucket (admin/bucket/recovery.py).
 """
 
 from typing import Final

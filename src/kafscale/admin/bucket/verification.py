@@ -1,6 +1,7 @@
 """Checking a log in the bucket byte by byte: does it hold what it says, and all of it?
 
-Here: problems as sentences. Next door: finding the log (bucket.py), the command (cli/segments.py).
+Here: problems as sentences. Next door: finding the log (bucket.py), the command
+(cli/bucket/segments.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence

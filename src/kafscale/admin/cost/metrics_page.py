@@ -44,10 +44,10 @@ def fetch(url: str) -> str:
 def parse_samples(text: str, names: Collection[str]) -> Iterator[MetricSample]:
     """Yield the samples of these names."""
     for line in text.split("\n"):  # a label may hold what else counts as the end of a line
-        found = _LINE.fullmatch(line)
-        if found and found[1] in names:
+        match = _LINE.fullmatch(line)
+        if match and match[1] in names:
             labels = {
                 label: re.sub(r"\\(.)", lambda at: _ESCAPES.get(at[1], at[1]), value)
-                for label, value in _LABEL.findall(found[2] or "")
+                for label, value in _LABEL.findall(match[2] or "")
             }
-            yield MetricSample(found[1], labels, float(found[3]))
+            yield MetricSample(match[1], labels, float(match[3]))

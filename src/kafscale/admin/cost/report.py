@@ -1,7 +1,7 @@
 """What each topic costs, by what brokers did and by what lies in the bucket.
 
 Here: reading brokers' metrics pages and listing the bucket. Next door: the arithmetic
-(spending.py), the command (cli/cost.py).
+(spending.py), the command (cli/brokers/cost.py).
 """
 
 import asyncio

@@ -71,11 +71,19 @@ class Fleet:
     has_peers = True
 
     def __init__(
-        self, metadata: MetadataStore, identity: Identity, clock: Clock, *, lease_s: float
+        self,
+        metadata: MetadataStore,
+        identity: Identity,
+        clock: Clock,
+        *,
+        lease_s: float,
+        gather_s: float,
     ) -> None:
         """Register for `lease_s` at a time, once `join` is called."""
         self.identity = identity
-        self.machine = FleetMachine(identity.broker_id, identity.epoch, lease_s=lease_s)
+        self.machine = FleetMachine(
+            identity.broker_id, identity.epoch, lease_s=lease_s, gather_s=gather_s
+        )
         self.state = self.machine.state
         self.store = FleetStore(metadata, identity.broker_id)
         self._metadata = metadata
@@ -344,23 +352,26 @@ class Fleet:
                 pass  # the client is told that the log is not here, and asks again
 
     def leader_of(self, folder: str) -> int:
-        """The owner of a log, if it is registered."""
+        """The owner of a log, if it is known how to reach it."""
         owner = self.state.placement.owner(folder)
         return owner if self._node_of(owner) is not None else NO_BROKER
 
     def coordinator_of(self, group_id: str) -> Node | None:
-        """The coordinator of a group, if it is registered."""
+        """The coordinator of a group, if it is known how to reach it."""
         return self._node_of(self.state.placement.coordinator(group_id))
 
     def _node_of(self, broker_id: int) -> Node | None:
         if broker_id == self.identity.broker_id:
             return self._node
-        row = self.state.brokers.get(broker_id)
+        row = self.state.row_of(broker_id)
         return None if row is None else Node(broker_id, row.by_listener(), row.rack)
 
     def nodes(self) -> list[Node]:
-        """Every registered broker and this one, so that clients always have a broker to ask."""
-        ids = {self.identity.broker_id, *self.state.brokers}
+        """Every registered broker, every member that is away for a moment, and this one.
+
+        So clients always have a broker to ask, and keep what they know of a broker that returns.
+        """
+        ids = {self.identity.broker_id, *self.state.reachable()}
         return [node for who in sorted(ids) if (node := self._node_of(who)) is not None]
 
     def controller_id(self) -> int:

@@ -26,6 +26,8 @@ class FleetState:
         self.is_leaving = False
         self.is_settled = False  # whether everything this broker owns may be opened
         self.brokers: dict[int, BrokerRow] = {}
+        self.registered_s = 0.0  # when this broker's session began
+        self._last_rows: dict[int, BrokerRow] = {}  # of members, also of those that are away
         self.controller: ControllerRow | None = None
         self.placement = Placement(MemberList(generation=0))
         self.learned_s = 0.0  # when this broker heard of the newest generation
@@ -33,6 +35,15 @@ class FleetState:
         self._since: list[Placement] | None = None
 
     # -- news --------------------------------------------------------------------------------
+
+    def note_brokers(self, brokers: dict[int, BrokerRow]) -> None:
+        """Go by these registrations."""
+        self.brokers = brokers
+        self._last_rows = {
+            row.broker_id: row
+            for row in (*self._last_rows.values(), *brokers.values())
+            if row.broker_id in brokers or self.placement.names(row.broker_id)
+        }
 
     def take_generation(self, members: MemberList, now_s: float) -> bool:
         """Go by these members if they are newer than the known ones; says whether they are."""
@@ -81,6 +92,22 @@ class FleetState:
         """Whether another broker is there that stays."""
         others = (row for who, row in self.brokers.items() if who != self.broker_id)
         return any(not row.leaving for row in others)
+
+    def row_of(self, broker_id: int) -> BrokerRow | None:
+        """How a broker is reached that is registered, or a member.
+
+        A member that is away is named as before: who leads a log follows from the members alone.
+        Brokers that hear of a lost registration at different times would contradict each other
+        under one leader epoch otherwise, and clients would believe both.
+        """
+        row = self.brokers.get(broker_id)
+        if row is None and self.placement.names(broker_id):
+            row = self._last_rows.get(broker_id)
+        return row
+
+    def reachable(self) -> list[int]:
+        """The brokers that `row_of` knows."""
+        return sorted(who for who in self._last_rows if self.row_of(who) is not None)
 
     def may_open(self, folder: str) -> bool:
         """Whether a log is this broker's and no other broker can have it open any more."""

@@ -93,11 +93,16 @@ class UnexpectedEvent(Exception):
 class FleetMachine:
     """One broker. `handle` is the only way in."""
 
-    def __init__(self, broker_id: int, incarnation: int, *, lease_s: float) -> None:
-        """Begin outside of the fleet; `incarnation` is for the first session."""
+    def __init__(
+        self, broker_id: int, incarnation: int, *, lease_s: float, gather_s: float
+    ) -> None:
+        """Begin outside of the fleet; `incarnation` is for the first session.
+
+        `gather_s`: how long the controller gathers brokers that join or return.
+        """
         self.phase = Phase.NEW
         self.state = FleetState(broker_id, incarnation)
-        self.controller = Controller(self.state)
+        self.controller = Controller(self.state, gather_s=gather_s)
         # A broker that is cut off knows it by the end of its lease. One that hears of a generation
         # only then still flushes for the time of a hand-over.
         self._patience_s = 2 * lease_s + HAND_OVER_S
@@ -228,6 +233,7 @@ class FleetMachine:
         self._is_first = False
         self.phase = Phase.REGISTERED
         self._write_s = self._look_s = -math.inf
+        self.state.registered_s = now_s
         self._effects.append(FollowFleet())
         self._registration_written(event, now_s)
 
@@ -272,12 +278,12 @@ class FleetMachine:
     # -- following the fleet -----------------------------------------------------------------
 
     def _brokers_listed(self, event: BrokersListed, _now_s: float) -> None:
-        self.state.brokers = {row.broker_id: row for row in event.rows}
+        self.state.note_brokers({row.broker_id: row for row in event.rows})
         self._check_registration()
 
     def _brokers_changed(self, event: BrokersChanged, _now_s: float) -> None:
         brokers = {who: row for who, row in self.state.brokers.items() if who not in event.gone}
-        self.state.brokers = brokers | {row.broker_id: row for row in event.rows}
+        self.state.note_brokers(brokers | {row.broker_id: row for row in event.rows})
         self._check_registration()
 
     def _check_registration(self) -> None:
@@ -339,8 +345,8 @@ class FleetMachine:
 
     # -- answers of the store ----------------------------------------------------------------
 
-    def _fleet_read(self, event: FleetRead, _now_s: float) -> None:
-        self._add(self.controller.decide(event))
+    def _fleet_read(self, event: FleetRead, now_s: float) -> None:
+        self._add(self.controller.decide(event, now_s))
 
     def _controller_claimed(self, _event: ControllerClaimed, _now_s: float) -> None:
         self._effects.append(self.controller.claimed())

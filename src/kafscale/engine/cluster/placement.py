@@ -39,21 +39,25 @@ class Placement:
         """Whether this very incarnation of a broker counts."""
         return self._incarnations.get(broker_id) == incarnation
 
+    def names(self, broker_id: int) -> bool:
+        """Whether any incarnation of a broker counts."""
+        return broker_id in self._incarnations
+
     def owner(self, folder: str) -> int:
         """The broker that a log belongs to; NO_BROKER if there are none."""
-        found = self._logs.get(folder)
-        if found is None:
-            found = self._best(f"log {folder}")
-            _remember(self._logs, folder, found)
-        return found
+        owner = self._logs.get(folder)
+        if owner is None:
+            owner = self._best(f"log {folder}")
+            _remember(self._logs, folder, owner)
+        return owner
 
     def coordinator(self, group_id: str) -> int:
         """The broker that a group belongs to; NO_BROKER if there are none."""
-        found = self._groups.get(group_id)
-        if found is None:
-            found = self._best(f"group {group_id}")
-            _remember(self._groups, group_id, found)
-        return found
+        coordinator = self._groups.get(group_id)
+        if coordinator is None:
+            coordinator = self._best(f"group {group_id}")
+            _remember(self._groups, group_id, coordinator)
+        return coordinator
 
     def _best(self, name: str) -> int:
         number = _number(name)

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -21,17 +22,16 @@ import structlog
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.claims import ClaimEvents, Claims
 from kafscale.engine.coordinator.listing import Listed, stored_groups
+from kafscale.engine.coordinator.member_memory import MemberMemory
 from kafscale.engine.coordinator.offsets import check_group_id
 from kafscale.engine.coordinator.records import GroupRecords
 from kafscale.groups.events import (
     Delete,
     Event,
     GroupOutcome,
-    Join,
     Persist,
     Rejected,
     Reply,
-    Sync,
     Tick,
     WakeAt,
 )
@@ -57,6 +57,7 @@ logger = structlog.get_logger()
 
 _MOST_IDLE: Final = 10_000  # groups without members kept in memory, to be spared reading them
 _SHORTEST_TIMER_S: Final = 0.01
+_QUICK_BYTES: Final = 64 << 10  # what the event loop encodes by itself
 _LONGEST_PREFIX: Final = 255  # of a member id: what clients call themselves can be very long
 
 
@@ -114,6 +115,7 @@ class Groups(ClaimEvents):
         self._loaded: dict[str, LoadedGroup] = {}
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._lost: set[str] = set()  # to another broker, and not read again since
+        self.memory = MemberMemory(rules.most_bytes_in_all)
 
     async def aclose(self) -> None:
         """Stop the timers and write what is not written yet."""
@@ -161,6 +163,7 @@ class Groups(ClaimEvents):
         self._drop_idle()
         self._lost.discard(group_id)
         group = self._loaded[group_id] = LoadedGroup(group_id, machine)
+        self.memory.note(group_id, machine)
         self._wake_at(group, machine.next_wake_s())
 
     def _drop_idle(self) -> None:
@@ -182,6 +185,7 @@ class Groups(ClaimEvents):
         self.claims.discard(group_id)
         if group is not None:
             group.stop_timer()
+            self.memory.forget(group_id)
 
     def claim_lost(self, group_id: str) -> None:
         """Another broker coordinates this group now: refuse the calls that wait here."""
@@ -234,6 +238,7 @@ class Groups(ClaimEvents):
             raise MetadataUnavailable(f"group {group_id!r} could not be read")
         call = getattr(event, "call", None)
         assert isinstance(call, asyncio.Future)
+        self.memory.require_room(group.machine, event)
         self._handle(group, event)
         return call
 
@@ -242,7 +247,7 @@ class Groups(ClaimEvents):
         return asyncio.get_running_loop().create_future()
 
     async def settled(
-        self, group_id: str, waiting: "asyncio.Future[GroupOutcome]", event: Join | Sync
+        self, group_id: str, waiting: "asyncio.Future[GroupOutcome]", member_id: str
     ) -> GroupOutcome:
         """Wait for the outcome, and until the group is saved."""
         group = self._loaded.get(group_id)  # before the wait: the group may be lost meanwhile
@@ -251,7 +256,7 @@ class Groups(ClaimEvents):
             try:
                 await self._save(group)
             except KafscaleError as problem:
-                return Rejected(problem, event.member_id)
+                return Rejected(problem, member_id)
         return outcome
 
     def _handle(self, group: LoadedGroup, event: Event) -> None:
@@ -264,6 +269,8 @@ class Groups(ClaimEvents):
                 self._wake_at(group, effect.at_s)
             else:
                 _resolve(effect)
+        if self._loaded.get(group.group_id) is group:
+            self.memory.note(group.group_id, group.machine)
         if group.machine.generation != generation:
             self._note_rebalance(group)
         if group.unsaved is not None and not group.saving.locked():
@@ -303,7 +310,7 @@ class Groups(ClaimEvents):
                 if group.is_lost:
                     raise NotTheCoordinator(f"group {group.group_id!r} is another broker's")
                 guard = await self.claims.claim(group.group_id)
-                value = self._records.encode(group.group_id, snapshot, group.changed_at)
+                value = await self._encode(group, snapshot)
                 try:
                     await self._metadata.commit(
                         [Put(keys.group_metadata(group.group_id), value)], [guard]
@@ -312,6 +319,12 @@ class Groups(ClaimEvents):
                     raise self.claims.lost(group.group_id, guard) from None
                 if group.unsaved is snapshot:
                     group.unsaved = None
+
+    async def _encode(self, group: LoadedGroup, snapshot: GroupSnapshot) -> bytes:
+        """The value to save; a group that says much about itself is encoded beside the loop."""
+        encode = partial(self._records.encode, group.group_id, snapshot, group.changed_at)
+        is_quick = group.machine.roster.held_bytes <= _QUICK_BYTES
+        return encode() if is_quick else await asyncio.to_thread(encode)
 
     async def is_saved(self, group_id: str) -> bool:
         """Whether the store has a group as it is here; if not it is written now."""

@@ -78,7 +78,7 @@ class ConsumerLag(OffsetEvents):
         """Whether this broker shows the row; without peers every partition is its own."""
         if not self._cluster.has_peers:
             return True
-        return self._logs.resolve(topic, partition, mark_used=False) is not None
+        return self._logs.resolve(topic, partition) is not None
 
     async def run(self) -> None:
         """Read the committed offsets: once, and in a fleet again and again."""
@@ -153,7 +153,7 @@ class ConsumerLag(OffsetEvents):
             if topic is None or topic.topic_id != committed.topic_id:
                 gone.append(key)
                 continue
-            resolved = self._logs.resolve(topic, committed.partition, mark_used=False)
+            resolved = self._logs.resolve(topic, committed.partition)
             if resolved is not None:
                 yield key, max(resolved[1].high - committed.offset, 0)
         for key in gone:

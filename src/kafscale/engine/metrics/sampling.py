@@ -109,7 +109,10 @@ class SampledParts(Protocol):
 
 
 def sample_engine(
-    parts: SampledParts, topics: TopicRegistry, checkpoint_age: Callable[[], float | None]
+    parts: SampledParts,
+    topics: TopicRegistry,
+    checkpoint_age: Callable[[], float | None],
+    compaction_left: SampleSource,
 ) -> None:
     """Have an engine's figures read at each scrape."""
     metrics, logs, cluster, lag = parts.metrics, parts.logs, parts.cluster, parts.lag
@@ -119,6 +122,7 @@ def sample_engine(
     metrics.sample_groups(lambda: _group_states(parts.groups), parts.groups.member_count)
     metrics.sample_consumer_lag(lag.rows)
     metrics.sample_untracked_lag(lambda: lag.untracked)
+    metrics.sample_compaction(compaction_left)
     metrics.sample_moves(parts.moves.counts, parts.moves.ages)
     metrics.sample_checkpoint_age(checkpoint_age)
     metrics.sample_fleet(

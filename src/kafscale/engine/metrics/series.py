@@ -192,6 +192,21 @@ class BrokerMetrics:
         ):
             self.registry.sampled(name, explanation, source, ("phase",))
 
+    def compacted(self, topic: str, removed_records: int, removed_bytes: int) -> None:
+        """Count one key compaction of a log."""
+        self.compactions.labels(topic).inc()
+        self.compaction_removed_records.labels(topic).inc(removed_records)
+        self.compaction_removed_bytes.labels(topic).inc(removed_bytes)
+
+    def sample_compaction(self, source: SampleSource) -> None:
+        """Ask for the logs that are due for key compaction and too large for a broker."""
+        self.registry.sampled(
+            "kafscale_compaction_left_bytes",
+            "Bytes to compact by key that are left to the pipeline",
+            source,
+            _LOG,
+        )
+
     def sample_untracked_lag(self, look: Callable[[], float]) -> None:
         """Ask how many commits found no room among the lag series."""
         self.registry.sampled(
@@ -218,6 +233,9 @@ class BrokerMetrics:
             self.fetch_requests,
             self.flushes,
             self.flush_bytes,
+            self.compactions,
+            self.compaction_removed_records,
+            self.compaction_removed_bytes,
             self.offset_range_exhausted,
             self.log_puts,
             self.s3_requests,
@@ -260,7 +278,16 @@ class BrokerMetrics:
             "kafscale_requests_total", "Requests by API, refused ones included", ("api",)
         )
         self.bad_requests: Family[Counter] = add.counter(
-            "kafscale_bad_requests_total", "Requests refused as malformed", ("reason",), limit
+            "kafscale_bad_requests_total",
+            "Requests and connections refused for what no correct client does",
+            ("reason",),
+            limit,
+        )
+        self.client_errors: Family[Counter] = add.counter(
+            "kafscale_client_errors_total",
+            "Requests with an error that correct clients meet, too",
+            ("reason",),
+            limit,
         )
 
     def _add_groups(self) -> None:
@@ -318,6 +345,22 @@ class BrokerMetrics:
         self.rollups: Counter = add.counter(
             "kafscale_rollups_total", "Roll-ups of small segments into large ones"
         ).labels()
+
+        self.compactions: Family[Counter] = add.counter(
+            "kafscale_compactions_total", "Key compactions of logs", ("topic",), limit
+        )
+        self.compaction_removed_records: Family[Counter] = add.counter(
+            "kafscale_compaction_removed_records_total",
+            "Records that key compaction removed",
+            ("topic",),
+            limit,
+        )
+        self.compaction_removed_bytes: Family[Counter] = add.counter(
+            "kafscale_compaction_removed_bytes_total",
+            "Bytes that key compaction removed",
+            ("topic",),
+            limit,
+        )
 
     def _add_metadata(self) -> None:
         add = self.registry

@@ -148,7 +148,7 @@ class Moves:
                 await _is_set_within(self._bell, PAUSE_S if self._unwritten else CLEARED_EVERY_S)
 
     async def _finish_changes(self) -> None:
-        for name in list(self._unwritten):
+        for name in sorted(self._unwritten):
             try:
                 await self._changes.finish(name)
                 self._unwritten.discard(name)

@@ -28,7 +28,7 @@ from kafscale.model.errors import (
 )
 from kafscale.records import batch, record
 from kafscale.records.batch import BatchHeader
-from kafscale.records.compression import Codec
+from kafscale.records.compression import Codec, UnpackBudget
 from kafscale.records.validation import NO_LIMIT, BatchLimits, validate
 
 # How far a compressed batch may grow when it is decompressed: a small batch must not fill memory.
@@ -85,7 +85,7 @@ class Appends:
     ) -> Stored:
         """Append one record set to an open log. Raises any of the errors of model/errors.py.
 
-        `is_checked`: the broker made the batch itself, within `limits_of` the topic.
+        `is_checked`: `check` gave the batch, or the broker made it within `limits_of` the topic.
         """
         try:
             return self._append(topic, partition, records, acknowledged, allow_zstd, is_checked)
@@ -117,12 +117,13 @@ class Appends:
             header = batch.read_header(records)
         else:
             header = validate(records, limits, now_ms)
-        assert records is not None  # validate refuses None
+            assert records is not None  # validate refuses None
+            if topic.settings.compression is not None:
+                records = self._pack_by_topic(topic, header, records, limits, None)
+                header = batch.read_header(records)
         if header.is_transactional:
             raise InvalidRequest("transactions are not supported")
         append_time_ms = -1
-        if topic.settings.compression is not None:
-            records, header = self._recompress(topic, header, records, limits)
         if topic.settings.log_append_time:
             batch.stamp_append_time(records, now_ms)
             header = batch.read_header(records)
@@ -179,17 +180,31 @@ class Appends:
         for allow_zstd in (True, False):
             self._limits.pop((topic.topic_id, allow_zstd), None)
 
-    def _recompress(
-        self, topic: Topic, header: BatchHeader, records: memoryview, limits: BatchLimits
-    ) -> tuple[memoryview, BatchHeader]:
+    def check(
+        self, topic: Topic, records: memoryview, limits: BatchLimits, budget: UnpackBudget
+    ) -> memoryview:
+        """The batch as `append` stores it with `is_checked`. May run on any thread."""
+        header = validate(records, limits, self._clock.now_ms(), budget)
+        if topic.settings.compression is None:
+            return records
+        return self._pack_by_topic(topic, header, records, limits, budget)
+
+    def _pack_by_topic(
+        self,
+        topic: Topic,
+        header: BatchHeader,
+        records: memoryview,
+        limits: BatchLimits,
+        budget: UnpackBudget | None,
+    ) -> memoryview:
         """Apply the topic's compression.type; a batch that has it already stays as it is."""
         wanted = Codec.named(topic.settings.compression or "none")
         if header.codec == wanted:
-            return records, header
-        packed = record.recompress(records, wanted, self._largest_opened)
+            return records
+        packed = record.recompress(records, wanted, self._largest_opened, budget)
         if len(packed) > limits.max_message_bytes:
             raise BatchTooLarge(f"{len(packed)} bytes after recompression")
-        return memoryview(packed), batch.read_header(packed)
+        return memoryview(packed)
 
 
 def _own_memory(records: memoryview) -> memoryview:

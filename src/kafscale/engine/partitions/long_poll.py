@@ -23,7 +23,8 @@ class LongPoll:
 
     def __init__(self, lanes: Sequence[Lane | None]) -> None:
         """Watch the lanes; None holds the place of a partition that cannot have news."""
-        self._lanes = lanes
+        self._lanes = list(lanes)
+        self._watched: set[Lane] = set()  # of those, what `watch` has added
         self._news: set[Lane] = set()
         self._woken: asyncio.Future[None] | None = None
 
@@ -37,6 +38,14 @@ class LongPoll:
         for lane in self._lanes:
             if lane is not None:
                 lane.watchers.discard(self)
+
+    def watch(self, lanes: Sequence[Lane | None]) -> None:
+        """Watch further lanes, too. Those that are watched already may be among them."""
+        for lane in lanes:
+            if lane is not None and lane not in self._watched:
+                self._watched.add(lane)
+                lane.watchers.add(self)
+                self._lanes.append(lane)
 
     def __call__(self, lane: Lane) -> None:
         self._news.add(lane)

@@ -73,13 +73,8 @@ class OpenLogs:
         # What `resolve` has given, by topic, with the descriptor that it went by.
         self._resolved: dict[bytes, tuple[TopicDescriptor, dict[int, OpenPartition]]] = {}
 
-    def resolve(
-        self, topic: Topic, partition: int, *, mark_used: bool = True
-    ) -> OpenPartition | None:
-        """The partition if its log is open; UnknownTopic if the topic has no such partition.
-
-        `mark_used`: False for metrics, whose look-ups must not keep an idle log in use.
-        """
+    def resolve(self, topic: Topic, partition: int) -> OpenPartition | None:
+        """The partition if its log is open; UnknownTopic if the topic has no such partition."""
         opened = self.resolved(topic).get(partition)
         if opened is not None:
             return opened
@@ -87,8 +82,6 @@ class OpenLogs:
         log = self._open.get(folder)
         if log is None or not self._cluster.holds() or topic.topic_id in self._ended:
             return None
-        if not mark_used:
-            return (log, log.lane(number))
         opened = _use(log, number, topic, partition)
         self._follow(topic)[partition] = opened
         return opened
@@ -355,7 +348,6 @@ class OpenLogs:
 
 def _use(log: Log, number: int, topic: Topic, partition: int) -> OpenPartition:
     """A lane as its partition's topic wants it now: settings change while a log is open."""
-    log.mark_used()
     lane = log.lane(number)
     lane.serve(topic.name, partition, topic.lane_rules)
     return log, lane

@@ -44,6 +44,7 @@ class Partitions:
         self._opener = Opener(topics, logs, cluster)
         # The verbs are the parts' own methods, bound here: no further call for each batch.
         self.append = appends.append
+        self.check = appends.check
         self.limits_of = appends.limits_of
         self.note_refused = appends.note_refused
         self.list_closed = logs.list_closed

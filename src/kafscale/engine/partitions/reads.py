@@ -67,6 +67,7 @@ Resolved = OpenPartition | KafscaleError | None
 _OPEN: Final = (
     LogState.OPEN
 )  # looking a member up costs more than all else in a loop of comparisons
+MOST_AT_ONCE: Final = 2_000  # partitions that are read without a pause
 _NOTHING_OPEN: Final[Mapping[int, OpenPartition]] = {}
 
 
@@ -75,16 +76,20 @@ class Reads:
 
     def __init__(self, logs: OpenLogs, reader: Reader, clock: Clock) -> None:
         """Read from open logs, old data through `reader`."""
+        self._turns = reader.turns
         self._clock = clock
         self._logs = logs
         self._reader = reader
 
     def fetch_now(
-        self, reads: Iterable[PartitionRead], max_bytes: int, min_bytes: int
+        self, reads: Iterable[PartitionRead], max_bytes: int, min_bytes: int, sent: int = 0
     ) -> list[ReadResult] | None:
-        """Answer at once if memory has enough to answer with; None if `fetch` has to be asked."""
+        """Answer at once if memory has enough to answer with; None if `fetch` has to be asked.
+
+        `sent`: how much of `max_bytes` an earlier part of the answer takes.
+        """
         results: list[ReadResult] = []
-        room, total = max_bytes, 0
+        room, total = max_bytes - sent, sent
         topic: Topic | KafscaleError | None = None
         open_partitions = _NOTHING_OPEN
         # Consumers name a thousand partitions each time, and few of them have news: the loop calls
@@ -135,6 +140,8 @@ class Reads:
         self, reads: Sequence[PartitionRead], max_bytes: int, min_bytes: int, max_wait_s: float
     ) -> list[ReadResult]:
         """Answer when there are `min_bytes`, an error, or `max_wait_s` have passed."""
+        if len(reads) > MOST_AT_ONCE:
+            return await self._fetch_in_parts(reads, max_bytes, min_bytes, max_wait_s)
         partitions = await self._open_all(reads)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max_wait_s
@@ -151,6 +158,29 @@ class Reads:
                 if total or not news or not self._read_news(reads, results, news, max_bytes):
                     partitions = await self._open_all(reads)
                     results = await self._read_all(reads, partitions, max_bytes)
+
+    async def _fetch_in_parts(
+        self, reads: Sequence[PartitionRead], max_bytes: int, min_bytes: int, max_wait_s: float
+    ) -> list[ReadResult]:
+        """The same for very many partitions: others use the event loop between two parts."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + max_wait_s
+        with LongPoll(()) as poll:
+            while True:
+                results: list[ReadResult] = []
+                sent = 0
+                for begin in range(0, len(reads), MOST_AT_ONCE):
+                    part = reads[begin : begin + MOST_AT_ONCE]
+                    partitions = await self._open_all(part)
+                    poll.watch([_lane(opened) for opened in partitions])
+                    some = await self._read_all(part, partitions, max_bytes, sent)
+                    sent += sum(result.size for result in some)
+                    results += some
+                    await self._turns.next()
+                left = deadline - loop.time()
+                if left <= 0 or sent >= min_bytes or any(result.error for result in results):
+                    return results
+                await poll.wait(left)
 
     # -- which log and lane ------------------------------------------------------------------
 
@@ -218,19 +248,23 @@ class Reads:
         return True
 
     async def _read_all(
-        self, reads: Sequence[PartitionRead], partitions: Sequence[Resolved], max_bytes: int
+        self,
+        reads: Sequence[PartitionRead],
+        partitions: Sequence[Resolved],
+        max_bytes: int,
+        sent: int = 0,
     ) -> list[ReadResult]:
         """Read every partition, from memory or else from the store.
 
         Old data of several partitions is read side by side, and no more of it than the answer has
         room for. The other partitions' turn comes with the client's next request.
         """
-        in_memory = self.fetch_now(reads, max_bytes, 0)
+        in_memory = self.fetch_now(reads, max_bytes, 0, sent)
         if in_memory is not None:
             return in_memory
         results: list[ReadResult | None] = []
         cold: list[int] = []
-        room = max_bytes
+        room = max_bytes - sent
         for number, (read, opened) in enumerate(zip(reads, partitions, strict=True)):
             is_first = room == max_bytes and not cold
             limit = min(read.max_bytes, room)
@@ -250,7 +284,7 @@ class Reads:
             work = (self._from_store(reads[at], partitions[at], max_bytes) for at in cold)
             for number, result in zip(cold, await asyncio.gather(*work), strict=True):
                 results[number] = result
-        return _fit([result for result in results if result is not None], max_bytes)
+        return _fit([result for result in results if result is not None], max_bytes, sent)
 
     def _from_memory(
         self, read: PartitionRead, opened: Resolved, limit: int, *, at_least_one: bool
@@ -363,10 +397,10 @@ def _old_bytes(read: PartitionRead, lane: Lane) -> int:
     return max(1, size)
 
 
-def _fit(results: list[ReadResult], max_bytes: int) -> list[ReadResult]:
+def _fit(results: list[ReadResult], max_bytes: int, sent: int) -> list[ReadResult]:
     """Keep the answer within the budget: at least one batch, then every batch that fits whole."""
     fitting = []
-    total = 0
+    total = sent
     for result in results:
         if total and total + result.size > max_bytes:
             kept: list[memoryview] = []

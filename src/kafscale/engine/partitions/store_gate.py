@@ -20,6 +20,10 @@ class StoreGate:
         """Healthy, degraded or unavailable, now."""
         return self._window.state(self._clock.elapsed_s())
 
+    def why_not_writable(self) -> str | None:
+        """The store's own words if it has refused all writes for some seconds."""
+        return self._window.why_not_writable(self._clock.elapsed_s())
+
     def is_unavailable(self) -> bool:
         """Whether writes are refused."""
         return self.state() is Health.UNAVAILABLE

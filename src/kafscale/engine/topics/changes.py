@@ -169,7 +169,7 @@ class TopicChanges:
                 version += 1
                 if await self._descriptors.put(wanted, version):
                     break
-            self._registry.replace(topic, wanted)
+            self._registry.replace(topic, wanted, version)
             self._registry.note_version(name, await self._write_record(wanted, version))
             return topic
 
@@ -194,7 +194,7 @@ class TopicChanges:
             return stored.entry_version
         if self._registry.find(descriptor.name) is not None:
             # Another broker has changed the topic once more.
-            self._registry.apply(stored.descriptor, stored.entry_version)
+            self._registry.apply(*stored)
         return 0
 
     # -- places ------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """How a broker hears of topics that it did not create itself.
 
 Here: the watch over the topics in the metadata store, and the search in the bucket for topics that
-came there without a broker. The bucket is searched for one name when a client asks for it, and now
-and then for all names. That stays cheap whatever clients ask for: one search per name and second, a
-few at a time, some dozens a second in all. Where no search is allowed the client is told that there
-is no such topic; clients ask again.
+came there without a broker. The bucket is searched for one name when a client asks for it or a job
+tells of it, and now and then for all names. That stays cheap whatever clients ask for: one search
+per name and second, a few at a time, some dozens a second in all. Where no search is allowed the
+client is told that there is no such topic; clients ask again.
 Next door: adopting a topic (lifecycle.py), what the watch tells (registry.py).
 """
 
@@ -24,12 +24,13 @@ from kafscale.metadata.store import Entry, Listing, MetadataStore
 from kafscale.model.clock import Clock
 from kafscale.model.errors import InvalidTopicName, KafscaleError
 from kafscale.model.names import check_topic_name
+from kafscale.objects.store import PAGE
 from kafscale.tasks import Tasks
 
 logger = structlog.get_logger()
 
 EVERY_S: Final = 1.0  # for one name
-SCAN_EVERY_S: Final = 30.0
+SCAN_EVERY_S: Final = 300.0  # for each page of names: a page is a request
 AT_ONCE: Final = 16
 PER_SECOND: Final = 50
 _NAMES: Final = 1000  # whose last search is remembered
@@ -140,17 +141,21 @@ class Discovery:
     async def run(self) -> None:
         """Scan the bucket now and then, for topics that no client has asked for by name."""
         while True:
+            pages = 1
             if self._cluster.is_controller:  # other brokers hear of it through the metadata store
-                await self.scan()
-            await asyncio.sleep(SCAN_EVERY_S)
+                pages = await self.scan()
+            await asyncio.sleep(SCAN_EVERY_S * pages)
 
-    async def scan(self) -> None:
-        """Visit folders that are new, and some of those where there was no topic before."""
+    async def scan(self) -> int:
+        """Visit folders that are new, and some of those where there was no topic before.
+
+        Gives how many pages the list of names had.
+        """
         try:
             names = await self._lifecycle.list_names_in_bucket()
         except KafscaleError as problem:
             logger.warning("scan_postponed", error=str(problem))
-            return
+            return 1
         unknown = [name for name in names if self._registry.find(name) is None]
         still_unknown = set(unknown)
         visited = [name for name in self._empty if name in still_unknown]
@@ -160,3 +165,4 @@ class Discovery:
         for name in [name for name in unknown if name not in known_empty] + due:
             if await self._search(name) is None:
                 self._empty.append(name)
+        return -(-max(1, len(names)) // PAGE)

@@ -21,7 +21,7 @@ from kafscale.log.catalog.descriptors import Descriptors, TopicSpec
 from kafscale.log.moves import end_of_topic
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import InvalidTopicName, TopicExists
-from kafscale.model.names import check_topic_name, collides, fresh_topic_id
+from kafscale.model.names import check_topic_name, collides, fresh_topic_id, is_internal
 from kafscale.model.topics import LaneRange, TopicDescriptor, iso_time
 from kafscale.objects.store import ObjectStore
 
@@ -54,6 +54,8 @@ class TopicLifecycle:
         check_topic_name(name)
         if self._registry.find(name) is not None:
             raise TopicExists(f"topic {name!r} exists already")
+        if is_internal(name):
+            raise InvalidTopicName(f"{name!r} is the name of a topic that only brokers create")
         for other in self._registry.names():
             if collides(name, other):
                 raise InvalidTopicName(f"{name!r} collides with {other!r} ('.' and '_' are one)")
@@ -75,7 +77,9 @@ class TopicLifecycle:
         )
         topic = self._registry.find(name)  # the watch may have told of it meanwhile
         if topic is None or topic.topic_id.hex() != descriptor.topic_id:
-            topic = self._registry.add(descriptor, entry_version)
+            topic = self._registry.add(descriptor, version, entry_version)
+            if self._cluster.has_peers:  # its share is opened early, as on all other brokers
+                self._registry.announce_change(topic)
         if (descriptor.partitions, descriptor.configs) != (partitions, given):
             raise TopicExists(f"topic {name!r} exists already in the bucket")
         return topic
@@ -112,7 +116,7 @@ class TopicLifecycle:
         stored = await self._records.read(name)
         if stored is None or self._registry.find(name) is not None:
             return self._registry.find(name)
-        return self._registry.add(stored.descriptor, stored.entry_version)
+        return self._registry.add(*stored)
 
     async def delete(self, name: str) -> Topic:
         """End a topic: from here on no client finds it. Its objects go in the background."""

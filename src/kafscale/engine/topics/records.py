@@ -1,29 +1,29 @@
 """A topic's record in the metadata store, and the notes that are written together with it.
 
-Here: a descriptor as a record and back; inserting, updating and removing records; clean-up notes
-for folders that a topic no longer uses. A change note is written before a change and removed with
+Here: inserting, updating and removing records; clean-up notes for folders that a topic no longer
+uses. A change note is written before a change and removed with
 it, so that the next start finds changes that were cut short.
-Next door: the descriptors in the bucket (log/catalog/descriptors.py), who carries the clean-up
+Next door: what a record says (metadata/topic_rows.py), the descriptors in the bucket
+(log/catalog/descriptors.py), who carries the clean-up
 notes out (upkeep/removals.py).
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kafscale.metadata import keys
 from kafscale.metadata.store import Compare, MetadataStore, Put, Remove
+from kafscale.metadata.topic_rows import LEFT_ALONE_MS, descriptor_of, record_of
 from kafscale.model.clock import Clock
 from kafscale.model.errors import MetadataConflict, TopicExists
-from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings
-
-# Readers of a topic that has moved may be anywhere in its old place; they have this long to notice.
-LEFT_ALONE_MS: Final = 600_000
+from kafscale.model.topics import TopicDefaults, TopicDescriptor
 
 
 class StoredTopic(NamedTuple):
-    """A topic as the metadata store has it, and the version of the store's entry."""
+    """A topic as the metadata store has it."""
 
     descriptor: TopicDescriptor
-    entry_version: int
+    version: int  # of the descriptor
+    entry_version: int  # of the metadata store's entry
 
 
 class TopicRecords:
@@ -52,7 +52,8 @@ class TopicRecords:
         entry = await self._metadata.get(keys.topic_config(name))
         if entry is None:
             return None
-        return StoredTopic(descriptor_of(keys.decode(keys.TopicRow, entry.value)), entry.version)
+        row = keys.decode(keys.TopicRow, entry.value)
+        return StoredTopic(descriptor_of(row), row.version, entry.version)
 
     async def insert(
         self, descriptor: TopicDescriptor, version: int, defaults: TopicDefaults
@@ -96,8 +97,8 @@ class TopicRecords:
             except MetadataConflict:
                 continue
             if is_newer:
-                return StoredTopic(descriptor_of(row), entry.version)
-            return StoredTopic(descriptor, entry_version)
+                return StoredTopic(descriptor_of(row), row.version, entry.version)
+            return StoredTopic(descriptor, version, entry_version)
 
     async def remove(self, gone: TopicDescriptor) -> int:
         """Remove a topic's record and note that its objects must go.
@@ -119,46 +120,6 @@ class TopicRecords:
                 )
             except MetadataConflict:
                 continue
-
-
-def record_of(descriptor: TopicDescriptor, version: int, defaults: TopicDefaults) -> keys.TopicRow:
-    """A descriptor as the metadata store keeps it."""
-    settings = TopicSettings.of(descriptor.configs, defaults)
-    return keys.TopicRow(
-        name=descriptor.name,
-        partitions=descriptor.partitions,
-        retention_ms=settings.retention_ms,
-        retention_bytes=settings.retention_bytes,
-        segment_bytes=settings.segment_bytes,
-        created_at=descriptor.created_at,
-        config=descriptor.configs,
-        topic_id=descriptor.topic_id,
-        incarnation=descriptor.incarnation,
-        folder=descriptor.folder,
-        version=version,
-        logs=descriptor.logs if descriptor.layout == "virtual" else 0,
-        shared=descriptor.shared,
-        moving=descriptor.moving,
-        moves=descriptor.moves,
-    )
-
-
-def descriptor_of(row: keys.TopicRow) -> TopicDescriptor:
-    """The descriptor that a record was made of."""
-    return TopicDescriptor(
-        name=row.name,
-        topic_id=row.topic_id,
-        incarnation=row.incarnation,
-        folder=row.folder,
-        partitions=row.partitions,
-        logs=0 if row.shared else row.logs or row.partitions,
-        layout="shared" if row.shared else "virtual" if row.logs else "ordinary",
-        shared=row.shared,
-        moving=row.moving,
-        moves=row.moves,
-        configs=row.config,
-        created_at=row.created_at,
-    )
 
 
 # -- clean-up notes --------------------------------------------------------------------------

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-from kafscale.engine.topics.records import descriptor_of
 from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Resident, Residents, Topic
 from kafscale.log.formats import places
 from kafscale.metadata import keys
 from kafscale.metadata.store import Entry, MetadataStore
+from kafscale.metadata.topic_rows import descriptor_of
 from kafscale.model.errors import UnknownTopic, UnknownTopicId
 from kafscale.model.topics import TopicDescriptor
 
@@ -50,7 +50,7 @@ class TopicRegistry:
         for entry in await self._metadata.find(keys.TOPICS):
             if keys.topic_named_by(entry.key) is not None:
                 row = keys.decode(keys.TopicRow, entry.value)
-                self.add(descriptor_of(row), entry.version)
+                self.add(descriptor_of(row), row.version, entry.version)
 
     # -- finding -----------------------------------------------------------------------------
 
@@ -100,30 +100,36 @@ class TopicRegistry:
 
     # -- what this broker does ---------------------------------------------------------------
 
-    def add(self, descriptor: TopicDescriptor, version: int = 0) -> Topic:
-        """Know a topic. `version`: of the metadata store's entry."""
-        topic = Topic(descriptor, self.rules.defaults)
-        self._versions[topic.name] = max(version, self._versions.get(topic.name, 0))
+    def add(self, descriptor: TopicDescriptor, version: int, entry_version: int) -> Topic:
+        """Know a topic. The versions are the descriptor's and the metadata store's entry's."""
+        topic = Topic(descriptor, version, self.rules.defaults)
+        self.note_version(topic.name, entry_version)
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         self.revision += 1
         return topic
 
-    def replace(self, topic: Topic, descriptor: TopicDescriptor) -> None:
-        """Give a topic a newer descriptor before the metadata store has it."""
-        topic.replace_descriptor(descriptor, self.rules.defaults)
-        self.revision += 1
+    def replace(self, topic: Topic, descriptor: TopicDescriptor, version: int) -> None:
+        """Give a topic a newer descriptor, perhaps before the metadata store has it.
 
-    def note_version(self, name: str, version: int) -> None:
+        An older one changes nothing. The watch tells late of entries that were written before the
+        descriptor that this broker has, and a topic that went back to its former place would show
+        clients an end of the partition that lies before acknowledged records.
+        """
+        if version >= topic.version:
+            topic.replace_descriptor(descriptor, version, self.rules.defaults)
+            self.revision += 1
+
+    def note_version(self, name: str, entry_version: int) -> None:
         """The metadata store has written this topic's entry with this version."""
-        self._versions[name] = max(version, self._versions.get(name, 0))
+        self._versions[name] = max(entry_version, self._versions.get(name, 0))
 
-    def remove(self, topic: Topic, version: int) -> None:
-        """Know a topic no longer. `version`: the metadata store's, by which it is gone."""
+    def remove(self, topic: Topic, entry_version: int) -> None:
+        """Know a topic no longer. `entry_version`: the metadata store's, by which it is gone."""
         if self._by_name.get(topic.name) is topic:
             del self._by_name[topic.name]
         self._by_id.pop(topic.topic_id, None)
-        self._versions[topic.name] = max(version, self._versions.get(topic.name, 0))
+        self.note_version(topic.name, entry_version)
         self.revision += 1
 
     def announce_change(self, topic: Topic) -> None:
@@ -142,7 +148,7 @@ class TopicRegistry:
         name = keys.topic_named_by(entry.key)
         if name is not None and entry.version > self._versions.get(name, 0):
             row = keys.decode(keys.TopicRow, entry.value)
-            self.apply(descriptor_of(row), entry.version)
+            self.apply(descriptor_of(row), row.version, entry.version)
 
     def apply_removal(self, name: str, version: int) -> None:
         """The metadata store has removed the entry of a topic."""
@@ -151,17 +157,17 @@ class TopicRegistry:
             self.remove(topic, version)
             self.announce_end(topic)
 
-    def apply(self, descriptor: TopicDescriptor, version: int) -> None:
-        """Take over a descriptor that the metadata store has under `version`."""
+    def apply(self, descriptor: TopicDescriptor, version: int, entry_version: int) -> None:
+        """Take over a descriptor that the metadata store has in an entry of this version."""
         topic = self._by_name.get(descriptor.name)
         if topic is not None and topic.descriptor.topic_id == descriptor.topic_id:
-            self.replace(topic, descriptor)
-            self._versions[topic.name] = version
+            self.replace(topic, descriptor, version)
+            self.note_version(topic.name, entry_version)
         else:
             if topic is not None:
-                self.remove(topic, version)
+                self.remove(topic, entry_version)
                 self.announce_end(topic)
-            topic = self.add(descriptor, version)
+            topic = self.add(descriptor, version, entry_version)
         self.announce_change(topic)
 
     async def refresh(self, name: str) -> None:

@@ -28,15 +28,21 @@ class Topic:
         "settings",
         "topic_id",
         "uses_shared_logs",
+        "version",
     )
 
-    def __init__(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
+    def __init__(self, descriptor: TopicDescriptor, version: int, defaults: TopicDefaults) -> None:
+        """`version`: of the descriptor."""
         self.name = descriptor.name
         self.topic_id: TopicId = topic_id_from_hex(descriptor.topic_id)
-        self.replace_descriptor(descriptor, defaults)
+        self.version = 0
+        self.replace_descriptor(descriptor, version, defaults)
 
-    def replace_descriptor(self, descriptor: TopicDescriptor, defaults: TopicDefaults) -> None:
-        """Take over a newer descriptor of the same topic; all holders of the topic see it."""
+    def replace_descriptor(
+        self, descriptor: TopicDescriptor, version: int, defaults: TopicDefaults
+    ) -> None:
+        """Take over a descriptor of the same topic; all holders of the topic see it."""
+        self.version = version
         self.descriptor = descriptor
         self.partitions = descriptor.partitions
         self.uses_shared_logs = descriptor.layout == "shared"

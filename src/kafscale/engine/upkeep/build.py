@@ -1,5 +1,6 @@
-"""How the parts of this sub-room are put together. Next door: logs, removals, checkpoints."""
+"""How the parts of this sub-room are put together. Next door: the parts."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafscale.engine.cluster.membership import Membership
@@ -7,8 +8,11 @@ from kafscale.engine.coordinator.offsets import Offsets
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.upkeep.checkpoints import Checkpoints
+from kafscale.engine.upkeep.compactions import Compactions, CountCompaction
+from kafscale.engine.upkeep.foreign_changes import ForeignChanges
 from kafscale.engine.upkeep.logs import LogUpkeep
 from kafscale.engine.upkeep.removals import Removals
+from kafscale.log.upkeep.cleanable import CompactionLimits
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
 from kafscale.objects.store import ObjectStore
@@ -21,6 +25,7 @@ class UpkeepRules:
     interval_s: float
     checkpoint_interval_s: float
     grace_s: float
+    compaction: CompactionLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class UpkeepParts:
     """What this sub-room is made of."""
 
     log_upkeep: LogUpkeep
+    compactions: Compactions
     removals: Removals
     checkpoints: Checkpoints
 
@@ -42,17 +48,25 @@ def build_upkeep(
     cluster: Membership,
     clock: Clock,
     dice: Dice,
+    count_compaction: CountCompaction,
+    search_topic: Callable[[str], None],
 ) -> UpkeepParts:
-    """Put the parts together."""
+    """Put the parts together. `search_topic`: told of topics that jobs have made."""
+    foreign = ForeignChanges(store, topics.rules.namespace, clock)
     removals = Removals(offsets, store, metadata, cluster, clock, grace_s=rules.grace_s)
     log_upkeep = LogUpkeep(
         topics,
         logs,
         removals,
+        foreign,
         cluster,
         clock,
         interval_s=rules.interval_s,
         grace_s=rules.grace_s,
+        search_topic=search_topic,
+    )
+    compactions = Compactions(
+        topics, logs, clock, rules.compaction, count_compaction, interval_s=rules.interval_s
     )
     checkpoints = Checkpoints(
         metadata,
@@ -65,4 +79,4 @@ def build_upkeep(
         interval_s=rules.checkpoint_interval_s,
         is_responsible=lambda: cluster.is_controller,
     )
-    return UpkeepParts(log_upkeep, removals, checkpoints)
+    return UpkeepParts(log_upkeep, compactions, removals, checkpoints)

@@ -3,7 +3,8 @@
 Here: when a broker takes a checkpoint, and what is in it. One broker does it for all. It reads the
 metadata store page by page, so the pages are not of one moment: every row was in the store at some
 time while the checkpoint was taken.
-Next door: the objects (log/catalog/checkpoints.py), reading them back (recovery.py).
+Next door: the objects (log/catalog/checkpoints.py), reading them back
+(admin/bucket/recovery.py).
 Never here: topics and their settings. They are in the descriptors.
 """
 
@@ -128,14 +129,15 @@ class Checkpoints:
         """Take a checkpoint if anything has changed since the last; gives its number."""
         async with self._writing:
             began_s = self._clock.elapsed_s()
+            if await self._is_unchanged():
+                self._good_s = began_s
+                return None
             newest = await self._newest()
             if not await self._is_ours() or not await self._may_follow(newest, leaving):
                 return None
+            # Read after the look at the bucket: of two checkpoints the one with the higher number
+            # was read later.
             contents = await self._collect()
-            number, digest = self._written
-            if newest is not None and (newest[0], contents.digest) == (number, digest):
-                self._good_s = began_s
-                return None
             head = CheckpointHead(
                 number=newest[0] + 1 if newest else 1,
                 created_ms=self._clock.now_ms(),
@@ -154,6 +156,13 @@ class Checkpoints:
             logger.debug("checkpoint_written", number=head.number, offsets=head.offsets)
             await checkpoints.delete_old(self._store, self._namespace)
             return head.number
+
+    async def _is_unchanged(self) -> bool:
+        """Whether the store still says what this broker wrote last; the bucket is not asked."""
+        number, digest = self._written
+        if not number or not await self._is_ours():
+            return False
+        return (await self._collect()).digest == digest
 
     async def _newest(self) -> tuple[int, StoredObject] | None:
         heads = await checkpoints.heads(self._store, self._namespace)

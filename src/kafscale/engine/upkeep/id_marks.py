@@ -5,8 +5,8 @@ store that was restored from an older backup, has lost its last commits with its
 lost before the first checkpoint, knows less than the bucket does. A producer that gets the id of
 another one loses its first batches: the broker takes them for repetitions, acknowledges them and
 stores nothing.
-Next door: rebuilding all that such a store has lost (recovery.py), reading the bucket
-(bucket_scan.py).
+Next door: rebuilding all that such a store has lost (admin/bucket/recovery.py),
+reading the bucket (log/catalog/bucket_scan.py).
 """
 
 from functools import partial
@@ -14,9 +14,8 @@ from functools import partial
 import structlog
 
 from kafscale.engine.partitions.producer_ids import ProducerIds
-from kafscale.engine.upkeep import bucket_scan
-from kafscale.engine.upkeep.recovery import SPARE_BROKER_IDS, SPARE_EPOCHS, SPARE_PRODUCER_IDS
-from kafscale.log.catalog import checkpoints
+from kafscale.log.catalog import bucket_scan, checkpoints
+from kafscale.log.catalog.bucket_scan import SPARE_BROKER_IDS, SPARE_EPOCHS, SPARE_PRODUCER_IDS
 from kafscale.metadata import keys
 from kafscale.metadata.store import Compare, MetadataStore, Put
 from kafscale.model.clock import Clock

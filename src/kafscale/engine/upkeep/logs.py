@@ -5,7 +5,7 @@ answer postpones the work; it ends nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +15,7 @@ from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Topic
+from kafscale.engine.upkeep.foreign_changes import ForeignChanges
 from kafscale.engine.upkeep.removals import Removals
 from kafscale.log.formats import places
 from kafscale.log.upkeep import reclaim, retention, rollup, sweep
@@ -28,14 +29,12 @@ logger = structlog.get_logger()
 _ROLL_UP_EVERY_S: Final = 0.5
 RECLAIMED_AT_ONCE: Final = 64 << 20  # bytes of a shared log, in one pass
 OVERDUE_MS: Final = 86_400_000  # by then no object may hold records of a deleted topic
-_REST_PASSES: Final = 20  # unused logs are visited in one of these: every visit costs requests
 
 
 @dataclass(slots=True)
 class _LogRecord:
     """What is remembered about one log between two passes."""
 
-    visited_s: float = -1e9
     swept_s: float = -1e9
     broken: set[str] = field(default_factory=set)  # objects that cannot be rewritten
 
@@ -57,12 +56,17 @@ class LogUpkeep:
         topics: TopicRegistry,
         logs: OpenLogs,
         removals: Removals,
+        foreign: ForeignChanges,
         cluster: Membership,
         clock: Clock,
         *,
         interval_s: float,
         grace_s: float,
+        search_topic: Callable[[str], None],
     ) -> None:
+        """`search_topic` hears the names of topics that other processes have made or changed."""
+        self._foreign = foreign
+        self._search_topic = search_topic
         self._topics = topics
         self._logs = logs
         self._removals = removals
@@ -72,6 +76,7 @@ class LogUpkeep:
         self._grace_s = grace_s
         self._records: dict[str, _LogRecord] = {}  # by folder
         self._pending: list[Removal] = []  # clean-up notes, as of the last pass
+        self._swept_at_ms: int | None = None  # by the store's clock, in this pass
 
     async def run_roll_up(self) -> None:
         """Keep every tail short; runs until it is cancelled."""
@@ -88,34 +93,54 @@ class LogUpkeep:
             await self.tidy()
 
     async def tidy(self) -> None:
-        """One slow pass: foreign manifests, retention, sweeping, removals."""
+        """One slow pass: foreign manifests, retention, sweeping, removals.
+
+        For a log in which nothing has changed and nothing expires it sends no request.
+        """
         try:
             self._pending = await self._removals.list_pending()
         except KafscaleError as problem:
             logger.warning("removal_postponed", error=str(problem))
+        try:
+            await self._foreign.look()
+        except KafscaleError as problem:
+            logger.warning("notices_not_read", error=str(problem))
+        if self._cluster.is_controller:  # other brokers hear of it through the metadata store
+            for name in self._foreign.take_topics():
+                self._search_topic(name)
+        self._swept_at_ms = None
         for topic, log in self._logs.each():
             record = self._records.setdefault(log.folder, _LogRecord())
-            now_s = self._clock.elapsed_s()
-            rest_s = 0.0 if log.is_used else _REST_PASSES * self._interval_s
-            if now_s - record.visited_s >= rest_s:
-                record.visited_s = now_s
-                await _try(self._tidy_log(topic, log, record), log, "tidy")
+            await _try(self._tidy_log(topic, log, record), log, "tidy")
+        self._foreign.settle_all()
         await self._removals.try_to_remove()
 
     async def _tidy_log(self, topic: Topic | None, log: Log, record: _LogRecord) -> None:
-        await log.adopt_foreign()
+        if self._foreign.has_changed(log.folder):
+            self._foreign.keep(log.folder)
+            await log.adopt_foreign()
+            self._foreign.settle(log.folder)
+            log.history.ask_for_sweep()
         now_ms = self._clock.now_ms()
         if topic is None:
             await self._tidy_lanes(log, record, now_ms)
         elif topic.settings.deletes:
-            settings = topic.settings
-            await retention.retain(log, now_ms, settings.retention_ms, settings.retention_bytes)
+            limits = now_ms, topic.settings.retention_ms, topic.settings.retention_bytes
+            if retention.expired_starts(log, *limits):
+                await _require_store(log)
+                await retention.retain(log, *limits)
         now_s = self._clock.elapsed_s()
-        if now_s - record.swept_s >= self._grace_s / 4:
+        if log.history.sweep_is_due and now_s - record.swept_s >= self._grace_s / 4:
             record.swept_s = now_s
-            deleted = await sweep.sweep(log)
+            deleted = await sweep.sweep(log, await self._ask_time(log))
             if deleted:
                 logger.info("log_swept", folder=log.folder, objects=deleted)
+
+    async def _ask_time(self, log: Log) -> int:
+        """The store's time, asked once in a pass: if it is older, less is deleted."""
+        if self._swept_at_ms is None:
+            self._swept_at_ms = await log.store.now_ms()
+        return self._swept_at_ms
 
     # -- shared logs -------------------------------------------------------------------------
 
@@ -124,6 +149,7 @@ class LogUpkeep:
         lanes = self._find_ended_lanes(log.folder, now_ms)
         starts = self._new_starts(log, lanes.ended, now_ms)
         if starts:
+            await _require_store(log)
             await retention.raise_starts(log, starts)
         await reclaim.reclaim(log, lanes.overdue, RECLAIMED_AT_ONCE, record.broken)
         await reclaim.forget(log, lanes.deleted)
@@ -161,6 +187,11 @@ class LogUpkeep:
             if start > lane.start:
                 starts[number] = start
         return starts
+
+
+async def _require_store(log: Log) -> None:
+    """Fail here if the store is sick: a commit repeats its requests until the store is well."""
+    await log.adopt_foreign()
 
 
 async def _try(work: Awaitable[None], log: Log, what: str) -> None:

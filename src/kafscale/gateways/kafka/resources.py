@@ -9,14 +9,17 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from kafscale.engine.topics.changes import ConfigChange
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Call, in_time
-from kafscale.gateways.kafka.errors import code_of, words_of
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Call, in_time
+from kafscale.gateways.kafka.calls.errors import code_of, words_of
 from kafscale.model.errors import InvalidRequest, KafscaleError
 
 TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+_WITHOUT: Final = {CLIENT_METRICS: "client metrics", GROUP: "groups"}
 
 _ALTERED_WITHIN_S: Final = 20.0  # the requests have no timeout field
 _MOST_RESOURCES: Final = 10_000
@@ -75,7 +78,8 @@ def check_alterable(resource: Resource) -> None:
             "broker settings are read-only: change the broker's configuration and restart it"
         )
     if resource.resource_type != TOPIC:
-        raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
+        what = _WITHOUT.get(resource.resource_type, f"resources of type {resource.resource_type}")
+        raise InvalidRequest(f"{what} have no settings here")
 
 
 def check_once(names: Iterable[str]) -> None:
@@ -94,12 +98,11 @@ async def alter_each(
     requested: Sequence[Resource] = call.message.resources
     named = Named(requested)
     results = []
-    for resource in requested:
+    async for resource in call.each(requested):
         result = result_type(0, None, resource.resource_type, resource.resource_name)
         results.append(result)
         try:
             named.check(resource)
-            check_alterable(resource)
             await alter_one(call, resource)
         except KafscaleError as problem:
             refuse(call, result, problem)

@@ -1,84 +1,42 @@
 """Which APIs this broker offers, and the steps of a request: read, authorize, prepare, answer.
 
-Here: the handlers, by API key. ApiVersions and the documents are made from this list.
-Next door: the handlers (apis/), what each API is authorized for (authorization.py), the order of
-requests (session.py).
+Here: the handlers, by API key. The folder apis/ is the list: a new module there is a new API.
+ApiVersions and the documents are made from it.
+Next door: the handlers and what each is authorized for (apis/), the order of requests (session.py).
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Final, cast
 
-from kafscale.gateways.kafka import authorization, client_errors
+from kafscale.gateways.kafka import apis
+from kafscale.gateways.kafka.access import authorization
 from kafscale.gateways.kafka.apis import (
-    alter_configs,
     api_versions,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    elect_leaders,
     fetch,
-    find_coordinator,
     heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
     join_group,
     leave_group,
-    list_groups,
-    list_offsets,
-    metadata,
     offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
     produce,
-    sasl_handshake,
     sync_group,
 )
-from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Deferred, Handler
+from kafscale.gateways.kafka.calls import client_errors, request_order
+from kafscale.gateways.kafka.calls.call import Answer, Call, CloseConnection, Deferred, Handler
 from kafscale.wire.kafka import codec
 from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.frame import RequestHeader
 from kafscale.wire.kafka.schema import Message
 
-APIS: Final[tuple[Handler, ...]] = (
-    produce,
-    fetch,
-    list_offsets,
-    metadata,
-    offset_commit,
-    offset_fetch,
-    find_coordinator,
-    join_group,
-    heartbeat,
-    leave_group,
-    sync_group,
-    describe_groups,
-    list_groups,
-    sasl_handshake,
-    api_versions,
-    create_topics,
-    delete_topics,
-    delete_records,
-    init_producer_id,
-    offset_for_leader_epoch,
-    alter_configs,
-    create_partitions,
-    delete_groups,
-    elect_leaders,
-    offset_delete,
-    describe_cluster,
-    describe_configs,
-    describe_log_dirs,
-    describe_producers,
-    incremental_alter_configs,
-)
+
+def _load_handlers() -> tuple[Handler, ...]:
+    names = (module.name for module in pkgutil.iter_modules(apis.__path__, f"{apis.__name__}."))
+    handlers = (cast("Handler", importlib.import_module(name)) for name in names)
+    return tuple(sorted(handlers, key=lambda api: api.API_KEY))
+
+
+APIS: Final[tuple[Handler, ...]] = _load_handlers()
 
 _BY_KEY: Final[dict[int, Handler]] = {api.API_KEY: api for api in APIS}
 
@@ -92,18 +50,42 @@ NAMES: Final = {key: BY_KEY[key].name for key in _BY_KEY}
 OFFERED: Final = tuple((api.API_KEY, api.VERSIONS) for api in APIS)
 
 
-# Requests whose answers may be large, and that need not go on when the client has left.
+# By API key: the APIs whose earlier requests must be answered before a request begins.
+WAITS_FOR: Final = request_order.list_waits({api.API_KEY: api.ORDER for api in APIS})
+
+# Requests whose answers may be large.
 READING: Final = frozenset({fetch.API_KEY})
+
+# Requests that change nothing: they end when the client has left.
+ONLY_READING: Final = READING | request_order.list_reads({api.API_KEY: api.ORDER for api in APIS})
+
+# Requests that may wait for minutes until other clients act. What they bring is the group's by
+# then, so their bytes are not in flight any more.
+WAITING_FOR_MEMBERS: Final = frozenset({join_group.API_KEY, sync_group.API_KEY})
 
 
 def read_body(request: RequestHeader, data: memoryview, call: Call) -> None:
     """Open the body of a request that is offered and put it into its call."""
     kind = BY_KEY[request.api_key].request
     call.message, end = codec.decode(kind, data, request.version, request.body_start)
-    if end != len(data):
-        client_errors.note_ordinary(
-            call, "trailing_bytes", f"{len(data) - end} after {kind.__name__}"
-        )
+    _note_rest(call, len(data) - end)
+
+
+def read_body_in_steps(
+    request: RequestHeader, data: memoryview, call: Call
+) -> Generator[None, None, None]:
+    """The same, with pauses between rows: a large frame may have very many."""
+    kind = BY_KEY[request.api_key].request
+    call.message, end = yield from codec.decode_in_steps(
+        kind, data, request.version, request.body_start
+    )
+    _note_rest(call, len(data) - end)
+
+
+def _note_rest(call: Call, size: int) -> None:
+    if size:
+        kind = type(call.message).__name__
+        client_errors.note_ordinary(call, "trailing_bytes", f"{size} after {kind}")
 
 
 def refuse(request: RequestHeader, call: Call) -> Message | None:
@@ -135,7 +117,7 @@ def prepare(request: RequestHeader, call: Call) -> Coroutine[Any, Any, None] | N
 
 def authorize(request: RequestHeader, call: Call) -> Message | None:
     """Take out what the client may not do; gives the answer if that is the whole request."""
-    return authorization.authorize(request.api_key, call)
+    return authorization.authorize(_BY_KEY[request.api_key].REQUIREMENTS, call)
 
 
 def answer(request: RequestHeader, call: Call) -> Answer:

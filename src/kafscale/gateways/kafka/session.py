@@ -3,14 +3,21 @@
 Here: the queue of frames that have not begun, and the queue of answers that are not sent.
 Requests begin in the order they came, so that a producer's batches keep their order. A request
 that waits (for a commit, in a long poll) does not hold up the requests behind it, only their
-answers. If a request needs a log or a group that is not open yet, it is blocked, and the requests
-behind it with it; they have their own logs opened at the same time.
-Next door: which handler answers (router.py), the bytes of a connection (gateways/connection.py).
+answers, unless they would see too early what it changes. A request is blocked, and the requests
+behind it with it, until the earlier requests that it waits for are answered, and until the log or
+group that it needs is open. Blocked requests that need not wait for earlier ones have their own
+logs opened at the same time.
+No connection keeps the event loop for long. Requests begin for as long as a piece of its time
+lasts, then other connections have their turn. A request with very many rows is opened and answered
+in such pieces, and the requests behind it begin when it is answered.
+Next door: which request waits for which (calls/request_order.py), which handler answers
+(router.py), the bytes of a connection (gateways/connection.py).
 """
 
 import asyncio
+import math
 from collections import deque
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Generator, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -18,11 +25,24 @@ import structlog
 
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import Call, CloseConnection, Deferred, KafkaContext
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import (
+    Call,
+    ClientError,
+    CloseConnection,
+    Deferred,
+    KafkaContext,
+)
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import KafscaleError
 from kafscale.tasks import Tasks
-from kafscale.wire.kafka.frame import MalformedMessage, RequestHeader, read_request, response_frame
+from kafscale.wire.kafka.frame import (
+    MalformedMessage,
+    RequestHeader,
+    read_request,
+    response_frame,
+    response_frame_in_steps,
+)
 from kafscale.wire.kafka.schema import Message
 
 logger = structlog.get_logger()
@@ -32,6 +52,10 @@ _MOST_READS_UNDER_WAY: Final = 4  # their answers are large; clients send one at
 _MOST_BLOCKED: Final = 64
 _MOST_READY_BYTES: Final = 4 << 20  # of answers that an earlier one holds up
 _QUEUED_BYTES: Final = 512  # what a request takes beside its bytes
+_SHORT_BYTES: Final = 4 << 10  # a frame up to this size has few rows
+
+
+_DONE: Final = object()
 
 
 class SessionState(Enum):
@@ -53,7 +77,7 @@ MAY_BEGIN: Final[dict[SessionState, frozenset[int]]] = {
 class _Slot:
     """One request's place in the queue of answers."""
 
-    __slots__ = ("answer", "answer_bytes", "held_bytes", "is_read", "request", "task")
+    __slots__ = ("answer", "answer_bytes", "errors", "held_bytes", "is_read", "request", "task")
 
     def __init__(self, request: RequestHeader, frame_bytes: int) -> None:
         self.request = request
@@ -61,18 +85,27 @@ class _Slot:
         self.answer_bytes = 0
         self.is_read = request.api_key in router.READING
         self.task: asyncio.Task[None] | None = None
-        self.answer: list[Buffer] | None = None  # None: not yet
+        self.answer: Sequence[Buffer] | None = None  # None: not yet
+        self.errors: dict[str, ClientError] = {}  # of the call
+
+
+class _Progress(Enum):
+    """How far a blocked request is."""
+
+    ORDERED = "ordered"  # earlier requests must be answered first
+    PREPARING = "preparing"  # what it needs is being opened
+    READY = "ready"  # only requests before it hold it up
 
 
 class _Blocked:
     """A request that cannot begin yet, or that came behind a request that cannot."""
 
-    __slots__ = ("call", "is_ready", "slot")
+    __slots__ = ("call", "progress", "slot")
 
-    def __init__(self, slot: _Slot, call: Call, *, is_ready: bool) -> None:
+    def __init__(self, slot: _Slot, call: Call, progress: _Progress) -> None:
         self.slot = slot
         self.call = call
-        self.is_ready = is_ready
+        self.progress = progress
 
 
 class KafkaSession:
@@ -83,12 +116,16 @@ class KafkaSession:
         self._connection = connection
         self._context = context
         self._tasks = tasks
+        self._work = context.workers.new_queue()
         self._frames: deque[memoryview] = deque()
         self._slots: deque[_Slot] = deque()
         self._reads_under_way = 0
         self._ready_bytes = 0
         self._blocked: deque[_Blocked] = deque()
+        self._under_way: dict[int, int] = {}  # requests begun and not answered, by API key
         self._is_beginning = False
+        self._is_in_line = False  # for another piece of the loop's time
+        self._long: _Slot | None = None  # the request with very many rows, until it is answered
         self._enter(SessionState.OPEN)
         self.writes = False
 
@@ -97,9 +134,12 @@ class KafkaSession:
         self._may_begin_now = MAY_BEGIN[state]
 
     def receive(self, frame: memoryview) -> None:
-        """Queue a frame and begin what can be begun."""
+        """Queue a frame."""
         self._connection.hold(_QUEUED_BYTES)
         self._frames.append(frame)
+
+    def begin(self) -> None:
+        """Begin what can be begun."""
         self._begin_requests()
 
     def writable(self) -> None:
@@ -110,7 +150,7 @@ class KafkaSession:
         """End reads. Requests that change something go on without an answer."""
         self._enter(SessionState.CLOSED)
         for slot in self._slots:
-            if slot.is_read and slot.task is not None:
+            if slot.task is not None and slot.request.api_key in router.ONLY_READING:
                 slot.task.cancel()
         self._slots.clear()
         self._reads_under_way = self._ready_bytes = 0
@@ -125,19 +165,40 @@ class KafkaSession:
         if self._is_beginning:
             return  # called by an answer that was given at once: the loop below goes on anyway
         self._is_beginning = True
+        turns = self._context.engine.turns
+        end_s = math.inf  # until the first one has begun
         try:
             self._answer_unblocked()
             while (
                 self._frames
+                and self._long is None
                 and len(self._blocked) < _MOST_BLOCKED
                 and not self._connection.is_write_blocked
                 and len(self._slots) < _MOST_UNDER_WAY
                 and self._reads_under_way < _MOST_READS_UNDER_WAY
                 and self._ready_bytes < _MOST_READY_BYTES
             ):
+                if self._is_in_line or (end_s < math.inf and turns.is_over(end_s)):
+                    self._get_in_line()
+                    break
+                if end_s == math.inf:
+                    end_s = turns.piece_end_s()
                 self._begin(self._frames.popleft())
         finally:
             self._is_beginning = False
+
+    def _get_in_line(self) -> None:
+        """Go on in a later turn of the loop: other connections come first."""
+        if not self._is_in_line:
+            self._is_in_line = True
+            self._connection.fall_behind()
+            self._context.engine.turns.soon(self._have_turn)
+
+    def _have_turn(self) -> None:
+        self._is_in_line = False
+        self._begin_requests()
+        if not self._is_in_line:
+            self._connection.catch_up()
 
     def _begin(self, frame: memoryview) -> None:
         try:
@@ -153,6 +214,8 @@ class KafkaSession:
                 None,
                 request.version,
                 began_s,
+                self._work,
+                slot.errors,
                 connection.peer,
                 name,
                 connection.listener,
@@ -162,29 +225,56 @@ class KafkaSession:
             self._context.engine.metrics.requests.labels(router.NAMES[request.api_key]).inc()
             if refusal is not None:
                 self._queue(slot)
-                self._fill(slot, refusal, 0)
+                self._fill(slot, response_frame(request.correlation_id, refusal, 0))
                 return
-            router.read_body(request, frame, call)
+            if len(frame) > _SHORT_BYTES:
+                steps = router.read_body_in_steps(request, frame, call)
+                if next(steps, _DONE) is not _DONE:
+                    self._long, call.is_long = slot, True
+                    self._tasks.spawn(self._open_long(slot, call, steps), "open")
+                    return
+            else:
+                router.read_body(request, frame, call)
         except MalformedMessage as problem:
             self._give_up("malformed_request", str(problem))
             return
         except CloseConnection as problem:
             self._give_up("unsupported_request", str(problem))
             return
+        self._begin_opened(slot, call)
+
+    async def _open_long(self, slot: _Slot, call: Call, steps: Generator[None, None, None]) -> None:
+        """Open a request with very many rows, while other connections are served."""
+        try:
+            await self._context.engine.turns.finish(steps)
+        except MalformedMessage as problem:
+            self._give_up("malformed_request", str(problem))
+            return
+        is_begun = self._may_begin(slot.request)
+        if is_begun:
+            self._begin_opened(slot, call)
+        key = slot.request.api_key
+        if not is_begun or slot.is_read or key in router.WAITING_FOR_MEMBERS:
+            self._end_long(slot)  # it may wait for long; what it brings is used up
+
+    def _begin_opened(self, slot: _Slot, call: Call) -> None:
+        """Begin a request whose body is open, or block it."""
+        request = slot.request
         self._queue(slot)
         refusal = router.authorize(request, call)
         if refusal is not None:
-            self._fill(slot, refusal, request.version)
+            self._fill(slot, _framed(request, refusal))
             return
         self.writes = self.writes or router.writes(request)
-        preparation = router.prepare(request, call)
-        if preparation is None and not self._blocked:
+        is_settled = self._is_settled(request.api_key)
+        preparation = router.prepare(request, call) if is_settled else None
+        if is_settled and preparation is None and not self._blocked:
             self._answer(slot, call)
             return
-        blocked = _Blocked(slot, call, is_ready=preparation is None)
+        blocked = _Blocked(slot, call, _Progress.READY if is_settled else _Progress.ORDERED)
         self._blocked.append(blocked)
         if preparation is not None:
-            self._tasks.spawn(self._prepare(preparation, blocked), "prepare")
+            self._spawn_preparation(blocked, preparation)
 
     def _may_begin(self, request: RequestHeader) -> bool:
         """Whether the state allows it. An API that is not offered is for the router to refuse."""
@@ -195,6 +285,18 @@ class KafkaSession:
         self._slots.append(slot)
         self._reads_under_way += slot.is_read
 
+    def _is_settled(self, api_key: int) -> bool:
+        """Whether no earlier request is open that this one waits for."""
+        waits_for = router.WAITS_FOR[api_key]
+        return waits_for.isdisjoint(self._under_way) and not (
+            self._blocked
+            and any(blocked.slot.request.api_key in waits_for for blocked in self._blocked)
+        )
+
+    def _spawn_preparation(self, blocked: _Blocked, preparation: Coroutine[Any, Any, None]) -> None:
+        blocked.progress = _Progress.PREPARING
+        self._tasks.spawn(self._prepare(preparation, blocked), "prepare")
+
     async def _prepare(self, preparation: Coroutine[Any, Any, None], blocked: _Blocked) -> None:
         """Wait until the request can begin. Those behind it wait too, and prepare meanwhile."""
         try:
@@ -203,45 +305,86 @@ class KafkaSession:
             # The handler meets the same problem again and answers with its own error.
             logger.debug("preparation_failed", reason=str(problem))
         except Exception:
-            while self._blocked.pop() is not blocked:
+            while self._blocked and self._blocked.pop() is not blocked:
                 pass  # the requests behind it have not begun
             self._fail(blocked.slot)
             return
-        blocked.is_ready = True
+        blocked.progress = _Progress.READY
         self._begin_requests()
 
     def _answer_unblocked(self) -> None:
-        while self._blocked and self._blocked[0].is_ready:
+        while self._blocked and self._is_unblocked(self._blocked[0]):
             blocked = self._blocked.popleft()
             if self._may_begin(blocked.slot.request):
                 self._answer(blocked.slot, blocked.call)
+
+    def _is_unblocked(self, first: _Blocked) -> bool:
+        """Whether the first blocked request can begin; what it needs is opened if it can soon."""
+        request = first.slot.request
+        if first.progress is _Progress.ORDERED:
+            if not router.WAITS_FOR[request.api_key].isdisjoint(self._under_way):
+                return False
+            first.progress = _Progress.READY
+            preparation = router.prepare(request, first.call)
+            if preparation is not None:
+                self._spawn_preparation(first, preparation)
+        return first.progress is _Progress.READY
 
     def _answer(self, slot: _Slot, call: Call) -> None:
         try:
             answer = router.answer(slot.request, call)
             if answer is None or isinstance(answer, Message):
-                self._fill(slot, answer, slot.request.version)
-            elif isinstance(answer, Deferred):
-                answer.then(lambda message: self._fill_later(slot, message))
+                self._fill(slot, _framed(slot.request, answer))
+                return
+            key = slot.request.api_key
+            self._under_way[key] = self._under_way.get(key, 0) + 1
+            if isinstance(answer, Deferred):
+                answer.then(lambda message: self._fill_deferred(slot, message))
             else:
+                if slot.request.api_key in router.WAITING_FOR_MEMBERS:
+                    self._let_go_of_frame(slot)
                 slot.task = self._tasks.spawn(self._answer_later(slot, answer), "answer")
-        except CloseConnection as problem:
-            self._give_up("refused_request", str(problem))
-        except Exception:
-            self._fail(slot)
-
-    def _fill_later(self, slot: _Slot, message: Message | None) -> None:
-        try:
-            self._fill(slot, message, slot.request.version)
-        except Exception:
-            self._fail(slot)
+        except Exception as problem:
+            self._end_at(slot, problem)
 
     async def _answer_later(self, slot: _Slot, answer: Awaitable[Message | None]) -> None:
+        request = slot.request
         try:
-            self._fill(slot, await answer, slot.request.version)
-        except CloseConnection as problem:
+            message = await answer
+            frame: Sequence[Buffer] = ()
+            if message is not None:
+                steps = response_frame_in_steps(request.correlation_id, message, request.version)
+                frame = await self._context.engine.turns.finish(steps)
+        except Exception as problem:
+            self._end_at(slot, problem)
+        else:
+            self._fill_later(slot, frame)
+
+    def _fill_deferred(self, slot: _Slot, message: Message | None) -> None:
+        try:
+            frame = _framed(slot.request, message)
+        except Exception as problem:
+            self._end_at(slot, problem)
+        else:
+            self._fill_later(slot, frame)
+
+    def _fill_later(self, slot: _Slot, frame: Sequence[Buffer]) -> None:
+        """Fill the slot of a request that was under way, and begin what waited for it."""
+        key = slot.request.api_key
+        self._under_way[key] -= 1
+        if not self._under_way[key]:
+            del self._under_way[key]
+        self._fill(slot, frame)
+        if self._blocked:
+            self._begin_requests()
+
+    def _end_at(self, slot: _Slot, problem: Exception) -> None:
+        """End the connection at a request that has begun: those behind it never begin."""
+        self._blocked.clear()
+        self._tell_errors(slot)
+        if isinstance(problem, CloseConnection):
             self._give_up("refused_request", str(problem))
-        except Exception:
+        else:
             self._fail(slot)
 
     def _fail(self, slot: _Slot) -> None:
@@ -249,15 +392,32 @@ class KafkaSession:
         logger.exception("request_failed", api_key=slot.request.api_key)
         self._give_up("internal_error")
 
-    def _fill(self, slot: _Slot, message: Message | None, version: int) -> None:
-        if message is None:
-            slot.answer = []
-        else:
-            slot.answer = response_frame(slot.request.correlation_id, message, version)
+    def _tell_errors(self, slot: _Slot) -> None:
+        if slot.errors:
+            client_errors.tell(self._context, self._connection.peer, slot.errors)
+
+    def _fill(self, slot: _Slot, frame: Sequence[Buffer]) -> None:
+        """Give a request its answer; an empty one where the protocol wants none."""
+        self._tell_errors(slot)
+        slot.answer = frame
         if self._state is SessionState.OPEN:
             slot.answer_bytes = sum(map(len, slot.answer))
             self._ready_bytes += slot.answer_bytes
+            if slot is not self._slots[0]:
+                self._let_go_of_frame(slot)
         self._send_finished()
+        self._end_long(slot)
+
+    def _end_long(self, slot: _Slot) -> None:
+        """Begin the requests that came behind one with very many rows."""
+        if slot is self._long:
+            self._long = None
+            self._begin_requests()
+
+    def _let_go_of_frame(self, slot: _Slot) -> None:
+        """Take a request that waits off the account of bytes in flight: its frame is used up."""
+        self._connection.release(slot.held_bytes - _QUEUED_BYTES)
+        slot.held_bytes = _QUEUED_BYTES
 
     def _send_finished(self) -> None:
         """Send the answers that no earlier one holds up."""
@@ -277,3 +437,10 @@ class KafkaSession:
         self._connection.release(released)
         if self._frames:
             self._begin_requests()
+
+
+def _framed(request: RequestHeader, message: Message | None) -> Sequence[Buffer]:
+    """An answer of few rows, ready to be sent; an empty one where the protocol wants none."""
+    if message is None:
+        return ()
+    return response_frame(request.correlation_id, message, request.version)

@@ -3,7 +3,7 @@
 Here: objects. A checkpoint counts from the moment its head is created, which is after its parts. A
 head whose parts are missing or broken does not count: readers use the one before it.
 Next door: the bytes (formats/checkpoint.py), when one is taken (engine/upkeep/checkpoints.py), what
-is made of it (engine/upkeep/recovery.py, spark).
+is made of it (admin/bucket/recovery.py, spark).
 
 A broker looks for the newest number before it reads what it will write, and takes the next number.
 So of two checkpoints the one with the higher number was read later.

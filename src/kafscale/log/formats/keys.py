@@ -12,6 +12,7 @@
     {namespace}/@snapshots/{name}                          a namespace's logs at one moment
     {namespace}/@checkpoints/{number:020d}                 groups and marks, newest counts
     {namespace}/@checkpoints/{number:020d}-{token}-{part}  what did not fit into the one above
+    {namespace}/@notices/{number:020d}                     what a job has changed, for brokers
 
 A topic created again under a used name lives in `{topic}@{id}`; '@' is in no topic's name.
 """
@@ -164,6 +165,16 @@ def checkpoint_part(number: int, token: bytes, part: int) -> str:
     return f"{number:020d}-{token.hex()}-{part}"
 
 
+def notice_folder(namespace: str) -> str:
+    """Where notices lie; '@' keeps them apart from topics."""
+    return f"{namespace}/@notices"
+
+
+def notice(namespace: str, number: int) -> str:
+    """Name a notice."""
+    return f"{notice_folder(namespace)}/{number:020d}"
+
+
 # '-' sorts right before '.', so these enclose exactly the names of one kind.
 def manifests_before(folder: str) -> str:
     """Upper bound of all manifest names in a folder."""
@@ -232,3 +243,9 @@ def parse_checkpoint(key: str) -> tuple[int, bool] | None:
     """Read the number off a checkpoint's name, and whether it is a head; None for others."""
     match = _CHECKPOINT.fullmatch(key.rpartition("/")[2])
     return (int(match[1]), match[2] is None) if match else None
+
+
+def parse_notice(key: str) -> int | None:
+    """Read the number off a notice's name; None for anything else."""
+    parsed = parse_checkpoint(key)
+    return parsed[0] if parsed and parsed[1] else None

@@ -46,11 +46,12 @@ def empty_manifest() -> Manifest:
 
 async def persist(work: Callable[[], Awaitable[T]], what: str) -> T:
     """Repeat `work` until the store gives a definite answer, pausing longer each time."""
-    backoff = Backoff(RETRY)
+    backoff: Backoff | None = None
     while True:
         try:
             return await work()
         except (StoreUnavailable, StoreRefused) as problem:
+            backoff = backoff or Backoff(RETRY)
             pause_s = backoff.next_s()
             log.warning("store_retry", what=what, error=str(problem), pause_s=pause_s)
             await asyncio.sleep(pause_s)
@@ -94,15 +95,11 @@ async def read_newest(store: ObjectStore, folder: str) -> Manifest:
 
 async def put_same(store: ObjectStore, key: str, body: Sequence[Buffer], what: str) -> bool:
     """Create `key`, repeating identical bytes until the answer is definite; False if taken."""
-
-    async def attempt() -> bool:
-        try:
-            await store.put_new(key, body)
-        except ObjectExists:
-            return False
-        return True
-
-    return await persist(attempt, what)
+    try:
+        await persist(lambda: store.put_new(key, body), what)
+    except ObjectExists:
+        return False
+    return True
 
 
 async def is_stored(store: ObjectStore, key: str, content_id: ContentId) -> bool:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from kafscale.log.formats.manifest import SegmentEntry
 from kafscale.log.formats.segment import Span
 from kafscale.log.reader.cache import BoundedCounters, LoadingCache
+from kafscale.log.reader.view import LogView
 from kafscale.model.errors import CorruptObject, KafscaleError
 from kafscale.objects.store import ObjectStore
 from kafscale.tasks import Tasks
@@ -57,19 +58,19 @@ class Blocks:
         self._pieces: BoundedCounters[tuple[str, int]] = BoundedCounters(_REMEMBERED)
 
     async def read(
-        self, folder: str, entry: SegmentEntry, span: Span, start: int, end: int
+        self, view: LogView, entry: SegmentEntry, span: Span, start: int, end: int
     ) -> memoryview:
         """Bytes of a lane's part; within one block they are handed out without copying."""
-        key = f"{folder}/{entry.name}"
+        key = f"{view.folder}/{entry.name}"
         size = self._block_bytes
         first, last = (start - span.start) // size, (max(start, end - 1) - span.start) // size
         if first == last:
             block_start = span.start + first * size
-            block = await self._block(key, span, first)
+            block = await self._block(view, key, span, first)
             piece = block[start - block_start : end - block_start]
         else:
             blocks = await asyncio.gather(
-                *(self._block(key, span, number) for number in range(first, last + 1))
+                *(self._block(view, key, span, number) for number in range(first, last + 1))
             )
             blocks[0] = blocks[0][start - span.start - first * size :]
             blocks[-1] = blocks[-1][: end - span.start - last * size]
@@ -77,13 +78,15 @@ class Blocks:
         return _checked(entry, piece, end - start)
 
     async def read_whole(
-        self, folder: str, wanted: list[tuple[Span, SegmentEntry]]
+        self, view: LogView, wanted: list[tuple[Span, SegmentEntry]]
     ) -> list[memoryview]:
         """Whole parts of one block at most, read side by side. Many may wait for the same load."""
         loads: list[memoryview | _Coming] = []
         for span, entry in wanted:
-            key, end = f"{folder}/{entry.name}", span.start + span.length
-            loads.append(self._here(key, span.start, end) or self._coming(key, span.start, end))
+            key, end = f"{view.folder}/{entry.name}", span.start + span.length
+            loads.append(
+                self._here(key, span.start, end) or self._coming(view, key, span.start, end)
+            )
         coming = {load.task for load in loads if isinstance(load, _Coming)}
         if coming:
             await asyncio.wait(coming)
@@ -105,26 +108,32 @@ class Blocks:
         self.cache.hits += 1
         return block[start - origin : end - origin]
 
-    async def _block(self, key: str, span: Span, number: int) -> memoryview:
+    async def _block(self, view: LogView, key: str, span: Span, number: int) -> memoryview:
         start = span.start + number * self._block_bytes
         end = min(start + self._block_bytes, span.start + span.length)
         block = self._here(key, start, end)
         if block is not None:
             return block
-        coming = self._coming(key, start, end)
+        coming = self._coming(view, key, start, end)
         # Shielded: one reader giving up must not fail the others.
         await asyncio.shield(coming.task)
         return coming.cut()
 
-    def _coming(self, key: str, start: int, end: int) -> "_Coming":
+    def _coming(self, view: LogView, key: str, start: int, end: int) -> "_Coming":
         """The load that will bring these bytes: of their own, or of the stretch they lie in."""
         name, origin, length = start, start, end - start
         stretch = start // self._block_bytes
         if (key, start) not in self.cache and self._is_worth_a_stretch(key, stretch, start, end):
             name, origin, length = ~stretch, stretch * self._block_bytes, self._block_bytes
         self.cache.misses += 1
-        task = self.cache.load((key, name), lambda: self._store.read(key, origin, length))
+        task = self.cache.load((key, name), lambda: self._load(view, key, origin, length))
         return _Coming(task, start - origin, end - origin)
+
+    async def _load(self, view: LogView, key: str, start: int, length: int) -> memoryview:
+        """Read a range; what the cache keeps was in the log when it was read (rule 26)."""
+        data = await self._store.read(key, start, length)
+        await view.require_newest(key)
+        return data
 
     def _is_worth_a_stretch(self, key: str, stretch: int, start: int, end: int) -> bool:
         """Whether one request for the stretch is cheaper than many small reads of it."""
@@ -141,7 +150,7 @@ class Blocks:
 
     def look_ahead(
         self,
-        folder: str,
+        view: LogView,
         entry: SegmentEntry,
         span: Span,
         stop: int,
@@ -156,17 +165,17 @@ class Blocks:
             for number in range(first, -(-part.length // size))
         )
         for segment, number, part in islice(ahead, self._read_ahead):
-            self._prefetch(f"{folder}/{segment.name}", part, number)
+            self._prefetch(view, f"{view.folder}/{segment.name}", part, number)
 
-    def _prefetch(self, key: str, span: Span, number: int) -> None:
+    def _prefetch(self, view: LogView, key: str, span: Span, number: int) -> None:
         start = span.start + number * self._block_bytes
         end = min(start + self._block_bytes, span.start + span.length)
         if (key, start) not in self.cache and self._here(key, start, end) is None:
-            self._tasks.spawn(self._prefetched(key, span, number), f"read ahead {key}")
+            self._tasks.spawn(self._prefetched(view, key, span, number), f"read ahead {key}")
 
-    async def _prefetched(self, key: str, span: Span, number: int) -> None:
+    async def _prefetched(self, view: LogView, key: str, span: Span, number: int) -> None:
         try:
-            await self._block(key, span, number)
+            await self._block(view, key, span, number)
         except KafscaleError:
             return  # a reader that needs the block will meet the same error and report it
 

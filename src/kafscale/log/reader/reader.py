@@ -17,6 +17,7 @@ from kafscale.log.formats.manifest import SegmentEntry
 from kafscale.log.formats.segment import ContentId, Span
 from kafscale.log.reader.blocks import Blocks
 from kafscale.log.reader.cache import BoundedCounters, LoadingCache
+from kafscale.log.reader.view import LogView, view_of
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.log import Log
 from kafscale.model.errors import (
@@ -29,6 +30,7 @@ from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
 from kafscale.records.batch import BatchHeader
 from kafscale.tasks import Tasks
+from kafscale.turns import Turns
 
 BLOCK_BYTES: Final = 4 << 20
 _SMALL_AT_ONCE: Final = 64
@@ -52,9 +54,11 @@ class Reader:
         index_cache_bytes: int,
         read_ahead: int,
         tasks: Tasks,
+        turns: Turns,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         """One cache for all logs."""
+        self.turns = turns
         self._store = store
         self._block_bytes = block_bytes
         self._blocks = Blocks(
@@ -83,10 +87,11 @@ class Reader:
     async def _read(
         self, log: Log, lane: Lane, offset: int, max_bytes: int, *, at_least_one: bool
     ) -> list[memoryview]:
+        view = view_of(log)
         spans = list(islice(lane.spans_at(offset), _SMALL_AT_ONCE))
         for number, (span, entry) in enumerate(spans):
             piece, stop = await self._from_span(
-                log.folder, entry, span, offset, max_bytes, at_least_one=at_least_one
+                view, entry, span, offset, max_bytes, at_least_one=at_least_one
             )
             ended = stop >= span.start + span.length
             if not len(piece) and ended:
@@ -94,14 +99,14 @@ class Reader:
             later = spans[number + 1 :] if len(piece) else []
             pieces = [piece]
             if ended:
-                pieces += await self._whole_small(log.folder, later, max_bytes - len(piece))
+                pieces += await self._whole_small(view, later, max_bytes - len(piece))
             if len(piece):
-                self._blocks.look_ahead(log.folder, entry, span, stop, later[len(pieces) - 1 :])
+                self._blocks.look_ahead(view, entry, span, stop, later[len(pieces) - 1 :])
             return [data for data in pieces if len(data)]
         return []
 
     async def _whole_small(
-        self, folder: str, later: list[tuple[Span, SegmentEntry]], room: int
+        self, view: LogView, later: list[tuple[Span, SegmentEntry]], room: int
     ) -> list[memoryview]:
         """Further parts of the lane that fit into `room` whole, read side by side."""
         wanted = []
@@ -110,14 +115,14 @@ class Reader:
             if room < 0 or span.length > self._block_bytes:
                 break
             wanted.append((span, entry))
-        pieces = await self._blocks.read_whole(folder, wanted)
+        pieces = await self._blocks.read_whole(view, wanted)
         for (_, entry), piece in zip(wanted, pieces, strict=True):
             self._check(entry, piece)
         return pieces
 
     async def _from_span(
         self,
-        folder: str,
+        view: LogView,
         entry: SegmentEntry,
         span: Span,
         offset: int,
@@ -126,12 +131,12 @@ class Reader:
         at_least_one: bool,
     ) -> tuple[memoryview, int]:
         """Batches of one lane in one object, from `offset` on; and where they end in it."""
-        at = await self._position(folder, entry, span, offset)
+        at = await self._position(view, entry, span, offset)
         end = span.start + span.length
         # Blocks are loaded whole: looking on to the end of this one costs nothing more.
         block_end = at + self._block_bytes - (at - span.start) % self._block_bytes
         window_end = min(end, max(at + max_bytes, block_end))
-        window = await self._blocks.read(folder, entry, span, at, window_end)
+        window = await self._blocks.read(view, entry, span, at, window_end)
         begin: int | None = None
         stop = following_offset = 0
         for position, header in batch.walk(window):
@@ -147,7 +152,7 @@ class Reader:
         if begin is None:
             # All whole batches of the window lie before `offset`; the next one is cut off.
             return await self._one_by_one(
-                folder, entry, span, offset, at + stop, max_bytes, at_least_one=at_least_one
+                view, entry, span, offset, at + stop, max_bytes, at_least_one=at_least_one
             )
         piece = window[begin:stop]
         self._check(entry, piece)
@@ -157,7 +162,7 @@ class Reader:
 
     async def _one_by_one(
         self,
-        folder: str,
+        view: LogView,
         entry: SegmentEntry,
         span: Span,
         offset: int,
@@ -169,12 +174,12 @@ class Reader:
         """Go on batch by batch from `at`, where a window could not help, to the first wanted."""
         end = span.start + span.length
         while at < end:
-            head = await self._blocks.read(folder, entry, span, at, at + batch.HEADER_SIZE)
+            head = await self._blocks.read(view, entry, span, at, at + batch.HEADER_SIZE)
             header = batch.read_header(head)
             if header.last_offset >= offset:
                 if header.size > max_bytes and not at_least_one:
                     return memoryview(b""), at
-                piece = await self._blocks.read(folder, entry, span, at, at + header.size)
+                piece = await self._blocks.read(view, entry, span, at, at + header.size)
                 self._check(entry, piece)
                 return piece, at + header.size
             at += header.size
@@ -189,7 +194,7 @@ class Reader:
 
     # -- the index -------------------------------------------------------------------------
 
-    async def _position(self, folder: str, entry: SegmentEntry, span: Span, offset: int) -> int:
+    async def _position(self, view: LogView, entry: SegmentEntry, span: Span, offset: int) -> int:
         """Where to begin looking for an offset: at or before its batch."""
         if offset <= span.first:
             return span.start
@@ -197,37 +202,37 @@ class Reader:
             return at
         if not entry.has_index or span.length <= self._block_bytes // 4:
             return span.start
-        found = (await self._index(folder, entry)).find(span.lane, offset)
-        if found is not None and await self._is_right(folder, entry, span, *found):
+        found = (await self._index(view, entry)).find(span.lane, offset)
+        if found is not None and await self._is_right(view, entry, span, *found):
             return found[1]
-        rebuilt = await self._rebuild_index(folder, entry)
-        self.index_cache.put(f"{folder}/{entry.name}", rebuilt)
+        rebuilt = await self._rebuild_index(view, entry)
+        self.index_cache.put(f"{view.folder}/{entry.name}", rebuilt)
         found = rebuilt.find(span.lane, offset)
         return span.start if found is None else found[1]
 
     async def _is_right(
-        self, folder: str, entry: SegmentEntry, span: Span, first: int, position: int
+        self, view: LogView, entry: SegmentEntry, span: Span, first: int, position: int
     ) -> bool:
         """The index may come from another attempt: use it only if the batch has that offset."""
         if not span.start <= position <= span.start + span.length - batch.HEADER_SIZE:
             return False
-        head = await self._blocks.read(folder, entry, span, position, position + batch.HEADER_SIZE)
+        head = await self._blocks.read(view, entry, span, position, position + batch.HEADER_SIZE)
         header = batch.read_header(head)
         return header.magic == 2 and header.base_offset == first
 
-    async def _index(self, folder: str, entry: SegmentEntry) -> Index:
-        key = f"{folder}/{entry.name}"
+    async def _index(self, view: LogView, entry: SegmentEntry) -> Index:
+        key = f"{view.folder}/{entry.name}"
 
         async def load() -> Index:
             try:
                 return index.decode(await self._store.read(keys.index_of(key)))
             except (ObjectMissing, CorruptObject):
-                return await self._rebuild_index(folder, entry)
+                return await self._rebuild_index(view, entry)
 
         return await self.index_cache.get(key, load)
 
-    async def _rebuild_index(self, folder: str, entry: SegmentEntry) -> Index:
-        key = f"{folder}/{entry.name}"
+    async def _rebuild_index(self, view: LogView, entry: SegmentEntry) -> Index:
+        key = f"{view.folder}/{entry.name}"
         data = await self._store.read(key)
         spans = entry.spans()
         pieces = [[data[span.start : span.start + span.length]] for span in spans]
@@ -242,7 +247,7 @@ class Reader:
     # -- all batches of a span -------------------------------------------------------------
 
     async def batches(
-        self, log: Log, lane: Lane, entry: SegmentEntry, span: Span
+        self, view: LogView, lane: Lane, entry: SegmentEntry, span: Span
     ) -> AsyncIterator[tuple[memoryview, BatchHeader]]:
         """All batches of a span, from memory where they still are."""
         # Memory has the batches as they were written: key compaction may have made the span
@@ -258,7 +263,7 @@ class Reader:
         at, end = span.start, span.start + span.length
         while at < end:
             window = await self._blocks.read(
-                log.folder, entry, span, at, min(end, at + self._block_bytes)
+                view, entry, span, at, min(end, at + self._block_bytes)
             )
             moved = 0
             for position, header in batch.walk(window):
@@ -266,13 +271,13 @@ class Reader:
                 yield window[position:moved], header
             if not moved:
                 header = batch.read_header(window)
-                yield await self._blocks.read(log.folder, entry, span, at, at + header.size), header
+                yield await self._blocks.read(view, entry, span, at, at + header.size), header
                 moved = header.size
             at += moved
 
 
 async def on_newest(log: Log, read: Callable[[], Awaitable[T]]) -> T:
-    """Run `look`; if an object was replaced and deleted, run it again by a newer manifest."""
+    """Run `read`; if an object was replaced and deleted, run it again by a newer manifest."""
     known = log.committed.manifest.generation
     again = False
     while True:

@@ -18,12 +18,15 @@ from kafscale.log.writer.states import LogState
 from kafscale.objects.store import ObjectStore, StoredObject
 
 
-async def sweep(log: Log) -> int:
-    """Delete what no reader can want any more; gives how many objects were deleted."""
+async def sweep(log: Log, now_ms: int | None = None) -> int:
+    """Delete what no reader can want any more; gives how many objects were deleted.
+
+    `now_ms`: by the store's clock, not later than now; without it the store is asked.
+    """
     if not log.history.sweep_is_due or log.state is not LogState.OPEN:
         return 0
     async with log.history:
-        examined = await examine(log.store, log.folder, log.settings.grace_s)
+        examined = await examine(log.store, log.folder, log.settings.grace_s, now_ms)
         if examined is None:
             # Without any manifest there is nothing to sweep; else the next sweep tries again.
             if log.committed.manifest.generation == 0:
@@ -48,10 +51,11 @@ class SweepPlan(NamedTuple):
 
 
 async def examine(
-    store: ObjectStore, folder: str, grace_s: float
+    store: ObjectStore, folder: str, grace_s: float, now_ms: int | None = None
 ) -> tuple[Manifest, SweepPlan] | None:
     """Look at a log and plan; None if there is no manifest, or if it changed meanwhile."""
-    now_ms = await store.now_ms()
+    if now_ms is None:
+        now_ms = await store.now_ms()
     listing = await store.find(folder)
     young_ms = now_ms - int(grace_s * 1000)
     generations = _generations(listing)

@@ -5,6 +5,7 @@ Next door: the writers that have one (log.py, job_appender.py), reading the buck
 (protocol/opening.py).
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 from kafscale.log.formats import segment
@@ -15,6 +16,7 @@ from kafscale.log.protocol.opening import Opened, TailSegment
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.tail_memory import Chunk, TailMemory
 from kafscale.log.writer.types import TailFlush
+from kafscale.model.clock import Moment
 from kafscale.records import batch
 
 _NONE_WAITS = 1 << 62  # an offset above all: every batch of the producer counts as committed
@@ -28,6 +30,7 @@ class CommittedLog:
         self._memory = memory
         self.lanes: dict[int, Lane] = {}  # always this dict: a Log shares it
         self.manifest: Manifest = commits.empty_manifest()
+        self.seen = Moment(0.0, 0)  # then, or later, the manifest was the newest in the bucket
         self.tail: list[TailFlush] = []
         self.tail_bytes = 0
         self.dead_bytes = 0  # below lane starts, in segments that other lanes still need
@@ -59,6 +62,7 @@ class CommittedLog:
         self.tail = []
         self.tail_bytes = 0
         self.manifest = opened.manifest
+        self.seen = opened.proof
         self.end = opened.manifest.end
         self.end_id = ContentId._make(opened.manifest.end_id)
         for number, mark in opened.manifest.lanes.items():
@@ -109,9 +113,16 @@ class CommittedLog:
         self.end = entry.end
         self.end_id = content_id
 
-    def take_manifest(self, newest: Manifest) -> None:
+    def note_newest(self, seen: Moment) -> None:
+        """Remember that a LIST issued at this moment found no newer manifest than ours."""
+        self.seen = max(self.seen, seen)
+
+    def take_manifest(self, newest: Manifest, seen: Moment) -> None:
         """Make a newer manifest our past; it ends at a boundary of our chain."""
+        for number, end in _rewritten_to(self.manifest, newest).items():
+            self._memory.release_before(self.lane(number).recent, end)
         self.manifest = newest
+        self.seen = seen
         self.tail = [flush for flush in self.tail if flush.entry.base >= newest.end]
         self.tail_bytes = sum(flush.entry.size for flush in self.tail)
         for number, mark in newest.lanes.items():
@@ -133,3 +144,20 @@ class CommittedLog:
         """Drop lanes that have ended and of which the manifest knows nothing any more."""
         for number in numbers:
             self.lanes.pop(number, None)
+
+
+def _rewritten_to(old: Manifest, newest: Manifest) -> dict[int, int]:
+    """Per lane that key compaction has taken records from: the end of what it rewrote."""
+    known, names = old.names(), newest.names()
+    if known <= names:
+        return {}
+    gone = [entry for entry in old.segments if entry.name not in names]
+    made = [entry for entry in newest.segments if entry.base < old.end and entry.name not in known]
+    lost: Counter[int] = Counter()
+    for entries, sign in ((gone, 1), (made, -1)):
+        for entry in entries:
+            for span in entry.spans():
+                lost[span.lane] += sign * span.records
+    return {
+        span.lane: span.last + 1 for entry in made for span in entry.spans() if lost[span.lane] > 0
+    }

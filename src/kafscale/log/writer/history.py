@@ -17,7 +17,7 @@ from kafscale.log.formats.manifest import Manifest
 from kafscale.log.protocol import commits
 from kafscale.log.protocol.commits import LostRace
 from kafscale.log.writer.committed import CommittedLog
-from kafscale.model.clock import Clock, Dice
+from kafscale.model.clock import Clock, Dice, moment
 from kafscale.objects.store import ObjectStore
 
 logger = structlog.get_logger()
@@ -65,7 +65,8 @@ class History:
     @property
     def sweep_is_due(self) -> bool:
         """Whether a sweep may find something to delete, now or after a grace period."""
-        return self._swept is not self._committed.manifest
+        past = self._committed.manifest
+        return self._swept is not past and past.generation > 0
 
     def note_sweep(self, deleted: Collection[str], *, is_finished: bool) -> None:
         """Remember which dropped objects are gone, and whether a further sweep is of use."""
@@ -87,6 +88,7 @@ class History:
         """Commit a change of the past and load the result; False if another writer came between."""
         assert self._lock.locked()
         deleted = set(self._deleted)
+        issued = moment(self._clock)
         try:
             newest = await commits.commit(
                 self._store,
@@ -107,7 +109,7 @@ class History:
         if not self._is_open() or newest.generation <= self._committed.manifest.generation:
             return True  # the log was closed or re-opened meanwhile and has loaded its own
         if newest.end in self._committed.boundaries():
-            self._committed.take_manifest(newest)
+            self._committed.take_manifest(newest, issued)
         else:
             await self.follow()
         return True
@@ -115,12 +117,13 @@ class History:
     async def follow(self) -> None:
         """Load the newest manifest: in place where our chain allows it, else by re-opening."""
         assert self._lock.locked()
+        issued = moment(self._clock)
         newest = await commits.persist(
             lambda: commits.read_newest(self._store, self._folder), "manifest"
         )
         if not self._is_open() or newest.generation <= self._committed.manifest.generation:
             return
         if newest.end in self._committed.boundaries():
-            self._committed.take_manifest(newest)
+            self._committed.take_manifest(newest, issued)
         else:
             await self._reopen("a foreign manifest ends beyond our tail")

@@ -20,7 +20,7 @@ from kafscale.log.protocol import commits, opening
 from kafscale.log.protocol.commits import LostRace
 from kafscale.log.writer.committed import CommittedLog
 from kafscale.log.writer.tail_memory import Chunk, TailMemory
-from kafscale.model.clock import Clock, Dice
+from kafscale.model.clock import Clock, Dice, moment
 from kafscale.model.errors import NotTheOwner, ObjectMissing
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
@@ -185,6 +185,7 @@ class JobAppender:
         entries = [flush.entry for flush in committed.tail]
         marks = {number: lane.mark() for number, lane in committed.lanes.items()}
         before = committed.manifest.end
+        issued = moment(self._clock)
 
         def change(old: Manifest) -> Manifest:
             if old.end != before:
@@ -203,4 +204,4 @@ class JobAppender:
         )
         if newest.end != committed.end:
             raise LostRace(f"{self._folder}: another writer went on after us")
-        committed.take_manifest(newest)
+        committed.take_manifest(newest, issued)

@@ -1,6 +1,6 @@
 """The log: one chain of segments with one owner, and the only writer of it.
 
-Here: append, group commit, the proof of the tail, re-opening. It follows the 25 rules of
+Here: append, group commit, the proof of the tail, re-opening. It follows the 26 rules of
 docs/formats/log-protocol.md; comments name them where they bite. No other module assigns to a
 log's attributes (tests/unit/log/writer/test_closed.py).
 Next door: its states (states.py), what is committed (committed.py), batches that wait
@@ -82,7 +82,6 @@ class Log:
         self.dice = dice
         self.observer = observer or Observer()
         self.state = LogState.OPENING
-        self.is_used = False  # no client has wanted anything since the log was opened
         self.committed = CommittedLog(memory)
         self.lanes = self.committed.lanes
         self.history = History(
@@ -107,6 +106,7 @@ class Log:
         self._timer: asyncio.TimerHandle | None = None
         self._in_flight: Flush | None = None
         self._queue = flush_queue.queue_for(settings)
+        self._looking = asyncio.Lock()
 
     def lane(self, number: int) -> Lane:
         """The lane of that number; an empty one if nothing was ever written to it."""
@@ -117,10 +117,6 @@ class Log:
     def use(self, settings: LogSettings) -> None:
         """Go by other settings from now on; the limits of a flush stay."""
         self.settings = settings
-
-    def mark_used(self) -> None:
-        """Remember that a client wants something of this log."""
-        self.is_used = True
 
     def note_generation(self, generation: int) -> None:
         """The epoch that clients know us by from now on."""
@@ -424,6 +420,7 @@ class Log:
             if not await self._nothing_is_newer():
                 return False
             self._proof = checked
+            self.committed.note_newest(checked)
         return True
 
     async def _nothing_is_newer(self) -> bool:
@@ -532,10 +529,26 @@ class Log:
 
     async def adopt_foreign(self) -> bool:
         """Load a newer manifest that another writer has committed; tells whether there is one."""
-        known = self.committed.manifest.generation
+        known, issued = self.committed.manifest.generation, moment(self.clock)
         newest = await commits.newest_generation(self.store, self.folder, known)
+        if newest == known == self.committed.manifest.generation:
+            self.committed.note_newest(issued)
         if newest <= self.committed.manifest.generation or self.state is not LogState.OPEN:
             return False
         async with self.history:
             await (self.reopen("the end") if newest >= keys.ENDING else self.history.follow())
         return True
+
+    async def was_newest(self, generation: int, at: Moment) -> bool:
+        """Rule 26: whether this generation was the newest at a moment that has just passed.
+
+        If not, the newer one is loaded. However many readers ask, one LIST answers them.
+        """
+        async with self._looking:
+            if self.committed.manifest.generation == generation and self.committed.seen < at:
+                await self.adopt_foreign()
+            if self.committed.manifest.generation != generation:
+                return False
+            if self.committed.seen >= at:
+                return True
+        raise NotTheOwner(f"{self.folder}: a newer manifest cannot be loaded now")

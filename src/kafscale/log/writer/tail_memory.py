@@ -124,6 +124,15 @@ class TailMemory:
             holder.drop_oldest()
             oldest.leave_memory()
 
+    def release_before(self, recent: RecentBatches, offset: int) -> None:
+        """Drop the batches of a lane below `offset`: the bucket has them with fewer records."""
+        while recent.chunks and recent.chunks[0].first < offset:
+            chunk = recent.chunks[0]
+            del self._order[chunk]
+            self.used_bytes -= chunk.size
+            recent.drop_oldest()
+            chunk.leave_memory()
+
     def release(self, recent: RecentBatches) -> None:
         """Drop all batches of a lane whose log is closed or read again."""
         for chunk in recent.chunks:

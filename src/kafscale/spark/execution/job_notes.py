@@ -41,8 +41,8 @@ class JobNotes:
         try:
             self.bucket.put_new(key, [msgspec.json.encode(result)])
         except ObjectExists:
-            found: _T = self._read(key, kind)
-            return found
+            kept: _T = self._read(key, kind)
+            return kept
         return result
 
     def _read(self, key: str, kind: Any) -> Any:
@@ -54,14 +54,14 @@ class JobNotes:
     def plan(self, make: Callable[[], _T], kind: Any) -> _T:
         """The plan that is stored, else a new one."""
         if "plan" in self.steps():
-            found: _T = self._read(f"{self.folder}/plan", kind)
-            return found
+            planned: _T = self._read(f"{self.folder}/plan", kind)
+            return planned
         return self.keep("plan", make(), kind)
 
     def steps(self) -> set[str]:
         """The names of the steps whose results are stored."""
-        found = self.bucket.run(lambda store: store.find(self.folder))
-        return {row.key.removeprefix(f"{self.folder}/") for row in found}
+        objects = self.bucket.run(lambda store: store.find(self.folder))
+        return {row.key.removeprefix(f"{self.folder}/") for row in objects}
 
     def forget(self) -> None:
         """Delete all notes: the job is done, or cannot be done any more."""
@@ -85,11 +85,11 @@ class JobNotes:
         def step(at: int) -> _T:
             return self.keep(names[at], do(work[at]), kind)
 
-        found: dict[int, _T] = {}
+        computed: dict[int, _T] = {}
         if missing:
             results = units.run_units(spark(), missing, step, progress=progress)
-            found = dict(zip(missing, results, strict=True))
+            computed = dict(zip(missing, results, strict=True))
         return [
-            found[at] if at in found else self._read(f"{self.folder}/{name}", kind)
+            computed[at] if at in computed else self._read(f"{self.folder}/{name}", kind)
             for at, name in enumerate(names)
         ]

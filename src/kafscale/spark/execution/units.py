@@ -55,8 +55,8 @@ def run_units(
         rows = frame.collect()
     if progress is not None:
         progress(len(units), len(units))
-    found: dict[int, R] = {row["unit"]: pickle.loads(row["result"]) for row in rows}
-    return [found[number] for number in range(len(units))]
+    results: dict[int, R] = {row["unit"]: pickle.loads(row["result"]) for row in rows}
+    return [results[number] for number in range(len(units))]
 
 
 class _watched:  # noqa: N801 - used as a statement

@@ -14,10 +14,10 @@ _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 def size_of(text: str) -> int:
     """Read 128M, 1G, 64KiB or a plain number of bytes."""
-    found = re.fullmatch(r"(\d+)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if not found or int(found[1]) == 0:
+    match = re.fullmatch(r"(\d+)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not match or int(match[1]) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no size: write 128M or 1G")
-    return int(found[1]) * _UNITS[found[2].upper()]
+    return int(match[1]) * _UNITS[match[2].upper()]
 
 
 def share_of(text: str) -> float:

@@ -72,33 +72,33 @@ class LogAudited(NamedTuple):
 def audit(context: Context, *, repair: bool = False) -> Report:
     """Check every object of the chosen topics; exit code 1 if anything is wrong."""
     bucket = context.bucket
-    found: list[LogAudited] = []
+    audits: list[LogAudited] = []
     findings: list[AuditFinding] = []
     rows = selection.chosen_logs(context)
     for number, whose in enumerate(rows):
         context.progress("listing", number, len(rows), "")
         try:
-            found.append(_look(bucket, whose))
+            audits.append(_look(bucket, whose))
         except CorruptObject as bad:
             findings.append(AuditFinding(whose.folder, "manifest", "error", str(bad)))
     findings += claimed_twice(bucket.topics())
-    units = [unit for row in found for unit in _batches(bucket, row, repair=repair)]
+    units = [unit for row in audits for unit in _batches(bucket, row, repair=repair)]
     if context.dry_run:
-        return _dry_run(found, units, findings)
+        return _dry_run(audits, units, findings)
     checked: list[Checked] = []
 
     def settle(results: list[list[Checked]]) -> None:
-        checked.extend(one for some in results for one in some)
+        checked.extend(checked_object for some in results for checked_object in some)
 
     if units:
         progress = selection.in_bytes(context, "checking")
         in_waves(context, units, check_unit, settle, progress)
-    by_key = {one.key: one for one in checked}
-    for row in found:
+    by_key = {checked_object.key: checked_object for checked_object in checked}
+    for row in audits:
         findings += row.findings
         findings += log_checks.check_chain(row.view, by_key)
-    findings += [finding for one in checked for finding in one.findings]
-    return _report(found, checked, _still_true(bucket, found, findings))
+    findings += [finding for checked_object in checked for finding in checked_object.findings]
+    return _report(audits, checked, _still_true(bucket, audits, findings))
 
 
 def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[AuditFinding]:
@@ -163,9 +163,9 @@ def check_unit(unit: Batch) -> list[Checked]:
     small = [target for target in unit.inputs if target.size <= checks.WINDOW_BYTES]
     large = [target for target in unit.inputs if target.size > checks.WINDOW_BYTES]
     results = [_check(unit, target, finder, None) for target in large]
-    found = object_io.present(unit.bucket, [(target.key, target.size) for target in small])
+    bodies = object_io.present(unit.bucket, [(target.key, target.size) for target in small])
     results += [
-        _check(unit, target, finder, body) for target, body in zip(small, found, strict=True)
+        _check(unit, target, finder, body) for target, body in zip(small, bodies, strict=True)
     ]
     return results
 
@@ -188,80 +188,80 @@ def _check(
         )
 
     def read_index() -> memoryview:
-        [found] = object_io.read_all(bucket, [keys.index_of(target.key)])
-        return found
+        [result] = object_io.read_all(bucket, [keys.index_of(target.key)])
+        return result
 
     try:
-        found = checks.check(target, read, read_index, finder)
+        result = checks.check(target, read, read_index, finder)
     except ObjectMissing as gone:
         text = f"gone since it was listed: {gone}"
         return Checked(target.key, 0, 0, [AuditFinding(target.key, "missing", "error", text)])
-    if unit.repair and found.rebuilt is not None:
-        return _repaired(bucket, found)
-    return found._replace(rebuilt=None)
+    if unit.repair and result.rebuilt is not None:
+        return _repaired(bucket, result)
+    return result._replace(rebuilt=None)
 
 
-def _repaired(bucket: Bucket, found: Checked) -> Checked:
+def _repaired(bucket: Bucket, checked: Checked) -> Checked:
     """Write the index again. It is a hint: readers do without it between the two steps."""
-    assert found.rebuilt is not None
-    key = keys.index_of(found.key)
+    assert checked.rebuilt is not None
+    key = keys.index_of(checked.key)
     bucket.run(lambda store: store.delete([key]))
-    object_io.put_unique(bucket, key, [index.encode(found.rebuilt)])
+    object_io.put_unique(bucket, key, [index.encode(checked.rebuilt)])
     findings = [
         finding._replace(severity="repaired", text=f"{finding.text}; written anew")
         if finding.object == key
         else finding
-        for finding in found.findings
+        for finding in checked.findings
     ]
-    return found._replace(findings=findings, rebuilt=None)
+    return checked._replace(findings=findings, rebuilt=None)
 
 
 def _still_true(
-    bucket: Bucket, found: Sequence[LogAudited], findings: list[AuditFinding]
+    bucket: Bucket, audits: Sequence[LogAudited], findings: list[AuditFinding]
 ) -> list[AuditFinding]:
     """Leave out objects that were replaced and deleted meanwhile: no newer manifest names them."""
-    doubtful = {one.object for one in findings if one.kind == "missing"}
+    doubtful = {finding.object for finding in findings if finding.kind == "missing"}
     if not doubtful:
         return findings
     named: set[str] = set()
-    for row in found:
+    for row in audits:
         if any(key.startswith(f"{row.view.folder}/") for key in doubtful):
             view = _look(bucket, row.whose).view
             named |= {piece.key for piece in view.pieces}
-    return [one for one in findings if one.kind != "missing" or one.object in named]
+    return [finding for finding in findings if finding.kind != "missing" or finding.object in named]
 
 
 def _report(
-    found: Sequence[LogAudited], checked: Sequence[Checked], findings: list[AuditFinding]
+    audits: Sequence[LogAudited], checked: Sequence[Checked], findings: list[AuditFinding]
 ) -> Report:
     order = {"error": 0, "warning": 1, "repaired": 2, "info": 3}
-    findings = sorted(findings, key=lambda one: (order[one.severity], one.object))
-    counts = {name: sum(one.severity == name for one in findings) for name in order}
+    findings = sorted(findings, key=lambda finding: (order[finding.severity], finding.object))
+    counts = {name: sum(finding.severity == name for finding in findings) for name in order}
     facts = {
-        "topics": len(_topics(found)),
-        "logs": len(found),
+        "topics": len(_topics(audits)),
+        "logs": len(audits),
         "objects": len(checked),
-        "bytes": sum(one.size for one in checked),
-        "records": sum(one.records for one in checked),
+        "bytes": sum(row.size for row in checked),
+        "records": sum(row.records for row in checked),
         "errors": counts["error"],
         "warnings": counts["warning"],
         "repaired": counts["repaired"],
     }
-    rows: list[dict[str, Any]] = [one._asdict() for one in findings[:_MOST_ROWS]]
+    rows: list[dict[str, Any]] = [finding._asdict() for finding in findings[:_MOST_ROWS]]
     notes = []
     if len(findings) > _MOST_ROWS:
         notes.append(f"and {len(findings) - _MOST_ROWS} further findings")
     return Report("audit", facts, rows, notes, exit_code=1 if counts["error"] else 0)
 
 
-def _topics(found: Sequence[LogAudited]) -> set[str]:
+def _topics(audits: Sequence[LogAudited]) -> set[str]:
     """The chosen topics that have a log."""
-    own = {row.whose.topic.name for row in found if row.whose.topic is not None}
-    return own | {topic.name for row in found for topic in row.whose.lanes.values()}
+    own = {row.whose.topic.name for row in audits if row.whose.topic is not None}
+    return own | {topic.name for row in audits for topic in row.whose.lanes.values()}
 
 
 def _dry_run(
-    found: Sequence[LogAudited], units: Sequence[Batch], findings: Sequence[AuditFinding]
+    audits: Sequence[LogAudited], units: Sequence[Batch], findings: Sequence[AuditFinding]
 ) -> Report:
     rows = [
         {
@@ -270,15 +270,15 @@ def _dry_run(
             "objects": len(row.targets),
             "bytes": sum(target.size for target in row.targets),
         }
-        for row in found
+        for row in audits
     ]
-    targets = [target for row in found for target in row.targets]
+    targets = [target for row in audits for target in row.targets]
     requests = sum(2 + target.size // checks.WINDOW_BYTES for target in targets)
     facts = {
         "objects_to_read": len(targets),
         "bytes_to_read": sum(target.size for target in targets),
-        "requests": requests + 6 * len(found),
+        "requests": requests + 6 * len(audits),
         "tasks": len(units),
     }
-    notes = [f"{one.object}: {one.text}" for one in findings]
+    notes = [f"{finding.object}: {finding.text}" for finding in findings]
     return Report("audit", facts, rows, notes, dry_run=True)

@@ -79,7 +79,7 @@ def compact(
 
 def merges(bucket: Bucket, row: FoundLog, target: int | None) -> list[Merge]:
     """The groups of one log that are worth joining; in a shared log, each lane must gain."""
-    past = row.found.manifest
+    past = row.snapshot.manifest
     starts = {lane: mark.start for lane, mark in past.lanes.items()}
     interval = row.whose.settings.index_interval_bytes
     size = target_of(row.whose, target)
@@ -87,7 +87,7 @@ def merges(bucket: Bucket, row: FoundLog, target: int | None) -> list[Merge]:
     return [
         Merge(
             bucket,
-            row.found.folder,
+            row.snapshot.folder,
             past.generation + 1,
             group,
             starts,
@@ -111,30 +111,30 @@ def _outputs_of(unit: Merge) -> int:
 
 
 def _rows(before: Sequence[FoundLog], after: Sequence[FoundLog]) -> list[dict[str, Any]]:
-    now = {row.found.folder: row.found for row in after}
+    now = {row.snapshot.folder: row.snapshot for row in after}
     return [
         {
             "topic": row.whose.name,
             "log": row.whose.number,
-            "objects_before": len(row.found.pieces),
-            "objects_after": len(now[row.found.folder].pieces),
-            "bytes": sum(piece.size for piece in now[row.found.folder].pieces),
+            "objects_before": len(row.snapshot.pieces),
+            "objects_after": len(now[row.snapshot.folder].pieces),
+            "bytes": sum(piece.size for piece in now[row.snapshot.folder].pieces),
         }
         for row in before
-        if row.found.folder in now  # else the topic was deleted meanwhile
+        if row.snapshot.folder in now  # else the topic was deleted meanwhile
     ]
 
 
-def _dry_run(bucket: Bucket, found: Sequence[FoundLog], target: int | None) -> Report:
+def _dry_run(bucket: Bucket, logs: Sequence[FoundLog], target: int | None) -> Report:
     rows: list[dict[str, Any]] = []
-    for row in found:
+    for row in logs:
         units = merges(bucket, selection.as_if_rolled_up(row), target)
         rows.append(
             {
                 "topic": row.whose.name,
                 "log": row.whose.number,
-                "objects": len(row.found.pieces),
-                "tail_to_take_in": len(row.found.tail) if row.idle else 0,
+                "objects": len(row.snapshot.pieces),
+                "tail_to_take_in": len(row.snapshot.tail) if row.idle else 0,
                 "to_join": sum(len(unit.inputs) for unit in units),
                 "into": sum(map(_outputs_of, units)),
                 "bytes": sum(unit.size for unit in units),

@@ -32,8 +32,8 @@ from kafscale.spark.leftovers import LoadLost
 from kafscale.spark.sink import bulk
 from kafscale.spark.sink.bulk import Loaded
 from kafscale.spark.sink.encode import BATCH_BYTES
-from kafscale.spark.source import splits
-from kafscale.spark.source.splits import Slice
+from kafscale.spark.source.plan import splits
+from kafscale.spark.source.plan.splits import Slice
 from kafscale.spark.transfer import offset_map
 from kafscale.spark.views import PartitionView, read_views
 
@@ -181,12 +181,12 @@ def _no_plan() -> ConversionPlan:
 
 def _made_before(bucket: Bucket, to: str, origin: str) -> TopicDescriptor | None:
     try:
-        found = bucket.topic(to)
+        topic = bucket.topic(to)
     except UnknownTopic:
         return None
-    if found.origin != origin:
+    if topic.origin != origin:
         raise TopicExists(f"topic {to!r} exists already, and not by this conversion")
-    return found
+    return topic
 
 
 def _decide(
@@ -210,11 +210,11 @@ def _decide(
 
 def slices_of(views: Sequence[PartitionView]) -> list[list[Slice]]:
     """Every partition, cut into slices of the size of a task."""
-    found = []
+    slices = []
     for view in views:
         whole = splits.window(view, view.start, view.end)
-        found.append([one for split in splits.plan([whole]) for one in split])
-    return found
+        slices.append([piece for split in splits.plan([whole]) for piece in split])
+    return slices
 
 
 def in_time_order(partitions: Sequence[Sequence[Slice]]) -> list[Slice]:
@@ -226,9 +226,9 @@ def in_time_order(partitions: Sequence[Sequence[Slice]]) -> list[Slice]:
     rows = []
     for mine in partitions:
         latest = -(1 << 63)
-        for number, one in enumerate(mine):
-            latest = max(latest, min(s.min_timestamp_ms for s in one.stored_ranges))
-            rows.append((latest, one.partition, number, one))
+        for number, piece in enumerate(mine):
+            latest = max(latest, min(s.min_timestamp_ms for s in piece.stored_ranges))
+            rows.append((latest, piece.partition, number, piece))
     return [row[-1] for row in sorted(rows, key=lambda row: row[:3])]
 
 

@@ -24,8 +24,8 @@ from kafscale.spark.lake.backlog import Gap, backlog, progress_name
 from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, check_progress
 from kafscale.spark.lake.tables import open_table
 from kafscale.spark.lake.unit import ExportedFiles, ExportTarget, Outlet, export_unit
-from kafscale.spark.source import cuts, splits
-from kafscale.spark.source.splits import Slice, Split
+from kafscale.spark.source.plan import cuts, splits
+from kafscale.spark.source.plan.splits import Slice, Split
 from kafscale.spark.values import formats
 from kafscale.spark.values.formats import Spec
 from kafscale.spark.views import read_views
@@ -197,9 +197,9 @@ class Export:
         self._prepare()
         goal: dict[int, int] = {}
         while True:
-            found = self._backlog()
-            goal = goal or {one.partition: one.until for one in found}
-            pending = [one for one in found if one.first < goal.get(one.partition, 0)]
+            waiting = self._backlog()
+            goal = goal or {piece.partition: piece.until for piece in waiting}
+            pending = [piece for piece in waiting if piece.first < goal.get(piece.partition, 0)]
             units = self._units(pending)
             if stop.asked:
                 return self.done
@@ -220,9 +220,9 @@ class Export:
 
     def _round(self, units: Sequence[Split]) -> None:
         """Files by the workers, then dead letters, then the commit that makes all of it count."""
-        names = {one.partition: self._name(one.partition) for unit in units for one in unit}
+        names = {piece.partition: self._name(piece.partition) for unit in units for piece in unit}
         before = self._at_start(units, names)
-        after = {names[one.partition]: one.until for unit in units for one in unit}
+        after = {names[piece.partition]: piece.until for unit in units for piece in unit}
         attempt = attempts.Round(self._table)
         results = self._work(units, attempt.name)
         if unknown := frozenset[int]().union(*(result.unknown for result in results)):
@@ -248,8 +248,8 @@ class Export:
         """How far the table is, which must be where these units begin."""
         known = self._table.progress(names.values())
         firsts: dict[str, int] = {}
-        for one in (one for unit in units for one in unit):
-            firsts.setdefault(names[one.partition], one.first)
+        for piece in (piece for unit in units for piece in unit):
+            firsts.setdefault(names[piece.partition], piece.first)
         for name, first in firsts.items():
             if known.get(name, 0) > first:
                 raise LostRace(f"{name} is at {known[name]}, beyond {first}")
@@ -281,11 +281,11 @@ class Export:
     def _backlog(self) -> list[Slice]:
         names = [self._name(at) for at in range(self._topic.partitions)]
         known = self._table.progress(names)
-        found = backlog(self._topic, read_views(self._context.bucket, self._topic), known)
-        self.done.gaps += [gap for gap in found.gaps if gap not in self.done.gaps]
-        if found.gaps and not self._wish.allow_gaps:
-            raise OffsetOutOfRange(f"{found.gaps[0]}; --allow-gaps goes on after them")
-        return found.slices
+        waiting = backlog(self._topic, read_views(self._context.bucket, self._topic), known)
+        self.done.gaps += [gap for gap in waiting.gaps if gap not in self.done.gaps]
+        if waiting.gaps and not self._wish.allow_gaps:
+            raise OffsetOutOfRange(f"{waiting.gaps[0]}; --allow-gaps goes on after them")
+        return waiting.slices
 
     def _units(self, slices: Sequence[Slice]) -> list[Split]:
         """Pieces of work; of an object that is new in part only that part is read."""
@@ -295,9 +295,9 @@ class Export:
     def _estimate(self) -> None:
         units = self._units(self._backlog())
         self.done.bytes_read = _size(units)
-        self.done.rows = sum(one.offsets for unit in units for one in unit)
+        self.done.rows = sum(piece.offsets for unit in units for piece in unit)
         self.done.files = len(units)
-        stored_ranges = [part for unit in units for one in unit for part in one.stored_ranges]
+        stored_ranges = [part for unit in units for piece in unit for part in piece.stored_ranges]
         self.done.objects = len({part.key for part in stored_ranges})
         self.done.requests = sum(-(-part.length // BUFFER_BYTES) for part in stored_ranges)
         while units:
@@ -313,14 +313,14 @@ def _first(units: Sequence[Split], limit: int) -> Sequence[Split]:
     """As many as fit, at least one: each partition goes forward without a hole."""
     size = 0
     for count, unit in enumerate(units):
-        size += sum(one.size for one in unit)
+        size += sum(piece.size for piece in unit)
         if count and size > limit:
             return units[:count]
     return units
 
 
 def _size(units: Sequence[Split]) -> int:
-    return sum(one.size for unit in units for one in unit)
+    return sum(piece.size for unit in units for piece in unit)
 
 
 def _sum(old: ExportResult, new: ExportResult) -> ExportResult:
@@ -341,23 +341,25 @@ def _sum(old: ExportResult, new: ExportResult) -> ExportResult:
 
 def _report(context: Context, done: Sequence[ExportResult]) -> Report:
     report = Report("export", dry_run=context.dry_run)
-    for one in done:
-        row: dict[str, Any] = {"topic": one.topic, "records": one.rows}
+    for piece in done:
+        row: dict[str, Any] = {"topic": piece.topic, "records": piece.rows}
         if not context.dry_run:
-            row["dead_letters"] = one.dead
-        row |= {"files": one.files, "commits": one.commits, "bytes_read": one.bytes_read}
+            row["dead_letters"] = piece.dead
+        row |= {"files": piece.files, "commits": piece.commits, "bytes_read": piece.bytes_read}
         if context.dry_run:
-            row |= {"objects_read": one.objects, "requests": one.requests}
+            row |= {"objects_read": piece.objects, "requests": piece.requests}
         else:
-            row["bytes_written"] = one.bytes_written
-        report.rows.append({**row, "table": one.table})
-        report.notes += [str(gap) for gap in one.gaps]
-        if one.dead:
-            report.notes.append(f"what did not parse is in {one.table}{DEAD_LETTERS}")
-        if one.swept:
-            report.notes.append(f"{one.topic}: {one.swept} files of exports that died are deleted")
-        if one.races_lost:
+            row["bytes_written"] = piece.bytes_written
+        report.rows.append({**row, "table": piece.table})
+        report.notes += [str(gap) for gap in piece.gaps]
+        if piece.dead:
+            report.notes.append(f"what did not parse is in {piece.table}{DEAD_LETTERS}")
+        if piece.swept:
             report.notes.append(
-                f"{one.topic}: another export was faster {one.races_lost} times; planned anew"
+                f"{piece.topic}: {piece.swept} files of exports that died are deleted"
+            )
+        if piece.races_lost:
+            report.notes.append(
+                f"{piece.topic}: another export was faster {piece.races_lost} times; planned anew"
             )
     return report

@@ -148,9 +148,9 @@ def _origin(cluster: str, topic: str) -> str:
 
 def _mirror_topic(bucket: Bucket, cluster: str, topic: ForeignTopic) -> TopicDescriptor:
     """The copy of a topic, made empty at the source's log starts if there is none yet."""
-    found = _existing(bucket, cluster, topic.name)
-    if found is not None:
-        return found
+    existing = _existing(bucket, cluster, topic.name)
+    if existing is not None:
+        return existing
     plan = bulk.begin(
         bucket,
         topic.name,
@@ -162,20 +162,20 @@ def _mirror_topic(bucket: Bucket, cluster: str, topic: ForeignTopic) -> TopicDes
     try:
         return bulk.commit(plan, [], starts=starts).topic
     except TopicExists:
-        found = _existing(bucket, cluster, topic.name)  # by another run at the same time
-        if found is None:
+        existing = _existing(bucket, cluster, topic.name)  # by another run at the same time
+        if existing is None:
             raise
-        return found
+        return existing
 
 
 def _existing(bucket: Bucket, cluster: str, name: str) -> TopicDescriptor | None:
     try:
-        found = bucket.topic(name)
+        topic = bucket.topic(name)
     except UnknownTopic:
         return None
-    if found.origin != _origin(cluster, name):
+    if topic.origin != _origin(cluster, name):
         raise TopicExists(f"topic {name!r} exists already and is no mirror of this source")
-    return found
+    return topic
 
 
 def _grow(
@@ -200,7 +200,7 @@ def copy_partition(work: Copy) -> CopiedRange:
     """Copy from where the log ends; if another writer appends to it, read its end again."""
 
     async def opened(store: ObjectStore) -> JobAppender:
-        found = JobAppender(
+        appender = JobAppender(
             store,
             work.place.folder,
             work.bucket.clock,
@@ -208,8 +208,8 @@ def copy_partition(work: Copy) -> CopiedRange:
             author=_AUTHOR,
             index_interval_bytes=_INTERVAL,
         )
-        await found.open()
-        return found
+        await appender.open()
+        return appender
 
     lane = work.place.lane
     log = work.bucket.run(opened)

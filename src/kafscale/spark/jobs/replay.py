@@ -109,10 +109,10 @@ def read_time(text: str | None) -> int | None:
     if text.isdecimal():
         return int(text)
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidRequest(f"{text}: write a time like 2026-01-31T12:00:00Z") from None
-    aware = found if found.tzinfo else found.replace(tzinfo=UTC)
+    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)
 
 
@@ -160,15 +160,15 @@ def chosen(frame: DataFrame, wanted: ReplayRequest) -> DataFrame:
 
 def orders(text: str) -> list[Column]:
     """The columns of an ORDER BY; alone, `x desc` would be taken for x under another name."""
-    found = []
+    orders_found = []
     for part in text.split(","):
         name, _, direction = part.strip().rpartition(" ")
         if direction.lower() in ("asc", "desc"):
             column = sql.expr(name)
-            found.append(column.desc() if direction.lower() == "desc" else column.asc())
+            orders_found.append(column.desc() if direction.lower() == "desc" else column.asc())
         else:
-            found.append(sql.expr(part))
-    return found
+            orders_found.append(sql.expr(part))
+    return orders_found
 
 
 def _in_bulk(context: Context, wanted: ReplayRequest, origin: str) -> Report:
@@ -250,8 +250,8 @@ def _write_step(context: Context, wanted: ReplayRequest, step: Step) -> int:
         count = producing.produce(settings, into, batches, per_second=share)
         yield pa.RecordBatch.from_pydict({"records": pa.array([count], pa.int64())})
 
-    found = rows.drop("_partition", "_offset").mapInArrow(on_worker, "records bigint").collect()
-    return sum(row["records"] for row in found)
+    counts = rows.drop("_partition", "_offset").mapInArrow(on_worker, "records bigint").collect()
+    return sum(row["records"] for row in counts)
 
 
 def _estimate(bucket: Bucket, wanted: ReplayRequest) -> Report:

@@ -102,10 +102,10 @@ def retain(
     bucket = context.bucket
     now_ms = bucket.run(lambda store: store.now_ms())
     rules = Rules(now_ms, default_ms, default_bytes, removal.ended_lanes(context, grace_s))
-    found = selection.find_logs(context, tail_idle_s)
+    logs = selection.find_logs(context, tail_idle_s)
     if context.dry_run:
-        return _dry_run(context, found, rules, dead_share, grace_s)
-    idle = [row for row in found if row.idle]
+        return _dry_run(context, logs, rules, dead_share, grace_s)
+    idle = [row for row in logs if row.idle]
     stale = [row for row in idle if new_starts(selection.as_if_rolled_up(row), rules)]
     notes = selection.roll_up_tails(bucket, stale)
     expired = expire_all(context, rules)
@@ -124,11 +124,11 @@ def retain(
         {
             "topic": row.whose.name,
             "log": row.whose.number,
-            "lanes_moved": expired.get(row.found.folder, 0),
-            "objects_swept": swept.get(row.found.folder, 0),
-            "objects_before": len(row.found.pieces),
+            "lanes_moved": expired.get(row.snapshot.folder, 0),
+            "objects_swept": swept.get(row.snapshot.folder, 0),
+            "objects_before": len(row.snapshot.pieces),
         }
-        for row in found
+        for row in logs
     ]
     report = tally.report("retain", rows, notes)
     report.facts |= {
@@ -171,9 +171,9 @@ def new_starts(row: FoundLog, rules: Rules) -> dict[int, int]:
     Every lane goes by its own topic's limits. One of a topic that was not chosen is left alone,
     one of a topic that is gone starts where it ends.
     """
-    past, ended = row.found.manifest, rules.ended_in(row.found.folder)
+    past, ended = row.snapshot.manifest, rules.ended_in(row.snapshot.folder)
     starts: dict[int, int] = {}
-    for lane, spans in _spans_by_lane(row.found).items():
+    for lane, spans in _spans_by_lane(row.snapshot).items():
         mark = past.lanes.get(lane)
         if mark is None:
             continue  # all of it lies in the tail
@@ -189,9 +189,9 @@ def new_starts(row: FoundLog, rules: Rules) -> dict[int, int]:
     return starts
 
 
-def _spans_by_lane(found: LogSnapshot) -> dict[int, list[Span]]:
+def _spans_by_lane(log: LogSnapshot) -> dict[int, list[Span]]:
     lanes: dict[int, list[Span]] = {}
-    for piece in found.pieces:
+    for piece in log.pieces:
         for span in piece.spans:
             lanes.setdefault(span.lane, []).append(span)
     return lanes
@@ -200,12 +200,14 @@ def _spans_by_lane(found: LogSnapshot) -> dict[int, list[Span]]:
 def expire_all(context: Context, rules: Rules) -> dict[str, int]:
     """Move log starts up, one manifest per log that needs it; gives the lanes moved."""
     moved: dict[str, int] = {}
-    found = selection.find_logs(context)
-    for number, row in enumerate(found):
-        context.progress("expiring", number, len(found), "")
+    logs = selection.find_logs(context)
+    for number, row in enumerate(logs):
+        context.progress("expiring", number, len(logs), "")
         starts = new_starts(row, rules)
-        if starts and raise_starts(context.bucket, row.found.manifest, row.found.folder, starts):
-            moved[row.found.folder] = len(starts)
+        if starts and raise_starts(
+            context.bucket, row.snapshot.manifest, row.snapshot.folder, starts
+        ):
+            moved[row.snapshot.folder] = len(starts)
     return moved
 
 
@@ -214,11 +216,13 @@ def mostly_dead(bucket: Bucket, row: FoundLog, rules: Rules, dead_share: float) 
 
     What a deleted topic has left in an object beside others' records is not weighed: it goes.
     """
-    past, ended = row.found.manifest, rules.ended_in(row.found.folder)
+    past, ended = row.snapshot.manifest, rules.ended_in(row.snapshot.folder)
     starts = {lane: mark.start for lane, mark in past.lanes.items()}
     interval = row.whose.settings.index_interval_bytes
     return [
-        Merge(bucket, row.found.folder, past.generation + 1, (entry,), starts, interval, cut=True)
+        Merge(
+            bucket, row.snapshot.folder, past.generation + 1, (entry,), starts, interval, cut=True
+        )
         for entry in past.segments
         if any(span.last >= starts.get(span.lane, 0) for span in entry.spans())
         and (
@@ -244,18 +248,18 @@ def dead_bytes(entry: SegmentEntry, starts: dict[int, int]) -> int:
 
 def _dry_run(
     context: Context,
-    found: Sequence[FoundLog],
+    logs: Sequence[FoundLog],
     rules: Rules,
     dead_share: float,
     grace_s: float,
 ) -> Report:
     rows: list[dict[str, Any]] = []
-    for row in found:
+    for row in logs:
         rolled = selection.as_if_rolled_up(row)
         starts = new_starts(rolled, rules)
-        past = rolled.found.manifest
+        past = rolled.snapshot.manifest
         after = manifest.raise_starts(past, starts)
-        left = rolled._replace(found=rolled.found._replace(manifest=after))
+        left = rolled._replace(snapshot=rolled.snapshot._replace(manifest=after))
         units = mostly_dead(context.bucket, left, rules, dead_share)
         rows.append(
             {
@@ -265,7 +269,9 @@ def _dry_run(
                 "objects_to_drop": len(past.segments) - len(after.segments),
                 "objects_to_rewrite": len(units),
                 "bytes_to_read": sum(unit.size for unit in units),
-                "objects_to_sweep": removal.count_sweep(context.bucket, row.found.folder, grace_s),
+                "objects_to_sweep": removal.count_sweep(
+                    context.bucket, row.snapshot.folder, grace_s
+                ),
             }
         )
     facts = {name: sum(row[name] for row in rows) for name in _PLANNED}

@@ -21,7 +21,7 @@ from kafscale.spark.job import Context, Report
 from kafscale.spark.report import group_offsets, sampling, statistics
 from kafscale.spark.report.sampling import RecordSample, SampledRange
 from kafscale.spark.report.statistics import FlushObject, Prices, Statistics, TopicStats
-from kafscale.spark.source.splits import SPLIT_BYTES
+from kafscale.spark.source.plan.splits import SPLIT_BYTES
 from kafscale.spark.views import PartitionView, StoredRange, places_of, read_all_views, views_of
 
 SAMPLE_BYTES: Final = 4 << 20
@@ -61,7 +61,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
     sample = 1 << 62 if args.full else args.sample
     if context.dry_run:
         return _plan(context, sample)
-    found = gather(
+    statistics_read = gather(
         context,
         sample_bytes=sample,
         metadata=Path(args.metadata) if args.metadata else None,
@@ -69,11 +69,11 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         prices=prices_of(args.prices),
         gets_per_day=args.gets_per_day,
     )
-    report = report_of(found)
+    report = report_of(statistics_read)
     if args.html:
         from kafscale.spark.report.html import page
 
-        Path(args.html).write_text(page(found), "utf-8")
+        Path(args.html).write_text(page(statistics_read), "utf-8")
         report.notes.append(f"the page is in {args.html}")
     return report
 
@@ -105,22 +105,25 @@ def gather(
     by_topic: dict[str, list[PartitionView]] = {topic.name: [] for topic in chosen}
     for view in views:
         by_topic[view.topic].append(view)
-    topics = [_topic(bucket, one, flushes, by_topic[one.name], target_bytes) for one in chosen]
+    topics = [
+        _topic(bucket, partition, flushes, by_topic[partition.name], target_bytes)
+        for partition in chosen
+    ]
     looks = [look for view in views for look in sampling.sampled_ranges(bucket, view, sample_bytes)]
     samples = _sampled(context, looks) if sample_bytes else {}
-    for one in (one for topic in topics for one in topic.partitions):
-        one.sample = samples.get((one.topic, one.partition), RecordSample())
-    found = Statistics(
+    for partition in (partition for topic in topics for partition in topic.partitions):
+        partition.sample = samples.get((partition.topic, partition.partition), RecordSample())
+    gathered = Statistics(
         bucket.url,
         iso_time(bucket.clock.now_ms()),
         topics,
         prices or Prices(),
         gets_per_day,
         sampled_bytes=sum(look.length for look in looks) if sample_bytes else 0,
-        objects=len({one.key for view in views for one in view.stored_ranges}),
+        objects=len({partition.key for view in views for partition in view.stored_ranges}),
     )
-    _add_lags(found, bucket, metadata)
-    return found
+    _add_lags(gathered, bucket, metadata)
+    return gathered
 
 
 def _topic(
@@ -132,24 +135,24 @@ def _topic(
 ) -> TopicStats:
     settings = TopicSettings.of(topic.configs, TopicDefaults())
     target = target_bytes or settings.segment_bytes
-    times = _times(bucket, [one for view in views for one in view.stored_ranges])
+    times = _times(bucket, [stored for view in views for stored in view.stored_ranges])
     partitions = [statistics.partition_stats(view, flushes, target, times) for view in views]
     return TopicStats(topic.name, topic.topic_id, target, partitions)
 
 
 def _times(bucket: Bucket, stored_ranges: Sequence[StoredRange]) -> dict[str, tuple[int, int]]:
     """The times of large flushes that were not rolled up yet, by their first batch."""
-    untold = [one for one in stored_ranges if not statistics.told(one)]
+    untold = [stored for stored in stored_ranges if not statistics.told(stored)]
 
     async def look(store: ObjectStore) -> list[memoryview]:
         return await await_limited(
-            store.read(one.key, one.start, batch.HEADER_SIZE) for one in untold
+            store.read(stored.key, stored.start, batch.HEADER_SIZE) for stored in untold
         )
 
     headers = [batch.read_header(found) for found in bucket.run(look)]
     return {
-        one.key: (header.base_timestamp_ms, header.max_timestamp_ms)
-        for one, header in zip(untold, headers, strict=True)
+        stored.key: (header.base_timestamp_ms, header.max_timestamp_ms)
+        for stored, header in zip(untold, headers, strict=True)
     }
 
 
@@ -164,7 +167,7 @@ def _sampled(
             size = 0
         groups[-1].append(look)
         size += look.length
-    found: dict[tuple[str, int], RecordSample] = {}
+    samples: dict[tuple[str, int], RecordSample] = {}
 
     def progress(done: int, total: int) -> None:
         context.progress("taking samples", done, total, "")
@@ -174,15 +177,15 @@ def _sampled(
         context, groups, sampling.look_at_all, small=small, progress=progress
     ):
         for place, sample in result.items():
-            found[place] = found.get(place, RecordSample()) + sample
-    return found
+            samples[place] = samples.get(place, RecordSample()) + sample
+    return samples
 
 
-def _add_lags(found: Statistics, bucket: Bucket, metadata: Path | None) -> None:
+def _add_lags(gathered: Statistics, bucket: Bucket, metadata: Path | None) -> None:
     committed = group_offsets.committed(bucket, metadata)
-    found.lags = statistics.lags(committed.offsets, found.topics)
-    found.lags_from, found.lags_age_s = committed.source, committed.age_s
-    found.lags_known = committed.known
+    gathered.lags = statistics.lags(committed.offsets, gathered.topics)
+    gathered.lags_from, gathered.lags_age_s = committed.source, committed.age_s
+    gathered.lags_known = committed.known
 
 
 def _plan(context: Context, sample_bytes: int) -> Report:
@@ -198,65 +201,65 @@ def _plan(context: Context, sample_bytes: int) -> Report:
 
 def prices_of(text: str) -> Prices:
     """Read `storage=0.023,put=0.005`; what is not named has its default."""
-    found: dict[str, float] = {}
+    prices: dict[str, float] = {}
     for word in filter(None, text.split(",")):
         name, _, price = word.partition("=")
         try:
-            found[name.strip()] = float(price)
+            prices[name.strip()] = float(price)
         except ValueError:
             raise InvalidRequest(f"--prices {word}: write {name.strip()}=0.01") from None
-    if unknown := set(found) - set(Prices._fields):
+    if unknown := set(prices) - set(Prices._fields):
         raise InvalidRequest(
             f"--prices {sorted(unknown)[0]}: there are {', '.join(Prices._fields)}"
         )
-    return Prices(**found)
+    return Prices(**prices)
 
 
-def report_of(found: Statistics) -> Report:
+def report_of(gathered: Statistics) -> Report:
     """A line per partition, the sums, and what deserves attention."""
     report = Report("stats")
-    for topic in found.topics:
+    for topic in gathered.topics:
         report.rows += [_row(one) for one in topic.partitions]
-    cost = [topic.monthly_cost(found.prices, 0.0) for topic in found.topics]
-    gets = found.gets_per_day * statistics.DAYS_IN_MONTH / 1000 * found.prices.get
-    growth = [topic.growth_per_day() or 0.0 for topic in found.topics]
+    cost = [topic.monthly_cost(gathered.prices, 0.0) for topic in gathered.topics]
+    gets = gathered.gets_per_day * statistics.DAYS_IN_MONTH / 1000 * gathered.prices.get
+    growth = [topic.growth_per_day() or 0.0 for topic in gathered.topics]
     report.facts = {
-        "topics": len(found.topics),
-        "records": sum(topic.total("records") for topic in found.topics),
-        "bytes": sum(topic.total("bytes") for topic in found.topics),
-        "objects": found.objects,
-        "objects_too_many": sum(topic.debt for topic in found.topics),
+        "topics": len(gathered.topics),
+        "records": sum(topic.total("records") for topic in gathered.topics),
+        "bytes": sum(topic.total("bytes") for topic in gathered.topics),
+        "objects": gathered.objects,
+        "objects_too_many": sum(topic.debt for topic in gathered.topics),
         "bytes_per_day": round(sum(growth)),
         "usd_per_month": round(sum(sum(one.values()) for one in cost) + gets, 4),
-        "bytes_sampled": found.sampled_bytes,
+        "bytes_sampled": gathered.sampled_bytes,
     }
-    if found.lags_age_s is not None:
-        report.facts["offsets_age_s"] = found.lags_age_s
-    for lag in found.lags:
+    if gathered.lags_age_s is not None:
+        report.facts["offsets_age_s"] = gathered.lags_age_s
+    for lag in gathered.lags:
         report.notes.append(
             f"group {lag.group}: {lag.records} behind in {lag.topic}, partition {lag.partition}"
         )
-    report.notes.append(found.lags_from)
-    if not found.gets_per_day:
+    report.notes.append(gathered.lags_from)
+    if not gathered.gets_per_day:
         report.notes.append("requests of readers are not in the cost: --gets-per-day adds them")
     return report
 
 
-def _row(one: statistics.PartitionStats) -> dict[str, Any]:
-    top = one.sample.top(1) if one.sample.records > one.sample.without_key else []
+def _row(partition: statistics.PartitionStats) -> dict[str, Any]:
+    top = partition.sample.top(1) if partition.sample.records > partition.sample.without_key else []
     return {
-        "topic": one.topic,
-        "partition": one.partition,
-        "start": one.start,
-        "end": one.end,
-        "records": one.records,
-        "bytes": one.bytes,
-        "objects": one.objects,
-        "small": one.small,
-        "first": iso_time(one.first_ms) if one.first_ms is not None else None,
-        "last": iso_time(one.last_ms) if one.last_ms is not None else None,
-        "codecs": "+".join(sorted(one.sample.codecs)) or None,
-        "ratio": round(one.sample.ratio, 2) if one.sample.ratio else None,
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "start": partition.start,
+        "end": partition.end,
+        "records": partition.records,
+        "bytes": partition.bytes,
+        "objects": partition.objects,
+        "small": partition.small,
+        "first": iso_time(partition.first_ms) if partition.first_ms is not None else None,
+        "last": iso_time(partition.last_ms) if partition.last_ms is not None else None,
+        "codecs": "+".join(sorted(partition.sample.codecs)) or None,
+        "ratio": round(partition.sample.ratio, 2) if partition.sample.ratio else None,
         "top_key": top[0][0].decode(errors="replace") if top else None,
         "top_share": round(top[0][1], 3) if top else None,
     }

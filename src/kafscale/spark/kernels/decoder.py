@@ -265,7 +265,7 @@ class RecordDecoder:
         lane = self._lane
         while True:
             try:
-                found = self._finder.find(data, regions, lane.first, lane.until)
+                positions = self._finder.find(data, regions, lane.first, lane.until)
                 break
             except BrokenRegion as problem:
                 reason = "the records contradict their lengths or their count"
@@ -274,30 +274,32 @@ class RecordDecoder:
                 regions = regions.without(problem.index)
                 left = np.delete(np.arange(len(headers.positions)), problem.index)
                 headers = BatchHeaders(headers.positions[left], headers.table[left])
-        if len(found.offsets):
-            self.next_offset = int(found.offsets[-1]) + 1
-            columns = [self._column(name, data, regions, found) for name in self.schema.names]
+        if len(positions.offsets):
+            self.next_offset = int(positions.offsets[-1]) + 1
+            columns = [self._column(name, data, regions, positions) for name in self.schema.names]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _column(self, name: str, data: ByteArray, regions: Regions, found: Positions) -> pa.Array:
-        count = len(found.offsets)
+    def _column(
+        self, name: str, data: ByteArray, regions: Regions, positions: Positions
+    ) -> pa.Array:
+        count = len(positions.offsets)
         match name:
             case "key":
-                return spans.copy(data, found.keys, found.key_nulls)
+                return spans.copy(data, positions.keys, positions.key_nulls)
             case "value":
-                return spans.copy(data, found.values, found.value_nulls)
+                return spans.copy(data, positions.values, positions.value_nulls)
             case "topic":
                 return self._constant(self._lane.topic, count, pa.string())
             case "partition":
                 return self._constant(self._lane.partition, count, pa.int32())
             case "offset":
-                return pa.array(found.offsets)
+                return pa.array(positions.offsets)
             case "timestamp":
-                return spans.timestamps(found.times_ms)
+                return spans.timestamps(positions.times_ms)
             case "timestampType":
-                return pa.array(_time_types(regions, found))
+                return pa.array(_time_types(regions, positions))
             case _:
-                return spans.headers(data, found)
+                return spans.headers(data, positions)
 
     def _constant(self, value: str | int, count: int, kind: pa.DataType) -> pa.Array:
         """The same value over and over, made once and shown in part."""
@@ -336,15 +338,15 @@ def _regions(
     )
 
 
-def _time_types(regions: Regions, found: Positions) -> IntArray:
+def _time_types(regions: Regions, positions: Positions) -> IntArray:
     """0: the producer's time, 1: the broker's."""
-    count = len(found.offsets)
+    count = len(positions.offsets)
     if not regions.appended.any():
         return np.zeros(count, np.int32)
     if regions.appended.all():
         return np.ones(count, np.int32)
     # A record lies in the last region that begins before its value.
-    region = np.searchsorted(regions.starts, found.values[0::2], side="right") - 1
+    region = np.searchsorted(regions.starts, positions.values[0::2], side="right") - 1
     return regions.appended[region].astype(np.int32)
 
 

@@ -202,7 +202,7 @@ class JitFinder:
         self._make_room(rows, 0)
         while True:
             offsets, times = np.empty(rows, np.int64), np.empty(rows, np.int64)
-            found, heads, broken = _find(data, *regions, first, until, offsets, times, *self._cells)
+            count, heads, broken = _find(data, *regions, first, until, offsets, times, *self._cells)
             if broken >= 0:
                 raise BrokenRegion(broken)
             if heads <= self._heads:
@@ -210,13 +210,13 @@ class JitFinder:
             self._make_room(0, heads)
         keys, key_nulls, values, value_nulls, header_ends, names, contents, nulls = self._cells
         return Positions(
-            offsets[:found],
-            times[:found],
-            keys[: 2 * found],
-            key_nulls[:found],
-            values[: 2 * found],
-            value_nulls[:found],
-            header_ends[:found],
+            offsets[:count],
+            times[:count],
+            keys[: 2 * count],
+            key_nulls[:count],
+            values[: 2 * count],
+            value_nulls[:count],
+            header_ends[:count],
             names[: 2 * heads],
             contents[: 2 * heads],
             nulls[:heads],

@@ -158,7 +158,7 @@ class _Reader:
         """Names, values, and whose they are: the n-th header of every record at once."""
         rows = np.flatnonzero((fields.header_counts > 0) & ~self._bad)
         at = fields.headers_at[rows]
-        found: list[tuple[LongArray, ...]] = []
+        headers: list[tuple[LongArray, ...]] = []
         step = 0
         while len(rows):
             name_length, name_at = self._number(at, _INT_BYTES, rows)
@@ -166,17 +166,17 @@ class _Reader:
             length, value_at = self._number(name_end, _INT_BYTES, rows)
             at = value_at + np.maximum(length, 0)
             self._bad[rows] |= (name_length < 0) | (length < -1) | (at > self._ends[rows])
-            found.append((rows, name_at, name_end, value_at, at, length))
+            headers.append((rows, name_at, name_end, value_at, at, length))
             step += 1
             more = fields.header_counts[rows] > step
             done = rows[~more]
             self._bad[done] |= at[~more] != self._ends[done]
             more &= ~self._bad[rows]
             rows, at = rows[more], at[more]
-        if not found:
+        if not headers:
             none, no = np.empty(0, np.int64), np.empty(0, np.bool_)
             return (none, none, no), (none, none, no), none
-        columns = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+        columns = [np.concatenate(parts) for parts in zip(*headers, strict=True)]
         order = np.argsort(columns[0], kind="stable")
         of, name_at, name_end, value_at, value_end, length = (c[order] for c in columns)
         return (name_at, name_end, length < 0), (value_at, value_end, length < 0), of

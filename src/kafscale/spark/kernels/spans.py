@@ -37,15 +37,15 @@ def copy(data: ByteArray, spans: IntArray, nulls: BoolArray) -> pa.BinaryArray:
     return pc.take(over, indices, boundscheck=False)
 
 
-def headers(data: ByteArray, found: Positions) -> pa.ListArray:
+def headers(data: ByteArray, positions: Positions) -> pa.ListArray:
     """The headers of each record; null where it has none, as Spark's Kafka source says it."""
-    count = len(found.offsets)
-    if not len(found.header_nulls):
+    count = len(positions.offsets)
+    if not len(positions.header_nulls):
         return pa.nulls(count, HEADERS)
-    names = copy(data, found.names, np.zeros(len(found.header_nulls), np.bool_))
-    values = copy(data, found.header_values, found.header_nulls)
+    names = copy(data, positions.names, np.zeros(len(positions.header_nulls), np.bool_))
+    values = copy(data, positions.header_values, positions.header_nulls)
     starts = np.zeros(count + 1, np.int32)
-    starts[1:] = found.header_ends
+    starts[1:] = positions.header_ends
     empty = starts[1:] == starts[:-1]
     pairs = pa.StructArray.from_arrays([_text(names), values], fields=list(HEADER))
     return pa.ListArray.from_arrays(

@@ -66,8 +66,8 @@ def sweep(table: Table, grace_ms: int = GRACE_MS) -> int:
     if not old:
         return 0
     deleted = 0
-    for one in (table, table.dead_letters()):
-        deleted += _sweep_files(one, table.place, old, notes.keys())
+    for folder in (table, table.dead_letters()):
+        deleted += _sweep_files(folder, table.place, old, notes.keys())
     place.delete([f"{FOLDER}/{name}{end}" for name in old for end in (_BEGUN, _DONE)])
     return deleted
 
@@ -75,8 +75,8 @@ def sweep(table: Table, grace_ms: int = GRACE_MS) -> int:
 def _sweep_files(table: Table, noted: TableFolder, old: list[str], notes: Iterable[str]) -> int:
     rounds: dict[str, list[str]] = {}
     for row in table.place.find(table.folder.rstrip("/")):
-        if (found := round_of(row.key)) in old:
-            rounds.setdefault(found, []).append(row.key)
+        if (round_number := round_of(row.key)) in old:
+            rounds.setdefault(round_number, []).append(row.key)
     doomed: list[str] = []
     for name, paths in rounds.items():
         if f"{name}{_DONE}" in notes:

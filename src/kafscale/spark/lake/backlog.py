@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kafscale.model.topics import TopicDescriptor
-from kafscale.spark.source import splits
-from kafscale.spark.source.splits import Slice
+from kafscale.spark.source.plan import splits
+from kafscale.spark.source.plan.splits import Slice
 from kafscale.spark.views import PartitionView
 
 
@@ -45,12 +45,12 @@ def backlog(
     topic: TopicDescriptor, views: Iterable[PartitionView], done: Mapping[str, int]
 ) -> Backlog:
     """Everything from where `done` ends to the end of each partition."""
-    found = Backlog([], [])
+    waiting = Backlog([], [])
     for view in views:
         reached = done.get(progress_name(topic, view.partition))
         if reached is not None and reached < view.start:
-            found.gaps.append(Gap(topic.name, view.partition, reached, view.start))
+            waiting.gaps.append(Gap(topic.name, view.partition, reached, view.start))
         first = max(view.start, reached or 0)
         if first < view.end:
-            found.slices.append(splits.window(view, first, view.end))
-    return found
+            waiting.slices.append(splits.window(view, first, view.end))
+    return waiting

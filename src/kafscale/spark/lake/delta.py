@@ -51,14 +51,14 @@ class DeltaTable:
     def _is_prepared(self, columns: pa.Schema, partition_by: str | None) -> bool:
         """Whether nothing is missing any more; else take one step."""
         try:
-            found = self._load()
-            if found is None:
+            loaded = self._load()
+            if loaded is None:
                 self._create(columns, partition_by or "day")
                 return False
-            self.partition_by = table.agreed_partitioning(_partitioning(found), partition_by)
-            missing = schemas.additions(pa.schema(found.schema()), columns)
+            self.partition_by = table.agreed_partitioning(_partitioning(loaded), partition_by)
+            missing = schemas.additions(pa.schema(loaded.schema()), columns)
             if missing:
-                found.alter.add_columns(deltalake.Schema.from_arrow(pa.schema(missing)).fields)
+                loaded.alter.add_columns(deltalake.Schema.from_arrow(pa.schema(missing)).fields)
             return not missing
         except (CommitFailedError, DeltaError) as failed:
             if not _is_race(failed):
@@ -67,23 +67,23 @@ class DeltaTable:
 
     def columns(self) -> pa.Schema | None:
         """What the newest version says."""
-        found = self._load()
-        return None if found is None else pa.schema(found.schema())
+        loaded = self._load()
+        return None if loaded is None else pa.schema(loaded.schema())
 
     def progress(self, names: Iterable[str]) -> dict[str, int]:
         """The versions of the application transactions."""
-        found = self._load()
-        return {} if found is None else _versions(found, names)
+        loaded = self._load()
+        return {} if loaded is None else _versions(loaded, names)
 
     def commit(
         self, files: Sequence[DataFile], before: Mapping[str, int], after: Mapping[str, int]
     ) -> None:
         """Write the next version, never a later one: what came between must be looked at."""
         for _ in range(table.ATTEMPTS):
-            found = self._load()
-            if found is None:
+            loaded = self._load()
+            if loaded is None:
                 raise LostRace(f"{self.place.url} is gone")
-            table.check_progress(_versions(found, before), before)
+            table.check_progress(_versions(loaded, before), before)
             marks = [
                 deltalake.Transaction(app_id=APPLICATION + name, version=offset)
                 for name, offset in after.items()
@@ -94,12 +94,12 @@ class DeltaTable:
                 max_commit_retries=0,
                 app_transactions=marks,
             )
-            column = schemas.PARTITION_COLUMNS.get(_partitioning(found))
+            column = schemas.PARTITION_COLUMNS.get(_partitioning(loaded))
             try:
-                found.create_write_transaction(
+                loaded.create_write_transaction(
                     [self._action(file, column) for file in files],
                     "append",
-                    found.schema(),
+                    loaded.schema(),
                     [column] if column else None,
                     commit_properties=properties,
                 )
@@ -112,11 +112,11 @@ class DeltaTable:
 
     def has_round(self, name: str) -> bool:
         """By the files of now, and by what earlier commits say of themselves."""
-        found = self._load()
-        if found is None:
+        loaded = self._load()
+        if loaded is None:
             return False
-        is_current = any(f"part-{name}-" in uri for uri in found.file_uris())
-        return is_current or any(name in str(row.get(ROUNDS, "")) for row in found.history())
+        is_current = any(f"part-{name}-" in uri for uri in loaded.file_uris())
+        return is_current or any(name in str(row.get(ROUNDS, "")) for row in loaded.history())
 
     def _load(self) -> deltalake.DeltaTable | None:
         try:
@@ -157,13 +157,13 @@ class DeltaTable:
         )
 
 
-def _versions(found: deltalake.DeltaTable, names: Iterable[str]) -> dict[str, int]:
-    versions = {name: found.transaction_version(APPLICATION + name) for name in names}
+def _versions(loaded: deltalake.DeltaTable, names: Iterable[str]) -> dict[str, int]:
+    versions = {name: loaded.transaction_version(APPLICATION + name) for name in names}
     return {name: version for name, version in versions.items() if version is not None}
 
 
-def _partitioning(found: deltalake.DeltaTable) -> str:
-    names = found.metadata().partition_columns
+def _partitioning(loaded: deltalake.DeltaTable) -> str:
+    names = loaded.metadata().partition_columns
     return next(
         (by for by, column in schemas.PARTITION_COLUMNS.items() if [column] == names), "none"
     )

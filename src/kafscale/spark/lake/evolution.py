@@ -56,18 +56,20 @@ def begin(spec: Spec, table: pa.Schema | None) -> ValueReading:
 
 def learn(reading: ValueReading, numbers: Iterable[int], table: pa.Schema | None) -> ValueReading:
     """Look up schemas that values name. A registry that is away is an error, no verdict."""
-    found, refused = [], dict(reading.refused)
+    new_schemas, refused = [], dict(reading.refused)
     for number in sorted(numbers):
         try:
-            found.append(registry.by_number(reading.spec.registry, number))
+            new_schemas.append(registry.by_number(reading.spec.registry, number))
         except (registry.NoSuchSchema, registry.UnreadableSchema) as problem:
             refused[number] = str(problem)
-    return _grown(reading._replace(refused=refused), found, table)
+    return _grown(reading._replace(refused=refused), new_schemas, table)
 
 
-def _grown(reading: ValueReading, found: Iterable[Schema], table: pa.Schema | None) -> ValueReading:
+def _grown(
+    reading: ValueReading, new_schemas: Iterable[Schema], table: pa.Schema | None
+) -> ValueReading:
     """Take schemas in, oldest first: what a table has stays, and of two that differ the first."""
-    for schema in found:
+    for schema in new_schemas:
         if any(schema.number == other.number for other in reading.known):
             continue
         try:

@@ -93,10 +93,10 @@ class IcebergTable:
     def place(self) -> TableFolder:
         """Where its files go."""
         if not self._location:
-            found = self._load()
-            if found is None:
+            loaded = self._load()
+            if loaded is None:
                 raise InvalidRequest(f"there is no table {'.'.join(self._name)}")
-            self._location = found.location()
+            self._location = loaded.location()
         return TableFolder(self._location)
 
     def dead_letters(self) -> "IcebergTable":
@@ -111,28 +111,28 @@ class IcebergTable:
     def _is_prepared(self, columns: pa.Schema, partition_by: str | None) -> bool:
         """Whether nothing is missing any more; else take one step."""
         try:
-            found = self._load()
-            if found is None:
+            loaded = self._load()
+            if loaded is None:
                 self._create(columns, partition_by or "day")
                 return False
-            self.partition_by = table.agreed_partitioning(_partitioning(found), partition_by)
-            missing = schemas.additions(found.schema().as_arrow(), columns)
+            self.partition_by = table.agreed_partitioning(_partitioning(loaded), partition_by)
+            missing = schemas.additions(loaded.schema().as_arrow(), columns)
             if missing:
-                with found.update_schema() as change:
-                    change.union_by_name(pa.schema([*found.schema().as_arrow(), *missing]))
+                with loaded.update_schema() as change:
+                    change.union_by_name(pa.schema([*loaded.schema().as_arrow(), *missing]))
             return not missing
         except _AGAIN:
             return False
 
     def columns(self) -> pa.Schema | None:
         """The current schema."""
-        found = self._load()
-        return None if found is None else found.schema().as_arrow()
+        loaded = self._load()
+        return None if loaded is None else loaded.schema().as_arrow()
 
     def progress(self, names: Iterable[str]) -> dict[str, int]:
         """What the newest snapshot that speaks of it says."""
-        found = self._load()
-        known = {} if found is None else _offsets(found)
+        loaded = self._load()
+        known = {} if loaded is None else _offsets(loaded)
         return {name: known[name] for name in names if name in known}
 
     def commit(
@@ -141,16 +141,16 @@ class IcebergTable:
         """Add the files in one snapshot on top of the one that was read, or none."""
         paths = [f"{self._url()}/{file.path}" for file in files]
         for _ in range(table.ATTEMPTS):
-            found = self._load()
-            if found is None:
+            loaded = self._load()
+            if loaded is None:
                 raise LostRace(f"{'.'.join(self._name)} is gone")
-            known = _offsets(found)
+            known = _offsets(loaded)
             table.check_progress(known, before)
             text = msgspec.json.encode({**known, **after}).decode()
-            found.metadata.properties[_RETRIES] = "0"  # of this copy, not of the table
+            loaded.metadata.properties[_RETRIES] = "0"  # of this copy, not of the table
             try:
-                with found.transaction() as change:
-                    number = getattr(found.metadata, "last_sequence_number", 0) + 1
+                with loaded.transaction() as change:
+                    number = getattr(loaded.metadata, "last_sequence_number", 0) + 1
                     change.set_properties({OFFSETS: text, _SEQUENCE: str(number)})
                     change.add_files(paths, {OFFSETS: text}, check_duplicate_files=False)
                 return
@@ -160,10 +160,10 @@ class IcebergTable:
 
     def has_round(self, name: str) -> bool:
         """By the files of all snapshots there are."""
-        found = self._load()
-        if found is None:
+        loaded = self._load()
+        if loaded is None:
             return False
-        paths = found.inspect.all_data_files()["file_path"].to_pylist()
+        paths = loaded.inspect.all_data_files()["file_path"].to_pylist()
         return any(f"part-{name}-" in path for path in paths)
 
     def _url(self) -> str:
@@ -195,27 +195,27 @@ class IcebergTable:
                     spec.add_field("_timestamp", transform, column)
 
 
-def _offsets(found: Found) -> dict[str, int]:
+def _offsets(loaded: Found) -> dict[str, int]:
     """By the newest snapshot of an export among the current one's ancestors.
 
     A table rolled back to an older snapshot is as far as that one says. Where none is left because
     snapshots were expired, the table's properties have the last word; unless the current snapshot
     is older than what they speak of: then the table was rolled back to before all exports.
     """
-    current = snapshot = found.current_snapshot()
+    current = snapshot = loaded.current_snapshot()
     while snapshot is not None:
         if snapshot.summary is not None and (text := snapshot.summary.get(OFFSETS)):
             return msgspec.json.decode(text, type=dict[str, int])
         parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else found.snapshot_by_id(parent)
-    last = int(found.properties.get(_SEQUENCE, "0"))
+        snapshot = None if parent is None else loaded.snapshot_by_id(parent)
+    last = int(loaded.properties.get(_SEQUENCE, "0"))
     if current is None or (current.sequence_number or last) < last:
         return {}
-    return msgspec.json.decode(found.properties.get(OFFSETS, "{}"), type=dict[str, int])
+    return msgspec.json.decode(loaded.properties.get(OFFSETS, "{}"), type=dict[str, int])
 
 
-def _partitioning(found: Found) -> str:
-    names = [field.name for field in found.spec().fields]
+def _partitioning(loaded: Found) -> str:
+    names = [field.name for field in loaded.spec().fields]
     return next((by for by, name in schemas.PARTITION_COLUMNS.items() if [name] == names), "none")
 
 

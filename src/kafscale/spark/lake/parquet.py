@@ -120,13 +120,13 @@ class ParquetTable:
 
     def files(self) -> list[DataFile]:
         """All files that count, oldest first."""
-        found: list[list[DataFile]] = []
+        rounds: list[list[DataFile]] = []
         for version in reversed(self._versions()):
             commit = self._read(version)
-            found.append(commit.added if commit.whole is None else commit.whole)
+            rounds.append(commit.added if commit.whole is None else commit.whole)
             if commit.whole is not None:
                 break
-        return [file for files in reversed(found) for file in files]
+        return [file for files in reversed(rounds) for file in files]
 
     def _versions(self) -> list[int]:
         names = [row.key.rpartition("/")[2] for row in self.place.find(LOG)]
@@ -175,16 +175,16 @@ _DECODER: Final = msgspec.json.Decoder(TableCommit)
 
 def committed_files(url: str) -> list[str]:
     """For any reader of Parquet: the paths of the files that count, and of no others."""
-    found = ParquetTable(TableFolder(url))
-    return [found.place.path(file.path) for file in found.files()]
+    parquet_table = ParquetTable(TableFolder(url))
+    return [parquet_table.place.path(file.path) for file in parquet_table.files()]
 
 
 def dataset(url: str) -> Any:
     """The table as a pyarrow dataset: all its columns, null where a file is older than one."""
     import pyarrow.dataset as ds
 
-    found = ParquetTable(TableFolder(url))
-    head = found.head()
+    parquet_table = ParquetTable(TableFolder(url))
+    head = parquet_table.head()
     if head is None:
         raise InvalidRequest(f"there is no table at {url}")
     by = head.commit.partition_by
@@ -194,9 +194,9 @@ def dataset(url: str) -> Any:
         field = pa.field(schemas.PARTITION_COLUMNS[by], schemas.PARTITION_TYPES[by])
         columns = columns.append(field)
         partitioning = ds.partitioning(pa.schema([field]), flavor="hive")
-    filesystem, root = _arrow_filesystem(found.place)
+    filesystem, root = _arrow_filesystem(parquet_table.place)
     return ds.dataset(
-        [f"{root}/{file.path}" for file in found.files()],
+        [f"{root}/{file.path}" for file in parquet_table.files()],
         columns,
         format="parquet",
         filesystem=filesystem,

@@ -73,11 +73,11 @@ def repeat(attempt: Callable[[], bool], title: str) -> None:
     raise LostRace(f"{title} is being changed by too many others")
 
 
-def check_progress(found: Mapping[str, int], before: Mapping[str, int]) -> None:
+def check_progress(progress: Mapping[str, int], before: Mapping[str, int]) -> None:
     """Raise LostRace unless the table is where its exporter believes."""
     for name, offset in before.items():
-        if found.get(name, 0) != offset:
-            raise LostRace(f"{name} is at {found.get(name, 0)} in the table, not at {offset}")
+        if progress.get(name, 0) != offset:
+            raise LostRace(f"{name} is at {progress.get(name, 0)} in the table, not at {offset}")
 
 
 def agreed_partitioning(there: str, wanted: str | None) -> str:

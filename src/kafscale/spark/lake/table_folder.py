@@ -54,9 +54,9 @@ class TableFolder:
         """List a folder in it; keys are relative to this one."""
         if self.where.kind == "file" and not os.path.isdir(self.where.root):
             return []  # opening the store would create it
-        found = on_store(self.where, lambda store: store.find(self._key(folder).rstrip("/")))
+        objects = on_store(self.where, lambda store: store.find(self._key(folder).rstrip("/")))
         cut = len(self._key(""))
-        return [row._replace(key=row.key[cut:]) for row in found]
+        return [row._replace(key=row.key[cut:]) for row in objects]
 
     def delete(self, names: Sequence[str]) -> None:
         """Remove objects; those that are gone already are no error."""

@@ -15,8 +15,8 @@ from kafscale.spark.lake import schemas
 from kafscale.spark.lake.evolution import ValueReading
 from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile, PartitionedWriter
-from kafscale.spark.source import reading
-from kafscale.spark.source.splits import Split
+from kafscale.spark.source.plan.splits import Split
+from kafscale.spark.source.rows import reading
 from kafscale.spark.values.decoding import ValueReader
 from kafscale.spark.values.framed import UnknownSchemas
 
@@ -83,19 +83,19 @@ def _judged(
     batch: pa.RecordBatch, decode: ValueReader, columns: pa.Schema
 ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
     """The rows of the table, and the dead letters."""
-    found = decode.decode(batch.column(_VALUE))
+    decoded = decode.decode(batch.column(_VALUE))
     origin = [
         column if column.type == field.type else column.cast(field.type)
         for column, field in zip(batch.columns[:_VALUE], schemas.ORIGIN, strict=True)
     ]
-    if not found.bad:
-        return pa.RecordBatch.from_arrays([*origin, *found.columns], schema=columns), None
-    places = pa.array(sorted(found.bad), pa.int64())
+    if not decoded.bad:
+        return pa.RecordBatch.from_arrays([*origin, *decoded.columns], schema=columns), None
+    places = pa.array(sorted(decoded.bad), pa.int64())
     is_bad = pc.is_in(pa.array(range(batch.num_rows), pa.int64()), places)
     good = [column.filter(pc.invert(is_bad)) for column in origin]
-    reasons = pa.array([found.bad[at] for at in sorted(found.bad)], pa.string())
+    reasons = pa.array([decoded.bad[at] for at in sorted(decoded.bad)], pa.string())
     bad = [column.take(places) for column in [*origin, batch.column(_VALUE)]]
     return (
-        pa.RecordBatch.from_arrays([*good, *found.columns], schema=columns),
+        pa.RecordBatch.from_arrays([*good, *decoded.columns], schema=columns),
         pa.RecordBatch.from_arrays([*bad[:-1], reasons, bad[-1]], schema=schemas.DEAD),
     )

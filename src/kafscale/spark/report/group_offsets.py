@@ -42,19 +42,19 @@ def committed(bucket: Bucket, metadata: Path | None) -> Committed:
 
 
 def _from_bucket(bucket: Bucket) -> Committed:
-    found = bucket.run(checkpoints.newest, bucket.namespace)
-    if found.checkpoint is None:
-        reasons = [*found.problems, "--metadata names the broker's metadata.db"]
+    checkpoint = bucket.run(checkpoints.newest, bucket.namespace)
+    if checkpoint.checkpoint is None:
+        reasons = [*checkpoint.problems, "--metadata names the broker's metadata.db"]
         text = "the lag of groups is not known: no checkpoint in the bucket; " + "; ".join(reasons)
         return Committed({}, text, known=False)
-    head = found.checkpoint.head
+    head = checkpoint.checkpoint.head
     age_s = max(0, bucket.clock.now_ms() - head.created_ms) // 1000
     source = (
         f"offsets of groups are from the bucket's checkpoint of {iso_time(head.created_ms)}, "
         f"{age_s} s ago"
     )
-    rows = ((key, bytes(value)) for key, value in found.checkpoint.rows)
-    return Committed(_read(rows), "; ".join([source, *found.problems]), age_s)
+    rows = ((key, bytes(value)) for key, value in checkpoint.checkpoint.rows)
+    return Committed(_read(rows), "; ".join([source, *checkpoint.problems]), age_s)
 
 
 def _read(rows: Iterable[tuple[str, bytes]]) -> GroupOffsets:

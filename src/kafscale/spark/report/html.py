@@ -36,23 +36,28 @@ _STAND_INS: Final = {
 }
 
 
-def page(found: Statistics) -> str:
+def page(gathered: Statistics) -> str:
     """The whole document."""
-    parts = [_head(found), _growth(found.topics), _partitions(found.topics), _objects(found.topics)]
-    parts += [_keys(found), _lags(found), _money(found), _table(found.topics)]
+    parts = [
+        _head(gathered),
+        _growth(gathered.topics),
+        _partitions(gathered.topics),
+        _objects(gathered.topics),
+    ]
+    parts += [_keys(gathered), _lags(gathered), _money(gathered), _table(gathered.topics)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Topics in {html.escape(found.store)}</title><style>{STYLE}</style></head>"
+        f"<title>Topics in {html.escape(gathered.store)}</title><style>{STYLE}</style></head>"
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
 
 
-def _head(found: Statistics) -> str:
-    topics = found.topics
+def _head(gathered: Statistics) -> str:
+    topics = gathered.topics
     days = sum(topic.growth_per_day() or 0 for topic in topics)
-    cost = sum(sum(topic.monthly_cost(found.prices).values()) for topic in topics)
-    cost += found.gets_per_day * statistics.DAYS_IN_MONTH / 1000 * found.prices.get
+    cost = sum(sum(topic.monthly_cost(gathered.prices).values()) for topic in topics)
+    cost += gathered.gets_per_day * statistics.DAYS_IN_MONTH / 1000 * gathered.prices.get
     facts = [
         (f"{len(topics)}", "topics"),
         (_count(_sum(topics, "records")), "records"),
@@ -64,7 +69,7 @@ def _head(found: Statistics) -> str:
     ]
     cells = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for value, name in facts)
     return (
-        f"<h1>Topics in {html.escape(found.store)}</h1><p>As of {found.taken_at}.</p>"
+        f"<h1>Topics in {html.escape(gathered.store)}</h1><p>As of {gathered.taken_at}.</p>"
         f'<div class="facts">{cells}</div>'
     )
 
@@ -105,18 +110,20 @@ def _colours(topics: Sequence[TopicStats]) -> dict[str, str]:
 
 
 def _partitions(topics: Sequence[TopicStats]) -> str:
-    rows = [(topic, one) for topic in _by_size(topics)[:SERIES] for one in topic.partitions][:80]
+    rows = [
+        (topic, partition) for topic in _by_size(topics)[:SERIES] for partition in topic.partitions
+    ][:80]
     if len(rows) < 2:
         return ""
     axes = _axes(2.6)
     colours = _colours(topics)
     axes.bar(
         range(len(rows)),
-        [one.records for _, one in rows],
+        [partition.records for _, partition in rows],
         0.82,
         color=[colours[topic.name] for topic, _ in rows],
     )
-    firsts = [at for at, (_, one) in enumerate(rows) if one.partition == 0]
+    firsts = [at for at, (_, partition) in enumerate(rows) if partition.partition == 0]
     axes.set_xticks(firsts, [rows[at][0].name for at in firsts], ha="left")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
     worst = max((topic for topic in topics if topic.skew), key=lambda t: t.skew or 0, default=None)
@@ -129,7 +136,7 @@ def _partitions(topics: Sequence[TopicStats]) -> str:
 
 
 def _objects(topics: Sequence[TopicStats]) -> str:
-    sizes = [size for topic in topics for one in topic.partitions for size in one.sizes]
+    sizes = [size for topic in topics for partition in topic.partitions for size in partition.sizes]
     if not sizes:
         return ""
     target = max(topic.target_bytes for topic in topics)
@@ -154,10 +161,10 @@ def _objects(topics: Sequence[TopicStats]) -> str:
     )
 
 
-def _keys(found: Statistics) -> str:
+def _keys(gathered: Statistics) -> str:
     rows = []
     keyed = 0
-    for topic in _by_size(found.topics)[:SERIES]:
+    for topic in _by_size(gathered.topics)[:SERIES]:
         sample = topic.sample
         if sample.records > sample.without_key:
             keyed += 1
@@ -167,7 +174,7 @@ def _keys(found: Statistics) -> str:
         text = f"No key has as much as {NOTABLE_SHARE:.1%} of the records that were looked at."
         return f"<h2>Frequent keys</h2><p>{text}</p>" if keyed else ""
     axes = _axes(0.34 * len(rows) + 0.5)
-    of_topic = _colours(found.topics)
+    of_topic = _colours(gathered.topics)
     colours = [of_topic[name] for name, _, _ in rows]
     places = range(len(rows), 0, -1)
     axes.barh(places, [share * 100 for _, _, share in rows], 0.72, color=colours)
@@ -178,19 +185,19 @@ def _keys(found: Statistics) -> str:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
     return _section(
         "Frequent keys",
-        f"Share of the records with a key, in a sample of {_bytes(found.sampled_bytes)}.",
+        f"Share of the records with a key, in a sample of {_bytes(gathered.sampled_bytes)}.",
         axes,
     )
 
 
-def _lags(found: Statistics) -> str:
+def _lags(gathered: Statistics) -> str:
     by_group: Counter[tuple[str, str]] = Counter()
-    for lag in found.lags:
+    for lag in gathered.lags:
         by_group[lag.group, lag.topic] += lag.records
     title = "Groups"
     if not by_group:
-        unread = "No group has read these topics; " if found.lags_known else ""
-        text = f"{unread}{found.lags_from}."
+        unread = "No group has read these topics; " if gathered.lags_known else ""
+        text = f"{unread}{gathered.lags_from}."
         return f"<h2>{title}</h2><p>{html.escape(text)}</p>"
     rows = by_group.most_common(15)
     axes = _axes(0.34 * len(rows) + 0.5)
@@ -202,23 +209,23 @@ def _lags(found: Statistics) -> str:
     axes.set_xlim(left=0, right=max(1, *(lag for _, lag in rows)) * 1.05)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
     return _section(
-        title, f"Records a group has not read yet; {html.escape(found.lags_from)}.", axes
+        title, f"Records a group has not read yet; {html.escape(gathered.lags_from)}.", axes
     )
 
 
-def _money(found: Statistics) -> str:
-    prices = found.prices
+def _money(gathered: Statistics) -> str:
+    prices = gathered.prices
     rows = []
-    for topic in _by_size(found.topics):
+    for topic in _by_size(gathered.topics):
         cost = topic.monthly_cost(prices)
         rows.append(
             [topic.name, _money_text(cost["storage"]), _money_text(cost["put"]),
              _money_text(cost["storage"] + cost["put"])]
         )  # fmt: skip
     readers = (
-        f"{found.gets_per_day:,.0f} requests of readers a day add "
-        f"{_money_text(found.gets_per_day * 30 / 1000 * prices.get)}."
-        if found.gets_per_day
+        f"{gathered.gets_per_day:,.0f} requests of readers a day add "
+        f"{_money_text(gathered.gets_per_day * 30 / 1000 * prices.get)}."
+        if gathered.gets_per_day
         else "Requests of readers are not counted."
     )
     note = (
@@ -232,16 +239,17 @@ def _money(found: Statistics) -> str:
 def _table(topics: Sequence[TopicStats]) -> str:
     rows = []
     for topic in topics:
-        for one in topic.partitions:
+        for partition in topic.partitions:
             span = [
                 iso_time(when)[:16].replace("T", " ") if when is not None else "-"
-                for when in (one.first_ms, one.last_ms)
+                for when in (partition.first_ms, partition.last_ms)
             ]
-            ratio = f"{one.sample.ratio:.2f}" if one.sample.ratio else "-"
-            codecs = ", ".join(sorted(one.sample.codecs)) or "-"
+            ratio = f"{partition.sample.ratio:.2f}" if partition.sample.ratio else "-"
+            codecs = ", ".join(sorted(partition.sample.codecs)) or "-"
             rows.append(
-                [topic.name, str(one.partition), _count(one.records), _bytes(one.bytes),
-                 _count(one.objects), _count(one.small), *span, codecs, ratio]
+                [topic.name, str(partition.partition), _count(partition.records),
+                 _bytes(partition.bytes), _count(partition.objects), _count(partition.small),
+                 *span, codecs, ratio]
             )  # fmt: skip
     names = ["topic", "partition", "records", "bytes", "objects", "small", "first", "last",
              "codecs", "ratio"]  # fmt: skip

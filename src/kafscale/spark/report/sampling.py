@@ -107,16 +107,16 @@ def sampled_ranges(bucket: Bucket, view: PartitionView, budget_bytes: int) -> li
 
 def look_at_all(group: Iterable[SampledRange]) -> dict[tuple[str, int], RecordSample]:
     """What these looks find, by topic and partition; runs on a worker."""
-    found: dict[tuple[str, int], RecordSample] = {}
+    samples: dict[tuple[str, int], RecordSample] = {}
     decoder = RecordDecoder(("key",), verify_crc=False)
-    for one in group:
-        place = (one.topic, one.partition)
-        found[place] = found.get(place, RecordSample()) + _look(one, decoder)
-    return found
+    for sampled in group:
+        place = (sampled.topic, sampled.partition)
+        samples[place] = samples.get(place, RecordSample()) + _look(sampled, decoder)
+    return samples
 
 
-def _look(one: SampledRange, decoder: RecordDecoder) -> RecordSample:
-    data = one.bucket.read(one.key, one.start, one.length)
+def _look(sampled: SampledRange, decoder: RecordDecoder) -> RecordSample:
+    data = sampled.bucket.read(sampled.key, sampled.start, sampled.length)
     walked = scan.walk(data, 0, len(data))
     if not walked.positions:
         return RecordSample()
@@ -126,9 +126,9 @@ def _look(one: SampledRange, decoder: RecordDecoder) -> RecordSample:
     for number in np.unique(headers.codecs).tolist():
         name = Codec(number).name.lower() if number <= Codec.ZSTD else f"codec {number}"
         codecs[name] = int(sizes[headers.codecs == number].sum())
-    lane = PartitionWindow(one.topic, one.partition)
-    whole = [ObjectPiece(one.key, one.start, [data[: walked.stop]])]
-    columns = [found.column(0) for found in decoder.decode(lane, whole)]
+    lane = PartitionWindow(sampled.topic, sampled.partition)
+    whole = [ObjectPiece(sampled.key, sampled.start, [data[: walked.stop]])]
+    columns = [decoded.column(0) for decoded in decoder.decode(lane, whole)]
     keys = pa.chunked_array(columns, pa.binary())
     counts, slack = _frequent(keys)
     return RecordSample(

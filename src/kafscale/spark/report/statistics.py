@@ -62,34 +62,38 @@ class TopicStats:
 
     def total(self, what: str) -> int:
         """The sum over partitions."""
-        return sum(getattr(one, what) for one in self.partitions)
+        return sum(getattr(partition, what) for partition in self.partitions)
 
     @property
     def sample(self) -> RecordSample:
         """What was seen of all partitions."""
-        return sum((one.sample for one in self.partitions), RecordSample())
+        return sum((partition.sample for partition in self.partitions), RecordSample())
 
     @property
     def days(self) -> Counter[date]:
         """Bytes by day."""
-        return sum((one.days for one in self.partitions), Counter())
+        return sum((partition.days for partition in self.partitions), Counter())
 
     @property
     def debt(self) -> int:
         """Objects more than their bytes need at the target size, log by log."""
-        needed = sum(-(-one.bytes // self.target_bytes) for one in self.partitions)
+        needed = sum(-(-partition.bytes // self.target_bytes) for partition in self.partitions)
         return max(0, self.total("objects") - needed)
 
     @property
     def skew(self) -> float | None:
         """Records of the fullest partition for each one it would have if all were alike."""
-        counts = [one.records for one in self.partitions]
+        counts = [partition.records for partition in self.partitions]
         return max(counts) * len(counts) / sum(counts) if any(counts) else None
 
     def span_ms(self) -> tuple[int, int] | None:
         """From the first event to the last."""
-        firsts = [one.first_ms for one in self.partitions if one.first_ms is not None]
-        lasts = [one.last_ms for one in self.partitions if one.last_ms is not None]
+        firsts = [
+            partition.first_ms for partition in self.partitions if partition.first_ms is not None
+        ]
+        lasts = [
+            partition.last_ms for partition in self.partitions if partition.last_ms is not None
+        ]
         return (min(firsts), max(lasts)) if firsts and lasts else None
 
     def growth_per_day(self) -> float | None:
@@ -106,7 +110,7 @@ class TopicStats:
 
     def monthly_cost(self, prices: Prices, gets_per_day: float = 0.0) -> dict[str, float]:
         """What the bucket charges for a month at this pace."""
-        puts = sum(one.flushes_per_day for one in self.partitions)
+        puts = sum(partition.flushes_per_day for partition in self.partitions)
         return {
             "storage": self.total("bytes") / GB * prices.storage,
             "put": puts * DAYS_IN_MONTH / 1000 * prices.put,
@@ -160,7 +164,7 @@ def partition_stats(
 
     `times` are those of objects that tell none themselves.
     """
-    found = PartitionStats(view.topic, view.partition, view.start, view.end)
+    stats = PartitionStats(view.topic, view.partition, view.start, view.end)
     written = [
         (flush.written_ms, stored.length / flush.bytes)
         for stored in view.stored_ranges
@@ -168,24 +172,24 @@ def partition_stats(
     ]
     for stored in view.stored_ranges:
         # What is below the log start lies in an object still, and is not read.
-        found.records += min(stored.records, stored.last + 1 - max(stored.first, view.start))
-        found.bytes += stored.length
-        found.objects += 1
-        found.small += stored.length < target_bytes // 2
-        found.sizes.append(stored.length)
+        stats.records += min(stored.records, stored.last + 1 - max(stored.first, view.start))
+        stats.bytes += stored.length
+        stats.objects += 1
+        stats.small += stored.length < target_bytes // 2
+        stats.sizes.append(stored.length)
         first, last = stored.min_timestamp_ms, stored.max_timestamp_ms
         if not told(stored):
             first, last = times.get(stored.key, (-1, -1))
         if not _SOONEST_MS <= first <= last <= _LATEST_MS:
             continue  # a time no calendar has
-        found.first_ms = first if found.first_ms is None else min(first, found.first_ms)
-        found.last_ms = last if found.last_ms is None else max(last, found.last_ms)
-        found.days += spread(stored.length, first, last)
+        stats.first_ms = first if stats.first_ms is None else min(first, stats.first_ms)
+        stats.last_ms = last if stats.last_ms is None else max(last, stats.last_ms)
+        stats.days += spread(stored.length, first, last)
     if written:
         # A burst is not a day's pace: what there is counts for a day at least.
         took_ms = max(written)[0] - min(written)[0]
-        found.flushes_per_day = sum(share for _, share in written) * DAY_MS / max(DAY_MS, took_ms)
-    return found
+        stats.flushes_per_day = sum(share for _, share in written) * DAY_MS / max(DAY_MS, took_ms)
+    return stats
 
 
 def spread(size: int, first_ms: int, last_ms: int) -> Counter[date]:
@@ -208,7 +212,7 @@ def lags(
     committed: Mapping[tuple[str, str, int], tuple[int, str]], topics: Iterable[TopicStats]
 ) -> list[PartitionLag]:
     """Of every group in every partition; offsets of a topic's earlier life do not count."""
-    found = []
+    group_lags = []
     known = {topic.name: topic for topic in topics}
     for (group, name, partition), (offset, topic_id) in sorted(committed.items()):
         topic = known.get(name)
@@ -216,8 +220,10 @@ def lags(
             continue
         if topic_id and topic_id != topic.topic_id:
             continue
-        found.append(PartitionLag(group, name, partition, offset, topic.partitions[partition].end))
-    return found
+        group_lags.append(
+            PartitionLag(group, name, partition, offset, topic.partitions[partition].end)
+        )
+    return group_lags
 
 
 @dataclass

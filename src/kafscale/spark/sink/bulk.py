@@ -133,12 +133,12 @@ async def _allotted(store: ObjectStore, namespace: str, count: int, logs: int) -
 
 def laid_out(configs: Mapping[str, str], layout: Layout, logs: int) -> dict[str, str]:
     """The settings of a topic, with what they say of its layout made true."""
-    found = {name: value for name, value in configs.items() if name not in WHERE_IT_LIES}
+    kept = {name: value for name, value in configs.items() if name not in WHERE_IT_LIES}
     if layout == "virtual":
-        found["physical.partitions"] = str(logs)
+        kept["physical.partitions"] = str(logs)
     elif layout == "shared":
-        found["storage.placement"] = "shared"
-    return found
+        kept["storage.placement"] = "shared"
+    return kept
 
 
 def plan_of(bucket: Bucket, wish: TopicSpec, compression: str) -> LoadPlan:
@@ -165,8 +165,8 @@ async def _check_name(store: ObjectStore, namespace: str, topic: str) -> None:
         raise TopicExists(f"topic {topic!r} exists already: a load makes a new one")
     for other in await store.folders(namespace):
         if collides(topic, other):
-            _, found = await descriptors.newest(other)
-            if found is not None and not found.deleted:
+            _, descriptor = await descriptors.newest(other)
+            if descriptor is not None and not descriptor.deleted:
                 raise InvalidTopicName(f"{topic!r} collides with {other!r} ('.' and '_' are one)")
 
 
@@ -332,8 +332,8 @@ def stage_frame(frame: DataFrame, target: LoadTarget) -> list[StagedSection]:
             }
         )
 
-    found: dict[int, Any] = {
+    by_task: dict[int, Any] = {
         row["task"]: json.loads(row["sections"])
         for row in frame.mapInArrow(on_worker, _STAGED).collect()
     }
-    return [StagedSection(*one) for task in sorted(found) for one in found[task]]
+    return [StagedSection(*section) for task in sorted(by_task) for section in by_task[task]]

@@ -66,16 +66,16 @@ def blobs(column: pa.Array) -> Blobs:
     else:
         raise InvalidRecord(f"a column of {kind}: only strings and bytes can be written")
     _, starts, data = column.buffers()
-    found = np.frombuffer(starts, width)[column.offset : column.offset + len(column) + 1]
+    offsets = np.frombuffer(starts, width)[column.offset : column.offset + len(column) + 1]
     bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else _NO_BYTES
-    return Blobs(found.astype(np.int64), _present(column), bytes_)
+    return Blobs(offsets.astype(np.int64), _present(column), bytes_)
 
 
 def _present(column: pa.Array) -> BoolArray:
     if column.null_count == 0:
         return np.ones(len(column), np.bool_)
-    found: BoolArray = column.is_valid().to_numpy(zero_copy_only=False)
-    return found
+    valid: BoolArray = column.is_valid().to_numpy(zero_copy_only=False)
+    return valid
 
 
 class RecordRows:
@@ -122,8 +122,11 @@ class RecordRows:
         headers: tuple[tuple[str, bytes | None], ...] = ()
         if len(self.lists) and self.has_list[row]:
             headers = tuple(
-                ((_at(self.name, one) or b"").decode(errors="surrogateescape"), _at(self.held, one))
-                for one in range(self.lists[row], self.lists[row + 1])
+                (
+                    (_at(self.name, header) or b"").decode(errors="surrogateescape"),
+                    _at(self.held, header),
+                )
+                for header in range(self.lists[row], self.lists[row + 1])
             )
         key, value = _at(self.key, row), _at(self.value, row)
         return Record(offset, int(self.times_ms[row]), key, value, headers)
@@ -158,7 +161,7 @@ class BatchEncoder:
         lines = before * parts // max(total, 1)
         pieces = np.split(chosen, np.flatnonzero(np.diff(lines)) + 1)
         return [
-            piece for one in pieces for piece in np.array_split(one, -(-len(one) // _MOST_ROWS))
+            piece for part in pieces for piece in np.array_split(part, -(-len(part) // _MOST_ROWS))
         ]
 
     def encode(

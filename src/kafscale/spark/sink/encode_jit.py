@@ -95,9 +95,9 @@ def lay(
             first, last = list_at[row], list_at[row + 1]
         size = 1 + _width(time) + _width(delta) + _width(key_size) + _width(value_size)
         size += max(key_size, 0) + max(value_size, 0) + _width(last - first)
-        for one in range(first, last):
-            name_size = name_at[one + 1] - name_at[one]
-            held_size = held_at[one + 1] - held_at[one] if held_is[one] else -1
+        for header in range(first, last):
+            name_size = name_at[header + 1] - name_at[header]
+            held_size = held_at[header + 1] - held_at[header] if held_is[header] else -1
             size += _width(name_size) + name_size + _width(held_size) + max(held_size, 0)
         at = _put(out, at, size)
         out[at] = 0
@@ -108,13 +108,13 @@ def lay(
         at = _put(out, at, value_size)
         at = _copy(out, at, values, value_at[row], max(value_size, 0))
         at = _put(out, at, last - first)
-        for one in range(first, last):
-            name_size = name_at[one + 1] - name_at[one]
+        for header in range(first, last):
+            name_size = name_at[header + 1] - name_at[header]
             at = _put(out, at, name_size)
-            at = _copy(out, at, names, name_at[one], name_size)
-            held_size = held_at[one + 1] - held_at[one] if held_is[one] else -1
+            at = _copy(out, at, names, name_at[header], name_size)
+            held_size = held_at[header + 1] - held_at[header] if held_is[header] else -1
             at = _put(out, at, held_size)
-            at = _copy(out, at, held, held_at[one], max(held_size, 0))
+            at = _copy(out, at, held, held_at[header], max(held_size, 0))
     return at
 
 
@@ -122,7 +122,7 @@ def lay(
 def murmur2(starts: Any, data: Any) -> Any:
     """Kafka's 32-bit hash of every key, as unsigned numbers."""
     count = len(starts) - 1
-    found = np.empty(count, np.uint32)
+    hashes = np.empty(count, np.uint32)
     mix = np.uint32(0x5BD1E995)
     for row in range(count):
         at = starts[row]
@@ -149,5 +149,5 @@ def murmur2(starts: Any, data: Any) -> Any:
         hashed ^= hashed >> np.uint32(13)
         hashed = np.uint32(hashed * mix)
         hashed ^= hashed >> np.uint32(15)
-        found[row] = hashed
-    return found
+        hashes[row] = hashed
+    return hashes

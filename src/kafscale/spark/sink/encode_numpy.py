@@ -73,7 +73,7 @@ def _sized(column: pa.Array) -> tuple[LongArray, pa.Array]:
 def murmur2(starts: LongArray, data: ByteArray) -> npt.NDArray[np.uint32]:
     """Kafka's 32-bit hash of every key; keys of one length are hashed together."""
     sizes = np.diff(starts)
-    found = np.empty(len(sizes), np.uint32)
+    hashes = np.empty(len(sizes), np.uint32)
     for size in np.unique(sizes).tolist():
         rows = np.flatnonzero(sizes == size)
         whole = size & ~3
@@ -89,5 +89,5 @@ def murmur2(starts: LongArray, data: ByteArray) -> npt.NDArray[np.uint32]:
             hashed = (hashed ^ np.bitwise_or.reduce(tail, axis=1)) * _MIX
         hashed ^= hashed >> 13
         hashed *= _MIX
-        found[rows] = hashed ^ hashed >> 15
-    return found
+        hashes[rows] = hashed ^ hashed >> 15
+    return hashes

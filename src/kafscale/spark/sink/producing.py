@@ -139,7 +139,7 @@ def messages(batch: pa.RecordBatch, topic: str | None) -> Iterator[dict[str, Any
             raise InvalidRecord("a row without a topic: the column 'topic' is null")
         row: dict[str, Any] = {"topic": to, "value": value, "key": key}
         if more:
-            row["headers"] = [(one["key"], one["value"]) for one in more]
+            row["headers"] = [(column["key"], column["value"]) for column in more]
         if partition is not None:
             row["partition"] = partition
         if time_ms is not None and time_ms >= 0:

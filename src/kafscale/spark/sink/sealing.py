@@ -89,10 +89,12 @@ def plan(
         place, first = places[partition], 0
         for group in _groups(rows, segment_bytes):
             base = ends.get(place.folder, 0)
-            one = Seal(partition, place, folder, base, first, group, index_interval_bytes)
-            ends[place.folder] = base + one.until - first
-            first = one.until
-            seals.append(one)
+            seal_of_partition = Seal(
+                partition, place, folder, base, first, group, index_interval_bytes
+            )
+            ends[place.folder] = base + seal_of_partition.until - first
+            first = seal_of_partition.until
+            seals.append(seal_of_partition)
     return seals
 
 
@@ -205,7 +207,7 @@ def put_map(bucket: Bucket, work: Seal) -> str:
             np.full(len(begins), work.partition, np.int32),
             begins + at,
         ]
-        tables.append(pa.Table.from_arrays([pa.array(one) for one in columns], schema=MAP))
+        tables.append(pa.Table.from_arrays([pa.array(column) for column in columns], schema=MAP))
         at += row.records
     body = io.BytesIO()
     pq.write_table(

@@ -109,7 +109,7 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
         )
     known = _NEW_TOPIC if "store" in given else _BROKERS
     for name in given:
-        if not any(fnmatchcase(name, one) for one in (*known, *_SPARKS_OWN)):
+        if not any(fnmatchcase(name, option) for option in (*known, *_SPARKS_OWN)):
             raise InvalidRequest(
                 f"{name}: no option of this sink has this name; there are {', '.join(known)}"
             )
@@ -137,9 +137,9 @@ def check_schema(schema: StructType, *, has_topic: bool) -> None:
     if not has_topic and "topic" not in columns:
         raise InvalidRecord("which topic? give the option 'topic' or a column of that name")
     for name, (kinds, words) in _KINDS.items():
-        found = columns.get(name)
-        if found is not None and not isinstance(found, kinds):
-            raise InvalidRecord(f"column {name!r} is {found.simpleString()}, not {words}")
+        kind = columns.get(name)
+        if kind is not None and not isinstance(kind, kinds):
+            raise InvalidRecord(f"column {name!r} is {kind.simpleString()}, not {words}")
     headers = columns.get("headers")
     if isinstance(headers, ArrayType) and not _are_headers(headers.elementType):
         raise InvalidRecord(
@@ -246,13 +246,15 @@ class BulkWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the topic visible."""
         written = sorted(
-            (one for one in messages if isinstance(one, Written)), key=lambda one: one.task
+            (message for message in messages if isinstance(message, Written)),
+            key=lambda message: message.task,
         )
-        works = bulk.seals(self._plan, [row for one in written for row in one.sections])
+        works = bulk.seals(self._plan, [row for message in written for row in message.sections])
         bucket = self._plan.target.bucket
         with ThreadPoolExecutor(_SEALS_AT_ONCE) as pool:
             sealed = list(pool.map(lambda work: sealing.seal(bucket, work), works))
         bulk.commit(self._plan, sealed)
+        bucket.tell()
         bulk.tidy_up(self._plan)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

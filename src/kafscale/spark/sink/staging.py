@@ -83,8 +83,8 @@ def _times(column: pa.Array | None, count: int, now_ms: int) -> LongArray:
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     if not pa.types.is_integer(column.type):
         raise InvalidRecord(f"timestamp is {column.type}, neither a time nor milliseconds")
-    found: LongArray = pc.fill_null(column.cast(pa.int64()), now_ms).to_numpy(zero_copy_only=False)
-    return found
+    times: LongArray = pc.fill_null(column.cast(pa.int64()), now_ms).to_numpy(zero_copy_only=False)
+    return times
 
 
 def choose_partitions(columns: Columns, count: int, first: int) -> IntArray:

@@ -1,7 +1,7 @@
 """The bytes of a task, from the bucket, in the order in which they are wanted.
 
 Here: fetching ahead while others decode, many small objects side by side, and neighbours in one
-object with one request. Next door: what is done with the bytes (reading.py).
+object with one request. Next door: what is done with the bytes (rows/reading.py).
 Never here: Spark, the records.
 """
 
@@ -84,15 +84,15 @@ def _in_order(bucket: Bucket, parts: Sequence[_Part]) -> Iterator[memoryview]:
 
 def _together(parts: Sequence[_Part]) -> list[_Part]:
     """What lies side by side in one object as one part; sorted."""
-    found: list[_Part] = []
+    parts_read: list[_Part] = []
     for part in sorted(parts):
-        last = found[-1] if found else None
+        last = parts_read[-1] if parts_read else None
         if last and last.key == part.key and part.start <= last.start + last.length + _GAP:
             length = max(last.length, part.start + part.length - last.start)
-            found[-1] = last._replace(length=length)
+            parts_read[-1] = last._replace(length=length)
         else:
-            found.append(part)
-    return found
+            parts_read.append(part)
+    return parts_read
 
 
 def _cut_out(
@@ -136,10 +136,10 @@ def _fetch(bucket: Bucket, parts: Sequence[_Part]) -> list[memoryview]:
     async def fetch(store: ObjectStore) -> list[memoryview]:
         return await survey.await_limited(store.read(*part) for part in parts)
 
-    found = bucket.run(fetch)
-    for part, data in zip(parts, found, strict=True):
+    bodies = bucket.run(fetch)
+    for part, data in zip(parts, bodies, strict=True):
         if len(data) != part.length:
             raise CorruptObject(
                 f"{part.key}, byte {part.start}: {len(data)} bytes where {part.length} should be"
             )
-    return found
+    return bodies

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kafscale.spark.source import offsets
+from kafscale.spark.source.plan import offsets
 
 
 class StreamLag(NamedTuple):
@@ -40,16 +40,16 @@ def stream_lag(progress: Any) -> StreamLag | None:
 
 
 def _offsets(source: Any, name: str) -> offsets.PartitionOffsets | None:
-    found = _get(source, name)
-    if isinstance(found, str):
+    offsets_read = _get(source, name)
+    if isinstance(offsets_read, str):
         try:
-            found = json.loads(found)
+            offsets_read = json.loads(offsets_read)
         except ValueError:
             return None  # another kind of source: its offsets are its own business
-    if not isinstance(found, Mapping):
+    if not isinstance(offsets_read, Mapping):
         return None
     try:
-        return offsets.from_json(found)
+        return offsets.from_json(offsets_read)
     except (TypeError, ValueError, AttributeError):
         return None
 

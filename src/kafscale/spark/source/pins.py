@@ -2,7 +2,7 @@
 
 Here: taking one, reading it back, giving it up. A snapshot is one object that lists what every
 partition consisted of; a pin in each log's folder keeps the deleter from those objects until it
-expires. Next door: how the deleter reads pins (log/upkeep/sweep.py), `asOf` (planning.py).
+expires. Next door: how the deleter reads pins (log/upkeep/sweep.py), `asOf` (plan/planning.py).
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def take(
         held = keys.Pin(log.manifest.generation, log.end, expires_ms)
         token = int.from_bytes(bucket.dice.token(4), "big")
         pins.append(keys.pin(log.folder, held, token))
-    found = NamedSnapshot(
+    snapshot = NamedSnapshot(
         name=name,
         created_ms=began_ms,
         expires_ms=expires_ms,
@@ -75,19 +75,19 @@ def take(
         _delete(bucket, pins)
         raise SnapshotError(f"{name}: taking it took too long to be sure of it; try again")
     try:
-        bucket.put_new(keys.snapshot(bucket.namespace, name), [msgspec.json.encode(found)])
+        bucket.put_new(keys.snapshot(bucket.namespace, name), [msgspec.json.encode(snapshot)])
     except ObjectExists:
         _delete(bucket, pins)
         raise SnapshotError(f"there is a snapshot {name!r} already: release it first") from None
-    return found
+    return snapshot
 
 
 def read(bucket: Bucket, name: str) -> NamedSnapshot:
     """The snapshot of this name, if it still holds."""
-    found = _read(bucket, name)
-    if found.expires_ms <= bucket.run(lambda store: store.now_ms()):
+    snapshot = _read(bucket, name)
+    if snapshot.expires_ms <= bucket.run(lambda store: store.now_ms()):
         raise expired(name)
-    return found
+    return snapshot
 
 
 def find_all(bucket: Bucket) -> list[NamedSnapshot]:
@@ -116,8 +116,8 @@ def expired(name: str) -> SnapshotExpired:
 
 def release(bucket: Bucket, name: str) -> None:
     """Give a snapshot up, before its time or after; its name is free again."""
-    found = _read(bucket, name)
-    _delete(bucket, [keys.snapshot(bucket.namespace, name), *found.pins])
+    snapshot = _read(bucket, name)
+    _delete(bucket, [keys.snapshot(bucket.namespace, name), *snapshot.pins])
 
 
 def _delete(bucket: Bucket, names: Sequence[str]) -> None:

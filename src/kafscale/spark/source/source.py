@@ -1,8 +1,8 @@
 """The Spark data source `kafscale`: topics as rows, read from the bucket without a broker.
 
 Here: what Spark asks of a source and of a batch reader. Columns and options are those of Spark's
-Kafka source. Next door: the stream reader (stream.py), where the work is done (planning.py on the
-driver, tasks.py in workers).
+Kafka source. Next door: the stream reader (stream.py), where the work is done (plan/planning.py on
+the driver, rows/tasks.py in workers).
 
 Spark has no column pruning for Python sources: a narrower `.schema(...)` decodes less. It does
 have filter pushdown, off by default, and refuses readers that offer it when it is off. A reader
@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.errors import rows_without_traceback, without_traceback
-from kafscale.spark.source.columns import WantedColumns, schema_of, wanted
-from kafscale.spark.source.options import Options, read_options, read_shape
-from kafscale.spark.source.tasks import SplitPartition, ViewsPartition, read_rows, split_of
+from kafscale.spark.source.plan.options import Options, read_options, read_shape
+from kafscale.spark.source.rows.columns import WantedColumns, schema_of, wanted
+from kafscale.spark.source.rows.tasks import SplitPartition, ViewsPartition, read_rows, split_of
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
@@ -81,7 +81,7 @@ class BatchReader(DataSourceReader):
     """Plans one batch query and reads its tasks."""
 
     def __init__(self, options: Options, asked: WantedColumns) -> None:
-        from kafscale.spark.source.filters import EVERYTHING
+        from kafscale.spark.source.plan.filters import EVERYTHING
 
         self._options = options
         self._asked = asked
@@ -90,21 +90,21 @@ class BatchReader(DataSourceReader):
     @without_traceback
     def partitions(self) -> list[InputPartition]:
         """The tasks."""
-        from kafscale.spark.source import planning
+        from kafscale.spark.source.plan import planning
 
         bucket = Bucket(self._options.store)
         with planning.undisturbed():
-            found = planning.views(bucket, self._options, self._bounds)
+            views = planning.views(bucket, self._options, self._bounds)
             if self._options.shape.table == "segments":
-                return [ViewsPartition(found)]
-            slices = planning.windows(bucket, self._options, found, self._bounds)
+                return [ViewsPartition(views)]
+            slices = planning.windows(bucket, self._options, views, self._bounds)
             return [SplitPartition(split) for split in planning.cut(bucket, self._options, slices)]
 
     @rows_without_traceback
     def read(self, partition: InputPartition) -> "Iterator[Any]":
         """The rows of one task."""
         if isinstance(partition, ViewsPartition):
-            from kafscale.spark.source.tables import segment_rows
+            from kafscale.spark.source.rows.tables import segment_rows
 
             return segment_rows(partition.views, self._asked.columns)
         return read_rows(self._options, self._asked, split_of(partition), self._bounds.since_ms)
@@ -115,7 +115,7 @@ class PruningReader(BatchReader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
         """Take what helps; Spark filters all rows again."""
-        from kafscale.spark.source.filters import bounds_of
+        from kafscale.spark.source.plan.filters import bounds_of
 
         self._bounds = bounds_of(filters)
         return filters

@@ -6,19 +6,23 @@
 
 Here: views over the source, one per topic, and finding `topic.NAME` in a query. Spark has no
 temporary views below a name, so the view's own name is "topic.orders", and the query is given the
-backquotes that this takes. Next door: the source itself (source.py), the command (cli/sql.py).
+backquotes that this takes. Next door: the source itself (source.py), the command
+(cli/bucket/sql.py).
 """
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from kafscale.model.errors import InvalidRequest, UnknownTopic
 from kafscale.spark.bucket import Bucket
+from kafscale.spark.errors import QueryRefused
 
 PREFIX: Final = "topic."
+_SHOWN: Final = 5  # names of topics in an error
 STORE_SETTING: Final = "spark.kafscale.store"
 DEFAULTS: Final = {"includeHeaders": "true", "badRecords": "null"}
 # What a name may hide in: strings, quoted names, comments.
@@ -74,9 +78,9 @@ def register_topics(
     _make_known(spark)
     given = {name.lower() for name in options}
     defaults = {"includeHeaders": "true"} if "mode" in given else DEFAULTS
-    found = TopicTables(spark, Bucket(store), {**defaults, **options})
-    found.register(found.names if topics is None else topics)
-    return found
+    tables = TopicTables(spark, Bucket(store), {**defaults, **options})
+    tables.register(tables.names if topics is None else topics)
+    return tables
 
 
 def _make_known(spark: SparkSession) -> None:
@@ -102,21 +106,30 @@ def quoted(query: str, names: Iterable[str]) -> tuple[str, list[str]]:
     place = rf"\btopic\s*\.\s*(?:`([^`]+)`|({words})(?![\w]))"
     used: list[str] = []
 
-    def replaced(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
+    def replaced(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
         if name is None:
-            whole = found[0].removeprefix(f"`{PREFIX}").removesuffix("`")
-            if found[0].startswith("`") and whole in known:
+            whole = match[0].removeprefix(f"`{PREFIX}").removesuffix("`")
+            if match[0].startswith("`") and whole in known:
                 used.append(whole)  # the query names the view itself
-            return found[0]
+            return match[0]
         if name not in known:
-            there = ", ".join(sorted(known)) or "none"
-            raise UnknownTopic(f"there is no topic {name!r}; there are: {there}")
+            raise UnknownTopic(f"there is no topic {name!r}; {_nearest(name, known)}")
         used.append(name)
         return f"`{PREFIX}{name}`"
 
     text = re.sub(f"{_SKIPPED}|{place}", replaced, query, flags=re.DOTALL | re.IGNORECASE)
     return text, list(dict.fromkeys(used))
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    """The topics that the query may mean, or how many there are."""
+    near = get_close_matches(name, known, n=_SHOWN, cutoff=0.6)
+    if near:
+        return f"the nearest: {', '.join(near)}"
+    shown = ", ".join(sorted(known)[:_SHOWN])
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    return f"there are: {shown or 'none'}{more}"
 
 
 def run_query(
@@ -128,7 +141,7 @@ def run_query(
     try:
         frame = topics.sql(query)
     except (AnalysisException, ParseException) as wrong:
-        raise InvalidRequest(str(wrong).split("\n\nJVM stacktrace")[0].split(";\n")[0]) from None
+        raise QueryRefused(str(wrong).split("\n\nJVM stacktrace")[0].split(";\n")[0]) from None
     if at_most is not None:
         frame = frame.limit(at_most)
     return frame.columns, (list(row) for row in frame.toLocalIterator())

@@ -2,7 +2,7 @@
 
 Here: what Spark asks of a stream. This object lives in one process beside the driver from the
 query's start to its end; workers get a copy that only reads.
-Next door: the arithmetic (offsets.py), batch queries (source.py), tasks (tasks.py).
+Next door: the arithmetic (plan/offsets.py), batch queries (source.py), tasks (rows/tasks.py).
 
 Spark 4.0 has neither read limits nor Trigger.AvailableNow for Python sources: there the limits of
 the options are kept here, and AvailableNow ends after one batch.
@@ -18,11 +18,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from kafscale.model.errors import UnknownTopic
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.errors import rows_without_traceback, without_traceback
-from kafscale.spark.source import offsets, planning, splits, times
-from kafscale.spark.source.columns import WantedColumns
-from kafscale.spark.source.offsets import DataLost, PartitionOffsets
-from kafscale.spark.source.options import Options
-from kafscale.spark.source.tasks import SplitPartition, read_rows, split_of
+from kafscale.spark.source.plan import offsets, planning, splits, times
+from kafscale.spark.source.plan.offsets import DataLost, PartitionOffsets
+from kafscale.spark.source.plan.options import Options
+from kafscale.spark.source.rows.columns import WantedColumns
+from kafscale.spark.source.rows.tasks import SplitPartition, read_rows, split_of
 from kafscale.spark.views import PartitionView
 
 if TYPE_CHECKING:
@@ -59,15 +59,15 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         """Where a new query begins."""
         views = self._look().values()
         offsets.refuse_unknown_partitions(self._options.starting, views, "starting")
-        found = offsets.resolve(
+        offsets_found = offsets.resolve(
             self._options.starting,
             views,
             lambda view, time_ms: times.first_at_or_after(self._bucket, view, time_ms),
             side="starting",
             no_match_is_latest=self._options.no_match_is_latest,
         )
-        self._reached = found
-        return offsets.to_json(found)
+        self._reached = offsets_found
+        return offsets.to_json(offsets_found)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """What the options ask for, in Spark's words."""
@@ -160,14 +160,14 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
     ) -> dict[Any, PartitionView]:
         """All partitions as they are now, having checked that none went back."""
         try:
-            found = planning.views(self._bucket, self._options)
+            views_now = planning.views(self._bucket, self._options)
         except UnknownTopic as gone:
             if not begin:
                 raise
             if self._options.fail_on_data_loss:
                 raise DataLost(f"{gone}; the query followed it") from gone
-            found = self._those_left()
-        views = {(view.topic, view.partition): view for view in found}
+            views_now = self._those_left()
+        views = {(view.topic, view.partition): view for view in views_now}
         for place, reached in (begin or {}).items():
             self._check(place, reached, views.get(place))
         self._seen = views

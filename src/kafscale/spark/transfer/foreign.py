@@ -95,7 +95,7 @@ class Foreign:
         configs = self._configs(client, chosen)
         consumer = self._consumer()
         try:
-            found = [
+            topics = [
                 ForeignTopic(
                     name,
                     self._bounds(consumer, name, sorted(listed.topics[name].partitions)),
@@ -105,7 +105,7 @@ class Foreign:
             ]
         finally:
             consumer.close()
-        return str(listed.cluster_id), found
+        return str(listed.cluster_id), topics
 
     def _bounds(self, consumer: Any, topic: str, numbers: Sequence[int]) -> list[tuple[int, int]]:
         from confluent_kafka import TopicPartition
@@ -146,15 +146,15 @@ class Foreign:
 
         client = admin(self.bootstrap, self.settings)
         listed = client.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S)
-        found: dict[str, dict[str, dict[int, int]]] = {}
+        groups: dict[str, dict[str, dict[int, int]]] = {}
         for name in sorted(group.group_id for group in listed.valid):
             asked = [ConsumerGroupTopicPartitions(name)]
             answer = client.list_consumer_group_offsets(asked)[name].result(TIMEOUT_S)
-            for one in answer.topic_partitions:
-                if one.topic in topics and one.offset >= 0:
-                    mine = found.setdefault(name, {}).setdefault(one.topic, {})
-                    mine[one.partition] = one.offset
-        return found
+            for offset in answer.topic_partitions:
+                if offset.topic in topics and offset.offset >= 0:
+                    mine = groups.setdefault(name, {}).setdefault(offset.topic, {})
+                    mine[offset.partition] = offset.offset
+        return groups
 
     @contextmanager
     def partition(self, topic: str, number: int) -> "Iterator[PartitionReader]":
@@ -195,12 +195,12 @@ class PartitionReader:
             messages = self._next()
             end = False
             records = []
-            for one in messages:
-                error = one.error()
+            for message in messages:
+                error = message.error()
                 if error is None:
-                    records.append(one)
+                    records.append(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    self._at, end = one.offset(), True
+                    self._at, end = message.offset(), True
                 else:
                     raise SourceFailed(f"{self._topic}-{self._number}: {error.str()}")
             if records:
@@ -223,15 +223,15 @@ class PartitionReader:
 def as_rows(messages: Sequence[Any]) -> pa.RecordBatch:
     """A consumer's messages with the columns of the source."""
     headers = [
-        [{"key": name, "value": held} for name, held in one.headers() or ()] or None
-        for one in messages
+        [{"key": name, "value": held} for name, held in message.headers() or ()] or None
+        for message in messages
     ]
     return pa.RecordBatch.from_pydict(
         {
-            "key": pa.array([one.key() for one in messages], pa.binary()),
-            "value": pa.array([one.value() for one in messages], pa.binary()),
+            "key": pa.array([message.key() for message in messages], pa.binary()),
+            "value": pa.array([message.value() for message in messages], pa.binary()),
             "headers": pa.array(headers, HEADERS),
-            "offset": pa.array([one.offset() for one in messages], pa.int64()),
-            "timestamp": pa.array([one.timestamp()[1] for one in messages], pa.int64()),
+            "offset": pa.array([message.offset() for message in messages], pa.int64()),
+            "timestamp": pa.array([message.timestamp()[1] for message in messages], pa.int64()),
         }
     )

@@ -59,10 +59,10 @@ def translate(bucket: Bucket, topic: str, committed: Mapping[int, int]) -> dict[
     unread = last >= reached
     # The first unread record of each run: its beginning, or where the group stands within it.
     targets = (offset + np.maximum(reached - first, 0))[unread]
-    found = dict(ends)
+    translated = dict(ends)
     for number, target in zip(partition[unread].tolist(), targets.tolist(), strict=True):
-        found[number] = min(found[number], target)
-    return found
+        translated[number] = min(translated[number], target)
+    return translated
 
 
 def _ends(bucket: Bucket, topic: TopicDescriptor) -> dict[int, int]:
@@ -83,7 +83,7 @@ def translate_groups(
         asked = [ConsumerGroupTopicPartitions(group, places)]
         answer = admin.list_consumer_group_offsets(asked)[group].result(_TIMEOUT_S)
         committed = {
-            one.partition: one.offset for one in answer.topic_partitions if one.offset >= 0
+            place.partition: place.offset for place in answer.topic_partitions if place.offset >= 0
         }
         if not committed:
             raise KafscaleError(f"group {group!r} has committed nothing for topic {topic!r}")
@@ -108,7 +108,7 @@ def commit_offsets(admin: Any, group: str, topic: str, offsets: Mapping[int, int
             time.sleep(_PAUSE_S)
         try:
             answer = admin.alter_consumer_group_offsets(wish)[group].result(_TIMEOUT_S)
-            failed = [one.error for one in answer.topic_partitions if one.error]
+            failed = [place.error for place in answer.topic_partitions if place.error]
         except KafkaException as refused:
             failed = [refused.args[0]]
         if not failed:

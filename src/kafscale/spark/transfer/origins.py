@@ -37,16 +37,16 @@ def columns_of(frame: DataFrame) -> dict[str, str]:
     A table without a value is one of typed rows: all its columns become one JSON object.
     """
     names = frame.columns
-    found = {
+    columns = {
         name: f"`{other}`"
         for name, others in _FOUND_AS.items()
         for other in others
         if other in names
     }
     own = [name for name in names if not name.startswith("_") and name not in ("key", "timestamp")]
-    if "value" not in found and own:
-        found["value"] = f"to_json(struct({', '.join(f'`{name}`' for name in own)}))"
-    return found
+    if "value" not in columns and own:
+        columns["value"] = f"to_json(struct({', '.join(f'`{name}`' for name in own)}))"
+    return columns
 
 
 def whole(spark: SparkSession, bucket: Bucket, topic: str, path: str) -> DataFrame:
@@ -111,16 +111,16 @@ def steps(
             for at in range(0, len(files), _FILES_PER_STEP)
         ]
     views = read_views(bucket, bucket.topic(topic))
-    found = []
+    parts = []
     for at in range(0, max((view.end - view.start for view in views), default=0), records):
         here = [view for view in views if view.start + at < view.end]
-        found.append(
+        parts.append(
             Step(
                 starts={str(view.partition): view.start + at for view in here},
                 ends={str(v.partition): min(v.end, v.start + at + records) for v in here},
             )
         )
-    return found
+    return parts
 
 
 def read_step(spark: SparkSession, bucket: Bucket, topic: str, step: Step) -> DataFrame:
@@ -156,16 +156,16 @@ def estimate(
     """Objects, bytes and records that may have to be read; no Spark needed."""
     if topic:
         stored_ranges = [
-            one
+            stored
             for view in read_views(bucket, bucket.topic(topic))
-            for one in view.stored_ranges
-            if (since_ms is None or one.max_timestamp_ms >= since_ms)
-            and (until_ms is None or one.min_timestamp_ms < until_ms)
+            for stored in view.stored_ranges
+            if (since_ms is None or stored.max_timestamp_ms >= since_ms)
+            and (until_ms is None or stored.min_timestamp_ms < until_ms)
         ]
         return {
             "objects_read": len(stored_ranges),
-            "bytes_read": sum(one.length for one in stored_ranges),
-            "records_at_most": sum(one.records for one in stored_ranges),
+            "bytes_read": sum(stored.length for stored in stored_ranges),
+            "records_at_most": sum(stored.records for stored in stored_ranges),
         }
     from pyarrow import dataset
 

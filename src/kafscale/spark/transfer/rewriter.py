@@ -72,17 +72,17 @@ class Rewriter:
         self._waiting, self._gathered = [], 0
         for rows in table.to_batches():
             offsets: LongArray = rows.column(rows.schema.get_field_index("offset")).to_numpy()
-            found = read_columns(rows, -1).rows
-            parts = self._encoder.cut(found, np.arange(found.count), self._batch_bytes)
+            columns = read_columns(rows, -1).rows
+            parts = self._encoder.cut(columns, np.arange(columns.count), self._batch_bytes)
             for part in parts:
                 last = int(offsets[part[-1]])
                 deltas = offsets[part] - self.next
                 if last - self.next > _LONGEST_REACH:
                     raise InvalidRecord(f"a hole from offset {self.next} on is too wide to keep")
                 made = self._encoder.encode(
-                    found, part, base_offset=self.next, deltas=deltas, leader_epoch=self._epoch
+                    columns, part, base_offset=self.next, deltas=deltas, leader_epoch=self._epoch
                 )
-                times = found.times_ms[part]
+                times = columns.times_ms[part]
                 self._keep(made, last + 1, len(part), int(times.min()), int(times.max()))
 
     def _keep(self, made: bytearray, following: int, records: int, low: int, high: int) -> None:

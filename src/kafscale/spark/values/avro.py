@@ -21,12 +21,12 @@ class AvroValues:
 
         try:
             is_record = json.loads(schema)["type"] == "record"
-            found = pyruhvro.avro_to_arrow_schema(schema) if is_record else None
+            arrow_schema = pyruhvro.avro_to_arrow_schema(schema) if is_record else None
         except (ValueError, KeyError, TypeError) as bad:
             raise InvalidRequest(f"not an Avro record schema: {bad}") from bad
-        if found is None:
+        if arrow_schema is None:
             raise InvalidRequest("not an Avro record schema: values are records")
-        self.schema = plain_schema(found)
+        self.schema = plain_schema(arrow_schema)
         self._read: Callable[[list[bytes], str], pa.RecordBatch] = pyruhvro.deserialize_array
         self._text = schema
 

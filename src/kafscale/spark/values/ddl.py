@@ -78,7 +78,7 @@ class _Reader:
 
     def columns(self, end: str) -> list[pa.Field]:
         """Columns up to `end`: name, an optional colon, type, and perhaps a remark on nulls."""
-        found = []
+        columns = []
         while self._word != end:
             name = self._take()
             if re.fullmatch(r"[<>(),:]|", name):
@@ -87,12 +87,12 @@ class _Reader:
                 self._take()
             if name.startswith("`"):
                 name = name[1:-1].replace("``", "`")
-            found.append(pa.field(name, self.type()))
+            columns.append(pa.field(name, self.type()))
             if self._word != ",":
                 break
             self._take()
         self._expect(end)
-        return found
+        return columns
 
     def type(self) -> pa.DataType:
         word = self._take()
@@ -115,12 +115,12 @@ class _Reader:
 
     def _inside(self, count: int = 1) -> list[pa.DataType]:
         self._expect("<")
-        found = [self.type()]
+        types = [self.type()]
         for _ in range(count - 1):
             self._expect(",")
-            found.append(self.type())
+            types.append(self.type())
         self._expect(">")
-        return found
+        return types
 
     def _digits(self) -> tuple[int, int]:
         if self._word != "(":
@@ -142,8 +142,8 @@ class _Reader:
         return int(word)
 
     def _expect(self, word: str) -> None:
-        if (found := self._take()) != word:
-            raise self._wrong(repr(word) if word else "the end", found)
+        if (taken := self._take()) != word:
+            raise self._wrong(repr(word) if word else "the end", taken)
 
     def _take(self) -> str:
         word, self._word = self._word, self._next()
@@ -152,11 +152,11 @@ class _Reader:
     def _next(self) -> str:
         if not self._text[self._at :].strip():
             return ""
-        found = _WORD.match(self._text, self._at)
-        if found is None:
+        match = _WORD.match(self._text, self._at)
+        if match is None:
             raise self._wrong("a name or a type", self._text[self._at :].strip()[:20])
-        self._at = found.end()
-        return found[1]
+        self._at = match.end()
+        return match[1]
 
-    def _wrong(self, wanted: str, found: str) -> InvalidRequest:
-        return InvalidRequest(f"schema: {wanted} was expected, {found or 'nothing'!r} found")
+    def _wrong(self, wanted: str, taken: str) -> InvalidRequest:
+        return InvalidRequest(f"schema: {wanted} was expected, {taken or 'nothing'!r} found")

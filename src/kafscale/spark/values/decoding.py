@@ -59,28 +59,28 @@ def apart(
     first = apart(values[:half], read, schema, complaint)
     second = apart(values[half:], read, schema, complaint)
     columns = [
-        pa.concat_arrays([one, other])
-        for one, other in zip(first.columns, second.columns, strict=True)
+        pa.concat_arrays([left, other])
+        for left, other in zip(first.columns, second.columns, strict=True)
     ]
     return Decoded(columns, first.bad | {half + at: why for at, why in second.bad.items()})
 
 
-def with_nulls(found: Decoded, present: BoolArray) -> Decoded:
+def with_nulls(decoded: Decoded, present: BoolArray) -> Decoded:
     """Put the rows without a value back between those with one."""
     places = np.flatnonzero(present)
-    bad = {int(places[at]): why for at, why in found.bad.items()}
+    bad = {int(places[at]): why for at, why in decoded.bad.items()}
     kept = np.ones(len(present), np.bool_)
     kept[list(bad)] = False
     rows = present[kept]
     index = pa.array(np.cumsum(rows) - 1, mask=~rows)
-    return Decoded([column.take(index) for column in found.columns], bad)
+    return Decoded([column.take(index) for column in decoded.columns], bad)
 
 
-def cast(found: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
+def cast(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
     """Its columns in the types of the schema, which has the same names in the same order."""
     return [
         column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(found.columns, schema, strict=True)
+        for column, field in zip(batch.columns, schema, strict=True)
     ]
 
 
@@ -88,18 +88,18 @@ class DecodedPart(NamedTuple):
     """Some of the values, by their places, and what became of them."""
 
     places: LongArray
-    found: Decoded
+    decoded: Decoded
 
 
 def together(parts: Sequence[DecodedPart], schema: pa.Schema) -> Decoded:
     """What parts of a column became, as one, in the order of their places."""
-    bad = {int(p.places[at]): why for p in parts for at, why in p.found.bad.items()}
-    good = [p.places[~np.isin(np.arange(len(p.places)), list(p.found.bad))] for p in parts]
+    bad = {int(p.places[at]): why for p in parts for at, why in p.decoded.bad.items()}
+    good = [p.places[~np.isin(np.arange(len(p.places)), list(p.decoded.bad))] for p in parts]
     if not parts:
         return Decoded(_nothing(schema), bad)
     order = pa.array(np.argsort(np.concatenate(good), kind="stable"))
     columns = [
-        pa.concat_arrays([p.found.columns[at] for p in parts]).take(order)
+        pa.concat_arrays([p.decoded.columns[at] for p in parts]).take(order)
         for at in range(len(schema))
     ]
     return Decoded(columns, bad)
@@ -114,9 +114,9 @@ class Projected:
 
     def decode(self, values: pa.Array) -> Decoded:
         """What does not fit into its column is bad, as what does not parse."""
-        found = self._inner.decode(values)
-        count = len(values) - len(found.bad)
-        there = dict(zip(self._inner.schema.names, found.columns, strict=True))
+        decoded = self._inner.decode(values)
+        count = len(values) - len(decoded.bad)
+        there = dict(zip(self._inner.schema.names, decoded.columns, strict=True))
         try:
             columns = [
                 fit(there[field.name], field.type)
@@ -134,7 +134,7 @@ class Projected:
                 ]
                 return together(parts, self.schema)
             return Decoded(_nothing(self.schema), {0: str(failed)[:_REASON]})
-        return Decoded(columns, found.bad)
+        return Decoded(columns, decoded.bad)
 
 
 def all_bad(count: int, reason: str, schema: pa.Schema) -> Decoded:

@@ -102,8 +102,8 @@ def columns_of(spec: Spec) -> pa.Schema:
     """The columns values have: by the schema given, else by the newest of the registry."""
     if spec.schema or not spec.registry:
         return _by_schema(spec).schema
-    found = registry.latest(spec.registry, spec.subject)
-    return framed.writer_of(found, spec.format, spec.message).schema
+    latest = registry.latest(spec.registry, spec.subject)
+    return framed.writer_of(latest, spec.format, spec.message).schema
 
 
 def _by_schema(spec: Spec) -> ValueReader:

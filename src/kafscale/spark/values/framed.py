@@ -68,10 +68,10 @@ class FramedValues:
         for number, reader in readers.items():
             mine = framed[numbers == number]
             if isinstance(reader, str):
-                found = all_bad(len(mine), reader, self.schema)
+                decoded = all_bad(len(mine), reader, self.schema)
             else:
-                found = reader.decode(raw.cut(mine, _MAGIC_AND_NUMBER))
-            parts.append(DecodedPart(mine, found))
+                decoded = reader.decode(raw.cut(mine, _MAGIC_AND_NUMBER))
+            parts.append(DecodedPart(mine, decoded))
         return together(parts, self.schema)
 
 
@@ -122,14 +122,14 @@ def _place(path: Sequence[int]) -> bytes:
     """Zigzag varints: how many indexes, then each; the first message of a file is one zero."""
     if tuple(path) == (0,):
         return b"\0"
-    found = bytearray()
+    indexes = bytearray()
     for number in (len(path), *path):
         rest = number << 1
         while rest > 0x7F:
-            found.append(rest & 0x7F | 0x80)
+            indexes.append(rest & 0x7F | 0x80)
             rest >>= 7
-        found.append(rest)
-    return bytes(found)
+        indexes.append(rest)
+    return bytes(indexes)
 
 
 def unframed(inner: ValueReader) -> ValueReader:

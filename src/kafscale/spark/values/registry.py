@@ -53,8 +53,8 @@ def by_number(url: str, number: int) -> Schema:
 
 def latest(url: str, subject: str) -> Schema:
     """The newest schema of a subject."""
-    found = _get(f"{_subject(url, subject)}/latest{_FORM}")
-    return _schema(url, int(found.get("id", 0)), found)
+    answer = _get(f"{_subject(url, subject)}/latest{_FORM}")
+    return _schema(url, int(answer.get("id", 0)), answer)
 
 
 def versions(url: str, subject: str) -> list[Schema]:
@@ -63,26 +63,26 @@ def versions(url: str, subject: str) -> list[Schema]:
         numbers = _get(_subject(url, subject))
     except NoSuchSchema:
         return []
-    found = [_get(f"{_subject(url, subject)}/{number}{_FORM}") for number in numbers]
-    return [_schema(url, int(row["id"]), row) for row in found]
+    answers = [_get(f"{_subject(url, subject)}/{number}{_FORM}") for number in numbers]
+    return [_schema(url, int(row["id"]), row) for row in answers]
 
 
 def _subject(url: str, subject: str) -> str:
     return f"{url}/subjects/{quote(subject, safe='')}/versions"
 
 
-def _schema(url: str, number: int, found: dict[str, Any]) -> Schema:
-    kind = str(found.get("schemaType", "AVRO")).lower()
+def _schema(url: str, number: int, answer: dict[str, Any]) -> Schema:
+    kind = str(answer.get("schemaType", "AVRO")).lower()
     if kind == "avro":
-        if found.get("references"):
+        if answer.get("references"):
             raise UnreadableSchema(f"schema {number} refers to others: of Avro that cannot be read")
-        return Schema(number, kind, str(found["schema"]).encode())
+        return Schema(number, kind, str(answer["schema"]).encode())
     if kind == "protobuf":
-        return Schema(number, kind, _descriptor_set(url, found))
+        return Schema(number, kind, _descriptor_set(url, answer))
     raise UnreadableSchema(f"schema {number} is {kind}; avro and protobuf can be read")
 
 
-def _descriptor_set(url: str, found: dict[str, Any]) -> bytes:
+def _descriptor_set(url: str, answer: dict[str, Any]) -> bytes:
     """The file and all it imports, those first."""
     from google.protobuf import descriptor_pb2
 
@@ -105,7 +105,7 @@ def _descriptor_set(url: str, found: dict[str, Any]) -> bytes:
             _add_well_known(needed, files)
         files[file.name] = file
 
-    add(found, "")
+    add(answer, "")
     return bytes(descriptor_pb2.FileDescriptorSet(file=files.values()).SerializeToString())
 
 

@@ -41,23 +41,23 @@ def plain_schema(schema: Iterable[pa.Field]) -> pa.Schema:
     return pa.schema([pa.field(field.name, plain(field.type)) for field in schema])
 
 
-def widened(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+def widened(left: pa.DataType, other: pa.DataType) -> pa.DataType:
     """The type that holds the values of both without loss, or InvalidRequest."""
-    if one == other:
-        return one
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
-        return pa.struct(list(union(one, other)))
-    if pa.types.is_list(one) and pa.types.is_list(other):
-        return pa.list_(pa.field("element", widened(one.value_type, other.value_type)))
-    if pa.types.is_map(one) and pa.types.is_map(other) and one.key_type == other.key_type:
-        return pa.map_(one.key_type, widened(one.item_type, other.item_type))
-    pair = {one, other}
+    if left == other:
+        return left
+    if pa.types.is_struct(left) and pa.types.is_struct(other):
+        return pa.struct(list(union(left, other)))
+    if pa.types.is_list(left) and pa.types.is_list(other):
+        return pa.list_(pa.field("element", widened(left.value_type, other.value_type)))
+    if pa.types.is_map(left) and pa.types.is_map(other) and left.key_type == other.key_type:
+        return pa.map_(left.key_type, widened(left.item_type, other.item_type))
+    pair = {left, other}
     for wide, narrow in ((pa.int64(), pa.int32()), (pa.float64(), pa.float32())):
         if pair == {wide, narrow}:
             return wide
     if pair == {pa.int32(), pa.float64()}:
         return pa.float64()
-    raise InvalidRequest(f"no column holds both {one} and {other}")
+    raise InvalidRequest(f"no column holds both {left} and {other}")
 
 
 def union(one: Iterable[pa.Field], other: Iterable[pa.Field]) -> pa.Schema:
@@ -72,27 +72,27 @@ def union(one: Iterable[pa.Field], other: Iterable[pa.Field]) -> pa.Schema:
     return pa.schema(list(kinds.items()))
 
 
-def unfit(found: pa.DataType, target: pa.DataType) -> str:
+def unfit(kind: pa.DataType, target: pa.DataType) -> str:
     """What keeps every value of one type from a column of the other; nothing, if none."""
     try:
-        fits = widened(target, found) == target
+        fits = widened(target, kind) == target
     except InvalidRequest as problem:
         return str(problem)
-    return "" if fits else f"{found} does not fit into {target}"
+    return "" if fits else f"{kind} does not fit into {target}"
 
 
-def fit(found: pa.Array, target: pa.DataType) -> pa.Array:
+def fit(values: pa.Array, target: pa.DataType) -> pa.Array:
     """An array as a column wants it: fields by name, those it lacks null."""
-    if found.type == target:
-        return found
+    if values.type == target:
+        return values
     if not pa.types.is_struct(target):
-        return found.cast(target)
-    children = dict(zip((field.name for field in found.type), found.flatten(), strict=True))
+        return values.cast(target)
+    children = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
     arrays = [
         fit(children[field.name], field.type)
         if field.name in children
-        else pa.nulls(len(found), field.type)
+        else pa.nulls(len(values), field.type)
         for field in target
     ]
-    mask = found.is_null() if found.null_count else None
+    mask = values.is_null() if values.null_count else None
     return pa.StructArray.from_arrays(arrays, fields=list(target), mask=mask)

@@ -1,6 +1,6 @@
 """A simulated metadata store that behaves as etcd: versions, leases that run out, late watches.
 
-Here: the store everybody shares, and one handle on it per process.
+Here: the store that all brokers share, and one handle on it per process.
 Next door: what goes wrong on the way (remote.py), the port (metadata/store.py).
 """
 

@@ -1,7 +1,8 @@
 """The two verbs: a message becomes bytes, bytes become a message.
 
 Here: encode() and decode(), both directions of every API; each (message, version) is compiled
-at its first use and kept.
+at its first use and kept. A message may have very many rows, so that both also exist in steps: as
+generators that pause between rows and return the result.
 Next door: what is compiled (emit_decode.py, emit_encode.py), frames around messages (frame.py).
 Never here: which versions a broker offers.
 """
@@ -9,6 +10,7 @@ Never here: which versions a broker offers.
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import cast
 
 from kafscale.model.buffers import Buffer
@@ -35,6 +37,33 @@ def decode(kind: type[M], view: memoryview, version: int, at: int = 0) -> tuple[
     decoder = kind.decoders.get(version) or _decoder(kind, version)
     try:
         return cast("tuple[M, int]", decoder(view, at))
+    except struct.error:
+        raise MalformedMessage(f"{kind.__name__} v{version} is cut off") from None
+
+
+def encode_in_steps(
+    message: Message, version: int, out: bytearray
+) -> Generator[None, None, list[Buffer]]:
+    """The same as `encode`, with pauses between rows."""
+    kind = type(message)
+    encoder = kind.encoders_in_steps.get(version)
+    if encoder is None:
+        _known(kind, version)
+        encoder = emit_encode.encoder_in_steps(kind, version)
+        kind.encoders_in_steps[version] = encoder
+    return encoder(message, out)
+
+
+def decode_in_steps(
+    kind: type[M], view: memoryview, version: int, at: int = 0
+) -> Generator[None, None, tuple[M, int]]:
+    """The same as `decode`, with pauses between rows."""
+    decoder = kind.decoders_in_steps.get(version)
+    if decoder is None:
+        _known(kind, version)
+        decoder = kind.decoders_in_steps[version] = emit_decode.decoder_in_steps(kind, version)
+    try:
+        return cast("tuple[M, int]", (yield from decoder(view, at)))
     except struct.error:
         raise MalformedMessage(f"{kind.__name__} v{version} is cut off") from None
 

@@ -5,6 +5,7 @@ Next door: the bounded readers that text calls (wire/buffer.py), the table (sche
 Never here: a length used without a reader of wire/buffer.py having checked it.
 
 Neighbouring fields of fixed size are unpacked together; struct checks their bounds.
+A decoder in steps is the same function as a generator: it pauses after every so many rows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from __future__ import annotations
 import struct
 
 from kafscale.wire import buffer
-from kafscale.wire.kafka.schema import Decoder, Field, Message, Struct, Wire, fields, smallest
+from kafscale.wire.kafka.schema import (
+    Decoder,
+    DecoderInSteps,
+    Field,
+    Message,
+    Struct,
+    Wire,
+    fields,
+    smallest,
+)
 from kafscale.wire.kafka.source import FunctionSource
 
 
@@ -21,16 +31,23 @@ def decoder(kind: type[Message], version: int) -> Decoder:
     return DecodeEmitter(kind, version).source.function(f"decode_{kind.__name__}_v{version}")
 
 
+def decoder_in_steps(kind: type[Message], version: int) -> DecoderInSteps:
+    """Compile the decoder of one version that pauses between rows."""
+    emitter = DecodeEmitter(kind, version, in_steps=True)
+    return emitter.source.function(f"decode_{kind.__name__}_v{version}")
+
+
 class DecodeEmitter:
     """Writes one decoder."""
 
-    def __init__(self, kind: type[Message], version: int) -> None:
-        self.source = FunctionSource()
+    def __init__(self, kind: type[Message], version: int, *, in_steps: bool = False) -> None:
+        self.source = FunctionSource(in_steps=in_steps)
         self._version = version
         self._flexible = version >= kind.flexible_from
         self._view, self._at = "view", "at"
         with self.source.block(f"def decode_{kind.__name__}_v{version}(view, at):"):
             self.source.line("rows = 0")
+            self.source.begin_steps()
             built = self._row(kind)
             self.source.line(f"return {built}, at")
 
@@ -129,7 +146,7 @@ class DecodeEmitter:
         least = smallest(wire.element, self._version, self._flexible)
         counted = self._call(self._compact("count"), least)
         self.source.line(f"{size}, {self._at} = {counted}")
-        # Before any of them becomes an object: millions would hold up everyone.
+        # Before any of them becomes an object: millions would hold up every client.
         self.source.line(f"rows += {size}")
         most = self.source.helper(buffer.row_count, "row_count")
         self.source.line(f"if rows > {buffer.MOST_ROWS}: {most}(rows)")
@@ -158,6 +175,7 @@ class DecodeEmitter:
                 one = self.source.fresh("one")
                 self._value(one, element, nullable=False)
             self.source.line(f"{name}.append({one})")
+            self.source.step()
 
     def _struct(self, name: str, wire: Wire, nullable: bool) -> None:
         assert wire.row is not None

@@ -5,6 +5,7 @@ Next door: the writers that text calls (primitives.py), the table (schema.py).
 Never here: input from outside.
 
 Neighbouring integers, arrays of integers and the empty tag section are packed with one call.
+An encoder in steps is the same function as a generator: it pauses after every so many rows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ import struct
 from typing import NamedTuple
 
 from kafscale.wire.kafka import primitives
-from kafscale.wire.kafka.schema import Encoder, Field, Message, Struct, Wire, fields
+from kafscale.wire.kafka.schema import (
+    Encoder,
+    EncoderInSteps,
+    Field,
+    Message,
+    Struct,
+    Wire,
+    fields,
+)
 from kafscale.wire.kafka.source import FunctionSource
 
 
@@ -30,17 +39,24 @@ def encoder(kind: type[Message], version: int) -> Encoder:
     return EncodeEmitter(kind, version).source.function(f"encode_{kind.__name__}_v{version}")
 
 
+def encoder_in_steps(kind: type[Message], version: int) -> EncoderInSteps:
+    """Compile the encoder of one version that pauses between rows."""
+    emitter = EncodeEmitter(kind, version, in_steps=True)
+    return emitter.source.function(f"encode_{kind.__name__}_v{version}")
+
+
 class EncodeEmitter:
     """Writes one encoder."""
 
-    def __init__(self, kind: type[Message], version: int) -> None:
-        self.source = FunctionSource()
+    def __init__(self, kind: type[Message], version: int, *, in_steps: bool = False) -> None:
+        self.source = FunctionSource(in_steps=in_steps)
         self._version = version
         self._flexible = version >= kind.flexible_from
         self._out = "out"
         self._run: list[_Piece] = []
         with self.source.block(f"def encode_{kind.__name__}_v{version}(message, out):"):
             self.source.line("done = []")
+            self.source.begin_steps()
             self._row(kind, "message")
             with self.source.block("if out or not done:"):
                 self.source.line("done.append(out)")
@@ -176,6 +192,7 @@ class EncodeEmitter:
             with self.source.block(f"for {one} in {held}:"):
                 self._value(one, wire.element, nullable=False)
                 self._flush()
+                self.source.step()
 
 
 def _packable(element: Wire | None) -> str:

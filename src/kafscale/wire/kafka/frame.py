@@ -10,6 +10,7 @@ Never here: sockets; how large a frame may be.
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import Final
 
 from kafscale.model.buffers import Buffer
@@ -39,6 +40,14 @@ def response_frame(correlation_id: int, message: Message, version: int) -> list[
     return _framed(header.response_header(message, version, correlation_id), message, version)
 
 
+def response_frame_in_steps(
+    correlation_id: int, message: Message, version: int
+) -> Generator[None, None, list[Buffer]]:
+    """The same, made in steps: a response may have very many rows."""
+    first = _begun(header.response_header(message, version, correlation_id))
+    return _measured(first, (yield from codec.encode_in_steps(message, version, first)))
+
+
 def request_frame(
     correlation_id: int, message: Message, version: int, client_id: str | None
 ) -> list[Buffer]:
@@ -54,9 +63,18 @@ def read_response(frame: memoryview, kind: type[M], version: int) -> tuple[int, 
 
 
 def _framed(start: bytes, message: Message, version: int) -> list[Buffer]:
+    first = _begun(start)
+    return _measured(first, codec.encode(message, version, first))
+
+
+def _begun(start: bytes) -> bytearray:
     first = bytearray(_ROOM_FOR_LENGTH)
     first += start
-    buffers = codec.encode(message, version, first)
+    return first
+
+
+def _measured(first: bytearray, buffers: list[Buffer]) -> list[Buffer]:
+    """Write the length of the frame into its first buffer."""
     _LENGTH.pack_into(first, 0, sum(map(len, buffers)) - _LENGTH.size)
     return buffers
 
@@ -69,4 +87,5 @@ __all__ = [
     "read_response",
     "request_frame",
     "response_frame",
+    "response_frame_in_steps",
 ]

@@ -24,7 +24,7 @@ from __future__ import annotations
 import struct
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Annotated, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -63,10 +63,14 @@ class Message(Struct):
     flexible_from: ClassVar[int]
     encoders: ClassVar[dict[int, Encoder]]
     decoders: ClassVar[dict[int, Decoder]]
+    encoders_in_steps: ClassVar[dict[int, EncoderInSteps]]
+    decoders_in_steps: ClassVar[dict[int, DecoderInSteps]]
 
 
 Encoder: TypeAlias = Callable[[Struct, bytearray], list[Buffer]]
 Decoder: TypeAlias = Callable[[memoryview, int], tuple[Struct, int]]
+EncoderInSteps: TypeAlias = Callable[[Struct, bytearray], Generator[None, None, list[Buffer]]]
+DecoderInSteps: TypeAlias = Callable[[memoryview, int], Generator[None, None, tuple[Struct, int]]]
 
 Int8: TypeAlias = Annotated[int, Wire("int8", "b")]
 Int16: TypeAlias = Annotated[int, Wire("int16", "h")]
@@ -93,6 +97,8 @@ def message(api_key: int, versions: range, flexible_from: int) -> Callable[[type
         kind.flexible_from = flexible_from
         kind.encoders = {}
         kind.decoders = {}
+        kind.encoders_in_steps = {}
+        kind.decoders_in_steps = {}
         return kind
 
     return signed

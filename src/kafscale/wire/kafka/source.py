@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
+
+ROWS_PER_STEP: Final = 256
 
 
 class FunctionSource:
     """Collects the text of one function and the objects its text refers to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_steps: bool = False) -> None:
+        self._in_steps = in_steps
         self.names: dict[str, Any] = {}
         self._lines: list[str] = []
         self._depth = 0
@@ -30,6 +33,18 @@ class FunctionSource:
         self._depth += 1
         yield
         self._depth -= 1
+
+    def begin_steps(self) -> None:
+        """If the function works in steps: make it a generator and count its rows from here."""
+        if self._in_steps:
+            self.line("stepped = 0")
+            self.line("if False: yield")
+
+    def step(self) -> None:
+        """If the function works in steps: count a row, and pause after every so many."""
+        if self._in_steps:
+            self.line("stepped += 1")
+            self.line(f"if not stepped % {ROWS_PER_STEP}: yield")
 
     def fresh(self, hint: str) -> str:
         """A name that is not used yet in this function."""

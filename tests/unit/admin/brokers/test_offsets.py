@@ -16,7 +16,7 @@ class Answer(NamedTuple):
 
 
 class Admin:
-    """Answers one question after the other as it is told; the last one for ever."""
+    """Gives one answer after the other; the last one again and again."""
 
     def __init__(self, *answers: dict[tuple[str, int], int]) -> None:
         self.answers = list(answers)

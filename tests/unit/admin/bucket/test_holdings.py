@@ -82,7 +82,7 @@ async def test_a_topic_of_another_cluster_is_told_by_its_id(bucket_of: SharedInM
         await holdings.read_topic(Config(), "views", "x" + ID[1:])
 
 
-def test_where_nobody_named_a_bucket_the_reason_is_told(
+def test_where_no_setting_names_a_bucket_the_reason_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -90,7 +90,7 @@ def test_where_nobody_named_a_bucket_the_reason_is_told(
         monkeypatch.delenv(name, raising=False)
     found, _, reason = holdings.find_holdings(None, {}, "clicks", ID)
     assert found == {}
-    assert reason.startswith("./data: no such data folder")
+    assert reason == "--config with the broker's file says which bucket it uses"
     assert "--config" in reason
     with pytest.raises(AdminError, match="elsewhere: no such data folder"):
         holdings.find_holdings(None, {"broker.dataDir": "elsewhere"}, "clicks", ID)

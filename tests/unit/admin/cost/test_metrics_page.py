@@ -27,7 +27,10 @@ async def test_a_bare_address_means_the_usual_page() -> None:
     async def checks() -> dict[str, str | None]:
         return {}
 
-    server = OpsServer(lambda: b"a_total 1\n", checks)
+    async def metrics() -> bytes:
+        return b"a_total 1\n"
+
+    server = OpsServer(metrics, checks)
     port = await server.start("127.0.0.1", 0)
     for url in (
         f"127.0.0.1:{port}",

@@ -1,8 +1,8 @@
 """Several fleet machines joined by a model of the metadata store: no event loop, no sleeping.
 
 Here: the store's keys, versions, leases and watches; what each broker has asked for and not heard
-of yet; which logs its engine serves or still flushes. Whoever drives the model says what happens
-next, in any order.
+of yet; which logs its engine serves or still flushes. The test that drives the model says
+what happens next, in any order.
 Next door: what is asked of it (test_machine_properties.py).
 """
 
@@ -54,6 +54,7 @@ from kafscale.engine.cluster.machine import FleetMachine, Phase
 from kafscale.metadata.keys import BrokerRow, ControllerRow, MemberList
 
 LEASE_S: Final = 2.0
+GATHER_S: Final = 1.0
 LOGS: Final = tuple(f"default/t/{number}" for number in range(12))
 _NO_MEMBERS: Final = MemberList(generation=0)
 
@@ -127,7 +128,9 @@ class BrokerModel:
         self.fleet = fleet
         self.broker_id = broker_id
         self.lease = 0
-        self.machine = FleetMachine(broker_id, fleet.store.take_epoch(), lease_s=LEASE_S)
+        self.machine = FleetMachine(
+            broker_id, fleet.store.take_epoch(), lease_s=LEASE_S, gather_s=GATHER_S
+        )
         self.asked: list[StoreEffect] = []
         self.answers: list[FleetEvent] = []
         self.news: dict[str, list[FleetEvent]] = {}

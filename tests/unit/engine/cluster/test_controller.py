@@ -1,4 +1,4 @@
-"""One broker writes who counts, and no other can."""
+"""One broker writes the members, and no other can."""
 
 import dataclasses
 
@@ -35,11 +35,11 @@ async def test_a_deposed_controller_cannot_write_members(fleet: FleetHarness) ->
     )
     await fleet.metadata.commit([Put(keys.CONTROLLER, keys.encode(usurper))])
     before = await fleet.metadata.get(keys.MEMBERS)
-    stranger = keys.BrokerRow(
+    leaver = keys.BrokerRow(
         broker_id=9, host="h", port=1, started_at="", version="", incarnation=1000, leaving=True
     )
-    other.wire.is_cut = True  # the one that could is silent
-    await fleet.metadata.commit([Put(keys.broker(9), keys.encode(stranger))])
+    other.wire.is_cut = True  # the broker that could write them is silent
+    await fleet.metadata.commit([Put(keys.broker(9), keys.encode(leaver))])
     stays = keys.BrokerRow(
         broker_id=9, host="h", port=1, started_at="", version="", incarnation=1000
     )
@@ -48,7 +48,7 @@ async def test_a_deposed_controller_cannot_write_members(fleet: FleetHarness) ->
     believed = dataclasses.replace(
         now, controller=then.controller, controller_version=then.controller_version
     )
-    effect = Controller(old.fleet.state).decide(believed)
+    effect = Controller(old.fleet.state, gather_s=0.0).decide(believed, 1.0)
     assert isinstance(effect, WriteMembers)
     with pytest.raises(MetadataConflict):
         await old.fleet.store.write_members(effect)
@@ -67,7 +67,7 @@ async def test_generations_and_incarnations_are_numbers_of_one_rising_mark(
     assert keys.decode(keys.Mark, entry.value).next > members[0].fleet.generation > incarnations[-1]
 
 
-async def test_a_registration_nobody_can_read_stops_nobody(fleet: FleetHarness) -> None:
+async def test_a_registration_that_cannot_be_read_stops_no_broker(fleet: FleetHarness) -> None:
     members = await fleet.start_all(2)
     await fleet.metadata.commit([Put(keys.broker(5), b"{"), Put(f"{keys.BROKERS}x", b"{}")])
     await members[1].broker.stop()
@@ -87,6 +87,6 @@ async def test_a_broker_that_missed_a_generation_waits_before_it_goes_on(
         brokers=(keys.MemberRow(0, membership.state.incarnation),),
     )
     membership.feed(MembersSeen(members))
-    assert member.parts.logs.count() == 0  # somebody may have had it in between
+    assert member.parts.logs.count() == 0  # another broker may have had it in between
     await eventually(lambda: membership.state.is_settled)
     assert await member.append("t", 0, b"y") == 1

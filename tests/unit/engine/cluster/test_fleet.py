@@ -52,8 +52,7 @@ async def test_brokers_share_a_topic_and_know_whose_each_partition_is(fleet: Fle
     assert all(member.fleet.why_not_ready() == [] for member in members)
 
 
-@pytest.mark.real_time  # the creator hears of its topic by the watch, as on a real store
-async def test_owned_logs_are_opened_before_anybody_asks(fleet: FleetHarness) -> None:
+async def test_a_broker_opens_its_logs_before_a_client_asks(fleet: FleetHarness) -> None:
     members = await with_topic(fleet, 2, 20)
     await eventually(lambda: sum(member.parts.logs.count() for member in members) == 20)
     assert all(member.parts.logs.count() for member in members)

@@ -20,7 +20,7 @@ async def join(member: Member, group: str, member_id: str = "") -> GroupOutcome:
         protocols={"range": b""},
     )
     waiting = member.engine.groups.ask(group, event)
-    return await member.engine.groups.settled(group, waiting, event)
+    return await member.engine.groups.settled(group, waiting, event.member_id)
 
 
 async def sync(member: Member, group: str, generation: int) -> GroupOutcome:
@@ -31,7 +31,7 @@ async def sync(member: Member, group: str, generation: int) -> GroupOutcome:
         assignments={"m": b"all"},
     )
     waiting = member.engine.groups.ask(group, event)
-    return await member.engine.groups.settled(group, waiting, event)
+    return await member.engine.groups.settled(group, waiting, event.member_id)
 
 
 def coordinated_by(member: Member) -> str:

@@ -27,12 +27,12 @@ class Storm:
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         self.complaints: list[str] = []
 
-    def anybody(self) -> Member:
+    def any_member(self) -> Member:
         return self.dice.choice(self.fleet.members)
 
     def leader(self, partition: int) -> Member | None:
-        """Whom a broker names, who may be wrong."""
-        asked = self.anybody()
+        """The leader that some broker names; the broker may be wrong."""
+        asked = self.any_member()
         topic = asked.engine.topics.find("t")
         who = -1 if topic is None else asked.fleet.leader_of(topic.folder(partition))
         found = [member for member in self.fleet.members if member.fleet.identity.broker_id == who]
@@ -51,7 +51,7 @@ class Storm:
                         self.complaints.append(f"{partition}: offset {offset} given twice")
                     self.acknowledged[partition, offset] = value
             except KafscaleError:
-                pass  # it may be there or not; nobody was promised anything
+                pass  # the record may be there or not: no broker acknowledged it
             await asyncio.sleep(self.dice.random() * 0.01)
 
     async def watch(self, partition: int) -> None:
@@ -77,7 +77,7 @@ class Storm:
     async def strike(self) -> None:
         while not self.is_over:
             await asyncio.sleep(self.dice.random() * 0.3)
-            member = self.anybody()
+            member = self.any_member()
             match self.dice.randrange(3):
                 case 0:  # leaves and comes back
                     if len(self.fleet.members) > 1:

@@ -51,6 +51,7 @@ from kafscale.engine.cluster.machine import TABLE, FleetMachine, Phase, Unexpect
 from kafscale.metadata.keys import BrokerRow, ControllerRow, MemberList, MemberRow
 
 LEASE_S = 2.0
+GATHER_S = 1.0
 TEMPLATE = BrokerRow(broker_id=0, host="h", port=1, started_at="", version="")
 OTHER = BrokerRow(
     broker_id=1, host="h", port=2, started_at="", version="", incarnation=8, generation=20
@@ -74,7 +75,7 @@ class Played:
     """A machine and what it asked for."""
 
     def __init__(self) -> None:
-        self.machine = FleetMachine(0, 5, lease_s=LEASE_S)
+        self.machine = FleetMachine(0, 5, lease_s=LEASE_S, gather_s=GATHER_S)
         self.now_s = 0.0
 
     def __call__(self, event: FleetEvent) -> list[FleetEffect]:
@@ -253,12 +254,12 @@ def test_a_lost_lease_drops_everything_and_a_new_incarnation_registers() -> None
 
 def test_a_registration_that_another_process_wrote_stops_the_broker() -> None:
     play = settled()
-    stranger = ours(incarnation=99)
+    foreign = ours(incarnation=99)
     reason = (
         "another broker has registered as broker 0, at h:1; "
         "every broker needs an id of its own (broker.id)"
     )
-    assert play(BrokersChanged((stranger,))) == [DropAll(), EndSession(reason)]
+    assert play(BrokersChanged((foreign,))) == [DropAll(), EndSession(reason)]
     assert play(SessionEnded()) == [ReportFailed(reason)]
     assert play.machine.phase is Phase.FAILED
 
@@ -274,7 +275,7 @@ def test_a_refused_registration_ends_the_session() -> None:
     assert play(Conflict(write, "taken")) == [DropAll(), EndSession("taken")]
 
 
-def test_an_error_nobody_expects_stops_the_broker() -> None:
+def test_an_unexpected_error_stops_the_broker() -> None:
     play = settled()
     assert play(Broken("a bug")) == [DropAll(), EndSession("a bug")]
     assert play(SessionEnded()) == [ReportFailed("a bug")]

@@ -1,4 +1,4 @@
-"""Whom a name belongs to: even shares, few moves, the same answer everywhere."""
+"""Which broker a name belongs to: even shares, few moves, the same answer everywhere."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def owners(placed: Placement) -> dict[str, int]:
     return {name: placed.owner(name) for name in NAMES}
 
 
-def test_without_members_nothing_is_anybodys() -> None:
+def test_without_members_no_broker_owns_anything() -> None:
     assert placement().owner("default/t/0") == NO_BROKER
     assert placement().coordinator("g") == NO_BROKER
 

@@ -41,7 +41,7 @@ async def ask(engine: Engine, kind: type[Any], **fields: Any) -> GroupOutcome:
     event = kind(call=engine.groups.new_call(), **fields)
     waiting = engine.groups.ask("g", event)
     if isinstance(event, Join | Sync):
-        return await engine.groups.settled("g", waiting, event)
+        return await engine.groups.settled("g", waiting, event.member_id)
     return await waiting
 
 
@@ -142,7 +142,7 @@ async def test_who_waits_in_a_lost_group_is_sent_to_the_other_broker(
     await rival.groups.aclose()  # saved: the group is the rival's
     with pytest.raises(NotTheCoordinator):
         await commit(harness.engine, 1)
-    outcome = await groups.settled("g", waiting, event)
+    outcome = await groups.settled("g", waiting, event.member_id)
     assert isinstance(outcome, Rejected)
     assert isinstance(outcome.problem, NotTheCoordinator)
 
@@ -180,7 +180,7 @@ async def test_a_claim_that_was_not_heard_of_is_known_again(harness: EngineHarne
     assert found.epoch == 1
 
 
-async def test_a_claim_nobody_can_read_does_not_lock_a_group(harness: EngineHarness) -> None:
+async def test_a_claim_that_cannot_be_read_does_not_lock_a_group(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
     await harness.metadata.commit([Put(keys.group_coordinator("g"), b"{nonsense")])
     await commit(harness.engine, 1)
@@ -200,16 +200,16 @@ async def test_a_group_cannot_be_deleted_by_a_broker_that_has_lost_it(
     assert await committed(harness) == [2]
 
 
-async def test_questions_about_groups_nobody_knows_leave_nothing_behind(
+async def test_questions_about_unknown_groups_leave_nothing_behind(
     harness: EngineHarness,
 ) -> None:
     for number in range(10):
-        assert await harness.engine.groups.describe(f"nobody-{number}") is None
-        assert await ask_nobody(harness.engine, f"nobody-{number}")
+        assert await harness.engine.groups.describe(f"unknown-{number}") is None
+        assert await is_rejected(harness.engine, f"unknown-{number}")
     assert await harness.metadata.find(keys.CONSUMERS) == []
 
 
-async def ask_nobody(engine: Engine, group: str) -> bool:
+async def is_rejected(engine: Engine, group: str) -> bool:
     await engine.groups.load(group)
     event = Heartbeat(call=engine.groups.new_call(), member_id="m", generation=1)
     return isinstance(await engine.groups.ask(group, event), Rejected)

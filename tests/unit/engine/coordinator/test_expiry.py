@@ -37,7 +37,7 @@ async def ask(harness: EngineHarness, kind: type[Any], **fields: Any) -> GroupOu
     event = kind(call=groups.new_call(), **fields)
     waiting = groups.ask("g", event)
     if isinstance(event, Join | Sync):
-        return await groups.settled("g", waiting, event)
+        return await groups.settled("g", waiting, event.member_id)
     return await waiting
 
 
@@ -150,7 +150,7 @@ async def test_a_group_at_work_keeps_the_topics_it_reads_and_loses_the_others(
 
 @pytest.mark.usefixtures("topics")
 @pytest.mark.parametrize("metadata", [b"", b"\x00\x01\xff", b"connect says other things"])
-async def test_what_a_group_reads_that_nobody_understands_is_kept(
+async def test_offsets_are_kept_if_the_metadata_of_members_cannot_be_read(
     harness: EngineHarness, metadata: bytes
 ) -> None:
     await work(harness, metadata=metadata)
@@ -198,18 +198,18 @@ async def test_the_days_go_on_while_the_broker_is_away(harness: EngineHarness) -
 
 
 @pytest.mark.usefixtures("topics")
-async def test_members_that_were_lost_with_the_broker_do_not_keep_offsets_for_ever(
+async def test_offsets_expire_after_members_were_lost_with_the_broker(
     harness: EngineHarness,
 ) -> None:
     await work(harness, "t")
     await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 1)])
-    await harness.reopen()  # and nobody ever asks for the group again
+    await harness.reopen()  # and no client asks for the group again
     await pass_days(harness, 8)
     await harness.parts.expiry.expire()
-    assert await places(harness) == {("t", 0)}, "who knows whether they come back"
+    assert await places(harness) == {("t", 0)}, "the members may come back"
     await pass_days(harness, 0.1)
     await harness.parts.expiry.expire()
-    assert await places(harness) == {("t", 0)}, "empty since a moment"
+    assert await places(harness) == {("t", 0)}, "the group is empty only since a moment"
     await pass_days(harness, 7.1)
     await harness.parts.expiry.expire()
     assert await places(harness) == set()

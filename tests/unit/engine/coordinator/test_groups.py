@@ -42,7 +42,7 @@ async def ask(harness: EngineHarness, kind: type[Any], **fields: Any) -> GroupOu
     event: Event = kind(call=groups.new_call(), **fields)
     waiting = groups.ask("g", event)
     if isinstance(event, Join | Sync):
-        return await groups.settled("g", waiting, event)
+        return await groups.settled("g", waiting, event.member_id)
     return await waiting
 
 
@@ -117,9 +117,13 @@ async def test_heartbeats_are_not_written(harness: EngineHarness) -> None:
     assert await harness.metadata.get(KEY) == before
 
 
-async def test_nobody_hears_of_an_assignment_that_was_not_saved(harness: EngineHarness) -> None:
+async def test_members_do_not_hear_of_an_assignment_that_was_not_saved(
+    harness: EngineHarness,
+) -> None:
     await join(harness)
-    harness.metadata.refuse_commits = 1000  # the group's own attempts, and those for who waits
+    harness.metadata.refuse_commits = (
+        1000  # the group's own attempts, and those for calls that wait
+    )
     fields: dict[str, Any] = {"member_id": "m", "generation": 1}
     refused = await ask(harness, Sync, **fields, assignments={"m": b"mine"})
     assert isinstance(refused, Rejected)
@@ -167,7 +171,7 @@ async def test_timers_go_off_by_themselves() -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_record_nobody_can_read_is_a_group_that_begins_again(
+async def test_a_group_whose_record_cannot_be_read_begins_again(
     harness: EngineHarness,
 ) -> None:
     await harness.metadata.commit([Put(KEY, b"{nonsense")])

@@ -9,7 +9,7 @@ from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from tests.unit.engine.engine_harness import EngineHarness
 
-STRANGE = [f"{keys.CONSUMERS}%zz{number}/x" for number in range(5)]  # no name of ours is written so
+STRANGE = [f"{keys.CONSUMERS}%zz{number}/x" for number in range(5)]  # the broker writes no name so
 
 
 async def test_each_group_comes_once_whatever_lies_between_them(

@@ -104,7 +104,7 @@ async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(
 async def test_only_the_wanted_places_are_given(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 12, {})
     await harness.engine.offsets.commit("g", [OffsetCommit("t", at, at) for at in range(12)])
-    found = await harness.engine.offsets.committed("g", {("t", 1), ("t", 11), ("nobody", 0)})
+    found = await harness.engine.offsets.committed("g", {("t", 1), ("t", 11), ("missing", 0)})
     assert {place: row.offset for place, row in found.items()} == {("t", 1): 1, ("t", 11): 11}
 
 
@@ -113,7 +113,7 @@ async def test_one_bad_wish_does_not_spoil_the_others(harness: EngineHarness) ->
     problems = await harness.engine.offsets.commit(
         "g",
         [
-            OffsetCommit("nobody", 0, 1),
+            OffsetCommit("missing", 0, 1),
             OffsetCommit("t", 2, 1),
             OffsetCommit("t", -1, 1),
             OffsetCommit("t", 0, 1, -1, "ä" * (LARGEST_METADATA_BYTES // 2) + "x"),
@@ -204,7 +204,7 @@ async def test_who_comes_while_the_store_is_busy_is_written_together_and_the_lat
     assert [await offsets_of(harness, group) for group in "gh"] == [{("t", 0): 9}] * 2
 
 
-async def test_a_writer_that_is_cancelled_takes_nobody_with_it(harness: EngineHarness) -> None:
+async def test_a_cancelled_commit_does_not_cancel_the_others(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
     gated = GatedMetadata(harness.metadata)
     offsets = Offsets(
@@ -389,7 +389,7 @@ async def test_what_was_committed_counts_though_we_know_only_an_earlier_topic_of
     assert await harness.engine.offsets.committed("g") == {}
     await harness.engine.topics.create("t", 1, {})
     await harness.engine.offsets.commit("g", [OffsetCommit("t", 0, 7)])
-    harness.engine.topics._registry.add(old, 0)
+    harness.engine.topics._registry.add(old, 1, 0)
     found = await harness.engine.offsets.committed("g")
     assert [row.offset for row in found.values()] == [7]
 

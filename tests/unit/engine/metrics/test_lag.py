@@ -109,7 +109,7 @@ def coordinator(fleet: FleetHarness, group_id: str) -> Member:
     return next(member for member in fleet.members if member.fleet.may_coordinate(group_id))
 
 
-async def test_in_a_fleet_the_lag_of_every_group_is_shown_by_whoever_has_the_partition() -> None:
+async def test_in_a_fleet_the_owner_of_a_partition_shows_the_lag_of_every_group() -> None:
     async with FleetHarness() as fleet:
         members = await with_topic(fleet, 2, 8)
         for partition in range(8):

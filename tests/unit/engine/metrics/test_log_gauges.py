@@ -33,7 +33,7 @@ def topic(name: str, partitions: int, logs: int, layout: str = "virtual") -> Top
         shared=shared,
         created_at="2023-11-14T22:13:20Z",
     )
-    return Topic(descriptor, TopicDefaults())
+    return Topic(descriptor, 1, TopicDefaults())
 
 
 class Office:

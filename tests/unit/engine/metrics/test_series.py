@@ -33,6 +33,7 @@ NAMES = {
     "kafscale_metadata_latency_seconds": {"operation"},
     "kafscale_requests_total": {"api"},
     "kafscale_bad_requests_total": {"reason"},
+    "kafscale_client_errors_total": {"reason"},
     "kafscale_log_puts_total": {"topic", "log"},
     "kafscale_flushes_total": {"topic"},
     "kafscale_flush_bytes_total": {"topic"},
@@ -56,9 +57,10 @@ def full_probe() -> BrokerMetrics:
     metrics.reads_of("t").read(0, from_memory=False, took_s=0.03)
     metrics.requests.labels("Fetch").inc()
     metrics.bad_requests.labels("frame").inc()
+    metrics.client_errors.labels("topic_exists").inc()
     metrics.flushes.labels("t").inc()
     metrics.flush_bytes.labels("t").inc(100)
-    counts = StoreCounts(metrics, "default", lambda name: True)
+    counts = StoreCounts(metrics, "default", lambda name: True, lambda: 0)
     counts.observe_store("put", "default/t/0/segment-1.kfs", 0.02, 100, True)
     counts.count_requests("put", "default/t/0/segment-1.kfs", 1)
     metrics.observe_metadata("get", 0.001, "success")
@@ -115,7 +117,7 @@ def test_buckets_are_those_of_the_dashboards() -> None:
 
 def test_reports_of_the_store_are_counted_by_outcome() -> None:
     metrics = BrokerMetrics(Registry())
-    counts = StoreCounts(metrics, "default", lambda name: True)
+    counts = StoreCounts(metrics, "default", lambda name: True, lambda: 0)
     counts.observe_store("put", "default/t/0/a", 0.02, 100, True)
     counts.observe_store("put", "default/t/0/a", 3.0, 0, False)
     samples = parse(metrics.registry.render())
@@ -127,7 +129,7 @@ def test_reports_of_the_store_are_counted_by_outcome() -> None:
 
 def test_requests_are_counted_by_the_topic_their_key_belongs_to() -> None:
     metrics = BrokerMetrics(Registry())
-    counts = StoreCounts(metrics, "team/a", {"orders", "clicks"}.__contains__)
+    counts = StoreCounts(metrics, "team/a", {"orders", "clicks"}.__contains__, lambda: 0)
     for request, key in (
         ("put", "team/a/orders/0/segment-00000000000000000000.kfs"),
         ("put", "team/a/orders@0123/11/segment-00000000000000000000.kfs"),
@@ -166,6 +168,36 @@ def test_requests_are_counted_by_the_topic_their_key_belongs_to() -> None:
         (NO_TOPIC, "get"): 2,
         (NO_TOPIC, "put"): 2,
     }
+
+
+def test_a_topic_that_is_created_again_is_counted_from_zero() -> None:
+    metrics, topics, revision = BrokerMetrics(Registry()), {"orders"}, [0]
+    counts = StoreCounts(metrics, "ns", topics.__contains__, lambda: revision[0])
+
+    def write() -> None:
+        counts.count_requests("put", "ns/orders/0/segment-00000000000000000000.kfs", 1)
+        counts.observe_store("put", "ns/orders/0/segment-00000000000000000000.kfs", 0.1, 10, True)
+
+    def counted(topic: str) -> tuple[float | None, float | None]:
+        samples = parse(metrics.registry.render())
+        return (
+            samples.get(series("kafscale_s3_requests_total", topic=topic, operation="put")),
+            samples.get(series("kafscale_s3_bytes_total", topic=topic, operation="put")),
+        )
+
+    write()
+    write()
+    assert counted("orders") == (2, 20)
+    topics.discard("orders")
+    revision[0] += 1
+    metrics.forget_topic("orders")
+    write()
+    assert counted("orders") == (None, None)
+    assert counted(NO_TOPIC) == (1, 10)
+    topics.add("orders")
+    revision[0] += 1
+    write()
+    assert counted("orders") == (1, 10)
 
 
 def test_a_deleted_topic_leaves_no_counted_series() -> None:

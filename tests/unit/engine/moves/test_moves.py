@@ -211,7 +211,7 @@ async def test_nothing_is_lost_of_what_is_written_meanwhile(harness: EngineHarne
         assert await all_values(harness, partition) == acknowledged[partition]
 
 
-async def test_a_sealed_lane_takes_nothing_whoever_writes_the_log(filled: EngineHarness) -> None:
+async def test_a_sealed_lane_takes_nothing_from_any_broker(filled: EngineHarness) -> None:
     stale = Log(
         filled.objects,
         "default/t/0",
@@ -293,7 +293,7 @@ async def test_a_snapshot_of_the_old_place_holds_it_until_it_ends(
     filled.clock.advance_ms(records.LEFT_ALONE_MS)
     await filled.parts.log_upkeep.tidy()
     assert set(before) <= set(await filled.keys("default/t/1")), "all that it had"
-    assert await filled.keys("default/t/0") == [], "nobody holds that"
+    assert await filled.keys("default/t/0") == [], "no pin holds that"
     if ends == "released":
         await filled.objects.delete([pin])
     for _ in range(3):
@@ -437,7 +437,7 @@ async def test_a_start_that_could_not_be_raised_is_no_arrival(
     async def unlucky(log: Log, starts: dict[int, int]) -> bool:
         if "@shared" in log.folder and not lost:
             lost.append(starts)
-            return False  # somebody else's manifest came between
+            return False  # another writer's manifest came between
         return await raise_starts(log, starts)
 
     monkeypatch.setattr(copying, "copy_lane", copied)
@@ -538,10 +538,12 @@ async def test_a_topic_that_arrives_meanwhile_is_not_sealed_in_its_new_home(
         there, layout="ordinary", folder="default/t", logs=1, shared=[], configs={}
     )
     sealing = msgspec.structs.replace(leaving, sealing=True)
-    topic.replace_descriptor(msgspec.structs.replace(old, moving=sealing), TopicDefaults())
+    topic.replace_descriptor(
+        msgspec.structs.replace(old, moving=sealing), topic.version, TopicDefaults()
+    )
 
     async def none_left(self: MoveReports, topic: Topic, move: Move) -> dict[str, MoveReport]:
-        topic.replace_descriptor(there, TopicDefaults())
+        topic.replace_descriptor(there, topic.version, TopicDefaults())
         return {}
 
     monkeypatch.setattr(MoveReports, "find", none_left)

@@ -33,11 +33,13 @@ async def test_a_broker_that_hears_late_seals_nothing_in_the_new_place(
 
     async def nothing_more(*_: object) -> dict[str, MoveReport]:
         """The topic arrives, and its reports are removed, while this broker asks for them."""
-        topic.replace_descriptor(new, defaults)
+        topic.replace_descriptor(new, topic.version, defaults)
         return {}
 
     monkeypatch.setattr(moves._reports, "find", nothing_more)
-    topic.replace_descriptor(msgspec.structs.replace(old, moving=on_its_way), defaults)
+    topic.replace_descriptor(
+        msgspec.structs.replace(old, moving=on_its_way), topic.version, defaults
+    )
     await moves.step(topic)
     assert topic.descriptor == new
     assert await filled.append("t", b"after") == 4
@@ -48,10 +50,10 @@ async def test_a_wish_that_a_move_has_overtaken_is_refused(filled: EngineHarness
     old = topic.descriptor
     await move(filled, "shared")
     new = topic.descriptor
-    topic.replace_descriptor(old, TopicDefaults())  # this broker has not heard of it
+    topic.replace_descriptor(old, topic.version, TopicDefaults())  # this broker has not heard of it
     with pytest.raises(TopicMoving):
         await filled.engine.topics.change_configs("t", adding("storage.placement", "dedicated"))
-    topic.replace_descriptor(new, TopicDefaults())
+    topic.replace_descriptor(new, topic.version, TopicDefaults())
     await filled.engine.topics.change_configs("t", adding("retention.ms", "77"))
     assert topic.descriptor.moving is None
     assert topic.descriptor.layout == "shared"
@@ -78,6 +80,6 @@ async def test_what_was_sent_behind_a_refused_batch_does_not_come_before_it(
         await harness.append("t", b"second", **seventh(1))
     await harness.append("t", b"first", **seventh(0))
     await harness.append("t", b"second", **seventh(1))
-    with pytest.raises(UnknownProducer):  # a move makes no strangers known
+    with pytest.raises(UnknownProducer):  # the move does not make unknown producers known
         await harness.append("t", b"-", producer_id=8, producer_epoch=0, base_sequence=5)
     assert await all_values(harness) == [b"of others", b"first", b"second"]

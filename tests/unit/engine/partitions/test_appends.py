@@ -4,8 +4,8 @@ import pytest
 
 from kafscale.model.errors import NotWritten, OutOfOrderSequence, StoreUnavailable, UnknownProducer
 from kafscale.testing.faulty_store import Fault, Rule
+from tests.unit.admin.bucket.test_recovery import append_as
 from tests.unit.engine.engine_harness import EngineHarness, values_of
-from tests.unit.engine.upkeep.test_recovery import append_as
 from tests.unit.gateways.kafka.caller import make_batch
 
 

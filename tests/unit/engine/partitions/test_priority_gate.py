@@ -6,7 +6,7 @@ from kafscale.engine.partitions.priority_gate import PriorityGate
 
 
 class Queue:
-    """Some who want a turn, and the order they got it in."""
+    """Tasks that want a turn, and the order in which they got it."""
 
     def __init__(self, places: int = 1) -> None:
         self.gate = PriorityGate(places)
@@ -43,7 +43,7 @@ async def test_who_is_asked_for_while_waiting_is_moved_ahead() -> None:
     await settle()
     queue.gate.promote("c")
     queue.gate.promote("a")  # has its turn
-    queue.gate.promote("nobody")
+    queue.gate.promote("missing")
     queue.leave.set()
     await asyncio.gather(*tasks)
     assert queue.got == ["a", "c", "b"]

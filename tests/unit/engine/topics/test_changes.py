@@ -30,7 +30,7 @@ def adding(name: str, value: str) -> ConfigChange:
 async def test_a_change_is_a_new_descriptor_and_survives_a_restart(harness: EngineHarness) -> None:
     topic = await harness.engine.topics.create("t", 1, {"segment.bytes": "1000"})
     await harness.engine.topics.change_configs("t", adding("retention.ms", "5"))
-    assert topic.settings.retention_ms == 5, "whoever holds the topic sees it"
+    assert topic.settings.retention_ms == 5, "code that holds the topic sees it"
     first, second = await descriptors(harness)
     assert first.configs == {"segment.bytes": "1000"}
     assert second.configs == {"segment.bytes": "1000", "retention.ms": "5"}
@@ -85,6 +85,23 @@ async def test_a_crash_before_the_descriptor_changes_nothing(harness: EngineHarn
     assert await harness.metadata.find(metadata_keys.CHANGES) == []
 
 
+async def test_an_entry_that_the_watch_tells_of_late_does_not_take_a_change_back(
+    harness: EngineHarness,
+) -> None:
+    topic = await harness.engine.topics.create("t", 1, {})
+    before = await harness.metadata.get(metadata_keys.topic_config("t"))
+    assert before is not None
+    harness.metadata.refuse_after(1)  # the note is written, the topic's entry is not
+    with pytest.raises(MetadataUnavailable):
+        await harness.engine.topics.create_partitions("t", 3)
+    assert topic.partitions == 3, "the bucket has it, so this broker goes by it"
+    registry = harness.engine.topics._registry
+    # Another broker has written the entry once more, as it was before the change.
+    registry.apply_entry(before._replace(version=before.version + 100))
+    assert topic.partitions == 3
+    assert registry.version_of("t") == before.version + 100, "commits of offsets compare it"
+
+
 async def test_partitions_cut_short_are_there_after_the_next_start(harness: EngineHarness) -> None:
     await harness.engine.topics.create("t", 1, {})
     harness.metadata.refuse_after(1)
@@ -111,7 +128,9 @@ async def test_a_start_without_the_bucket_goes_on_with_what_is_known(
     assert harness.engine.topics.get("t").descriptor.configs == {"retention.ms": "5"}
 
 
-async def test_a_start_with_a_descriptor_nobody_can_read_goes_on(harness: EngineHarness) -> None:
+async def test_a_broker_starts_despite_a_descriptor_that_cannot_be_read(
+    harness: EngineHarness,
+) -> None:
     await harness.engine.topics.create("t", 1, {})
     harness.metadata.refuse_after(1)
     with pytest.raises(MetadataUnavailable):

@@ -1,4 +1,4 @@
-"""Topics that somebody put into the bucket without asking a broker."""
+"""Topics that a job put into the bucket without asking a broker."""
 
 import asyncio
 from functools import partial
@@ -59,7 +59,9 @@ async def test_a_topic_in_the_bucket_is_found_when_it_is_asked_for(harness: Engi
     assert await harness.metadata.find(metadata_keys.CHANGES) == []
 
 
-async def test_unknown_names_cost_one_look_a_second_whoever_asks(harness: EngineHarness) -> None:
+async def test_unknown_names_cost_one_look_a_second_however_many_ask(
+    harness: EngineHarness,
+) -> None:
     look_for = harness.engine.topics.discover
     assert await asyncio.gather(*(look_for("none") for _ in range(50))) == [None] * 50
     assert looks(harness, "none") == 1
@@ -157,7 +159,7 @@ async def test_a_deletion_that_was_cut_short_is_finished_with_the_change(
     assert ["brief" in entry.key for entry in removals] == [True]
 
 
-async def test_a_scan_finds_what_nobody_asked_for(harness: EngineHarness) -> None:
+async def test_a_scan_finds_topics_that_no_client_asked_for(harness: EngineHarness) -> None:
     for number in range(5):
         await put_topic(harness, f"loaded-{number}")
     await harness.objects.put_new("default/@replay/x/1", [b""])

@@ -38,7 +38,7 @@ any_layout = pytest.mark.parametrize("layout", LAYOUTS)
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits long for the owner of a shared log."""
+    """Brokers wait only shortly for the owner of a shared log."""
     monkeypatch.setattr(end_of_topic, "_PATIENCE_S", 0.1)
 
 
@@ -284,7 +284,7 @@ async def test_a_late_coordinator_commits_nothing_for_a_topic_that_is_gone() -> 
         assert await other.engine.offsets.committed(group) == {}
 
 
-async def test_a_topic_whose_settings_changed_unheard_keeps_nobody_from_committing() -> None:
+async def test_groups_commit_on_a_broker_that_has_not_heard_of_new_settings() -> None:
     async with FleetHarness() as fleet:
         late, other = await late_owner(fleet, {})
         await other.engine.topics.change_configs("t", lambda _: {"retention.ms": "77"})

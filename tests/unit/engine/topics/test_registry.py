@@ -103,7 +103,7 @@ async def test_two_who_create_at_once_get_one_topic_and_one_refusal(harness: Eng
     assert len(await descriptors(harness)) == 1
 
 
-async def test_nobody_is_told_that_a_topic_exists_whose_creation_fails(
+async def test_no_caller_hears_that_a_topic_exists_if_its_creation_fails(
     harness: EngineHarness,
 ) -> None:
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "find", error=StoreRefused))

@@ -1,4 +1,4 @@
-"""Shared placement: partitions of many topics are lanes of a few logs, and nobody can tell."""
+"""Shared placement: partitions of many topics are lanes of few logs; clients see no difference."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Virtual topics: their partitions are lanes of few logs, and nobody can tell."""
+"""Virtual topics: their partitions are lanes of few logs, and clients see no difference."""
 
 import pytest
 

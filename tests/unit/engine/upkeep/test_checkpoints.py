@@ -1,4 +1,4 @@
-"""What groups have committed reaches the bucket: when, by whom, and what is in it."""
+"""What groups have committed reaches the bucket: when, by which broker, and what is in it."""
 
 import asyncio
 from typing import Any
@@ -282,8 +282,8 @@ async def test_who_need_not_take_any_shows_no_age_and_begins_at_nothing(
 
 async def test_one_of_another_cluster_grows_older_and_older(harness: EngineHarness) -> None:
     await harness.parts.checkpoints.write()
-    stranger = another(harness)
-    stranger._cluster_id = "another"
+    foreign = another(harness)
+    foreign._cluster_id = "another"
     harness.clock.advance_ms(500_000)
-    assert await stranger.write() is None
-    assert stranger.age_s() == 500
+    assert await foreign.write() is None
+    assert foreign.age_s() == 500

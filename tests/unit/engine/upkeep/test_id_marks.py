@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.engine.upkeep.recovery import SPARE_EPOCHS, SPARE_PRODUCER_IDS
+from kafscale.log.catalog.bucket_scan import SPARE_EPOCHS, SPARE_PRODUCER_IDS
 from kafscale.log.formats import keys as names
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
@@ -12,8 +12,8 @@ from kafscale.metadata.store import Put, Remove
 from kafscale.model.errors import MetadataUnavailable
 from kafscale.testing.faulty_store import Fault, Rule
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
+from tests.unit.admin.bucket.test_recovery import append_as, mark
 from tests.unit.engine.engine_harness import EngineHarness, values_of
-from tests.unit.engine.upkeep.test_recovery import append_as, mark
 
 
 async def test_a_store_restored_from_an_older_backup(harness: EngineHarness) -> None:

@@ -1,4 +1,4 @@
-"""What clients are told by one broker of several."""
+"""The answers of one broker of several."""
 
 from collections.abc import AsyncIterator
 
@@ -41,7 +41,7 @@ def not_owner(fleet: FleetHarness, partition: int) -> Member:
     return next(member for member in fleet.members if member is not fleet.owner("t", partition))
 
 
-def stranger_to(fleet: FleetHarness, group: str) -> tuple[Member, Member]:
+def not_coordinating(fleet: FleetHarness, group: str) -> tuple[Member, Member]:
     """A broker that does not coordinate the group, and the one that does."""
     (ours,) = [member for member in fleet.members if member.fleet.may_coordinate(group)]
     return next(member for member in fleet.members if member is not ours), ours
@@ -83,12 +83,14 @@ async def test_partitions_of_others_are_refused_so_that_clients_look_for_their_l
             assert (produced.error_code, produced.base_offset) == (0, 0)
 
 
-async def test_a_partition_whose_owner_is_gone_has_no_leader(fleet: FleetHarness) -> None:
+async def test_a_partition_whose_owner_has_no_known_address_has_no_leader(
+    fleet: FleetHarness,
+) -> None:
     member = fleet.members[0]
-    gone = fleet.members[1].fleet.identity.broker_id
-    del member.fleet.state.brokers[
-        gone
-    ]  # its lease has ended; the next generation is not there yet
+    owner = fleet.members[1].fleet.identity.broker_id
+    # The broker knows of the member, but its registration ended before the broker could read it.
+    del member.fleet.state.brokers[owner]
+    del member.fleet.state._last_rows[owner]
     async with Caller(member.broker.port) as caller:
         (topic,) = (await caller.ask(metadata_request(), 12)).topics
     orphans = [row for row in topic.partitions if row.leader_id == -1]
@@ -111,8 +113,8 @@ async def test_groups_are_found_and_served_by_their_coordinator_alone(fleet: Fle
     topics = [OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 5)])]
     commit = OffsetCommitRequest("g", topics=topics)
     asked = [OffsetFetchRequestTopic("t", [0])]
-    stranger, coordinator = stranger_to(fleet, "g")
-    async with Caller(stranger.broker.port) as caller:
+    other, coordinator = not_coordinating(fleet, "g")
+    async with Caller(other.broker.port) as caller:
         found = await caller.ask(FindCoordinatorRequest("g"), 3)
         assert (found.node_id, found.port) == (
             coordinator.fleet.identity.broker_id,
@@ -131,13 +133,14 @@ async def test_groups_are_found_and_served_by_their_coordinator_alone(fleet: Fle
         assert read.topics[0].partitions[0].committed_offset == 5
         listed = await caller.ask(ListGroupsRequest(), 4)
         assert [row.group_id for row in listed.groups] == ["g"]
-    async with Caller(stranger.broker.port) as caller:
+    async with Caller(other.broker.port) as caller:
         assert (await caller.ask(ListGroupsRequest(), 4)).groups == []
 
 
-async def test_without_members_there_is_no_coordinator(fleet: FleetHarness) -> None:
+async def test_a_coordinator_without_a_known_address_is_not_available(fleet: FleetHarness) -> None:
     member = fleet.members[0]
     member.fleet.state.brokers.clear()
+    member.fleet.state._last_rows.clear()
     names = (f"group-{number}" for number in range(100))
     elsewhere = next(name for name in names if not member.fleet.may_coordinate(name))
     async with Caller(member.broker.port) as caller:

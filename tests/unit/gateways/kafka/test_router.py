@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import Handler
+from kafscale.gateways.kafka.calls.call import Handler
 from kafscale.wire.kafka.catalog import BY_KEY
 
 PAGE = Path(__file__).parents[4] / "docs/protocols/kafka.md"

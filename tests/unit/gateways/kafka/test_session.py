@@ -4,9 +4,10 @@ import asyncio
 import struct
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.calls.call import Answer, Call
 from kafscale.gateways.kafka.session import MAY_BEGIN, SessionState
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.settings.sections import NetworkSection
@@ -16,6 +17,7 @@ from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka import frame
 from kafscale.wire.kafka.frame import RequestHeader
 from kafscale.wire.kafka.messages.api_versions import ApiVersionsRequest
+from kafscale.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafscale.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.exposition import parse, series
 from tests.unit.gateways.kafka.caller import (
@@ -217,7 +219,7 @@ async def test_long_answers_do_not_pile_up_behind_one_that_waits(
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
-async def test_a_mistake_of_ours_closes_the_connection_instead_of_leaving_it_hanging(
+async def test_a_mistake_of_the_broker_closes_the_connection_instead_of_leaving_it_hanging(
     broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch, later: bool
 ) -> None:
     wrong = MetadataResponse(cluster_id=4711)  # type: ignore[arg-type]
@@ -237,7 +239,7 @@ async def test_a_mistake_of_ours_closes_the_connection_instead_of_leaving_it_han
         assert (await other.ask(HELLO, 3)).error_code == 0
 
 
-async def test_a_mistake_of_ours_before_a_request_begins_closes_the_connection_too(
+async def test_a_mistake_of_the_broker_before_a_request_begins_closes_the_connection_too(
     broker: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def prepare() -> None:
@@ -297,3 +299,32 @@ def test_every_state_says_which_of_the_requests_that_are_offered_begin() -> None
     assert all(keys <= router.NAMES.keys() for keys in MAY_BEGIN.values())
     assert MAY_BEGIN[SessionState.OPEN] == router.NAMES.keys()
     assert not MAY_BEGIN[SessionState.CLOSED] & router.READING, "a read needs its client"
+
+
+async def test_a_bad_request_of_many_rows_is_one_line_and_counts_once(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    rows = 50_000
+    names = [CreatableTopic(f"bad name {number}", 1, 1, [], []) for number in range(rows)]
+    before = refusals(broker, "invalid_request")
+    with capture_logs() as logged:
+        answer = await caller.ask(CreateTopicsRequest(names, 30_000, False), 5)
+    assert len(answer.topics) == rows
+    lines = [row for row in logged if row["event"] == "bad_request"]
+    assert [(row["reason"], row["count"]) for row in lines] == [("invalid_request", rows)]
+    assert lines[0]["detail"] == "named twice, or too many topics in one request"
+    assert refusals(broker, "invalid_request") == before + 1
+
+
+async def test_harmless_refusals_are_no_bad_requests(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await caller.create("t")
+    wish = CreateTopicsRequest([CreatableTopic("t", 1, 1, [], [])], 30_000, False)
+    with capture_logs() as logged:
+        answer = await caller.ask(wish, 5)
+    assert answer.topics[0].error_code == 36
+    assert refusals(broker, "topic_exists") == 0
+    counted = parse(broker.metrics())
+    assert counted[series("kafscale_client_errors_total", reason="topic_exists")] == 1
+    assert [row["event"] for row in logged if row["log_level"] == "info"] == []

@@ -84,7 +84,7 @@ async def test_a_broken_one_is_passed_over_for_the_one_before(what: str, how: st
         await store.delete([key])
     number, problems = await usable(store)
     assert number == 1
-    # Without its head nobody ever said that there was a second.
+    # Without its head the second checkpoint does not exist, so it is no problem.
     assert len(problems) == (0 if (what, how) == ("head", "missing") else 1)
     assert all("checkpoint 2 cannot be used" in problem for problem in problems)
 
@@ -134,7 +134,7 @@ async def test_the_last_few_stay_and_nothing_of_the_others() -> None:
     assert await checkpoints.delete_old(store, NAMESPACE) == 0
     orphan = f"{keys.checkpoint_folder(NAMESPACE)}/{keys.checkpoint_part(2, b'abcd', 0)}"
     await store.put_new(orphan, [b"x"])
-    await store.put_new(f"{NAMESPACE}/@checkpoints/notes.txt", [b"somebody's own"])
+    await store.put_new(f"{NAMESPACE}/@checkpoints/notes.txt", [b"a user's own"])
     await written(store, KEPT + 1, KEPT + 2)
     assert await checkpoints.delete_old(store, NAMESPACE) == 2 * 3 + 1
     left = await names(store)

@@ -61,7 +61,7 @@ def test_names_sort_as_their_numbers_and_stay_in_the_bounds_of_their_kind(
         "",
     ],
 )
-def test_other_names_are_nobodys(name: str) -> None:
+def test_other_names_are_no_objects_of_a_log(name: str) -> None:
     assert keys.parse_segment(f"{FOLDER}/{name}") is None
     assert keys.parse_generation(f"{FOLDER}/{name}") is None
 

@@ -61,7 +61,7 @@ def test_an_unknown_producer_begins_at_zero() -> None:
     assert ProducerTable().judge(header(0)) is None
 
 
-def test_where_strangers_go_on_they_are_followed_from_then_on() -> None:
+def test_an_unknown_producer_that_may_go_on_is_followed_from_then_on() -> None:
     table = ProducerTable()
     assert table.judge(header(3), accepts_unknown_sequences=True) is None
     table.remember(header(3), 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Bytes that many share."""
+"""A budget of bytes that many tasks share."""
 
 import asyncio
 
@@ -19,12 +19,12 @@ async def test_what_is_there_is_given_at_once() -> None:
     assert budget.taken_bytes == 10
 
 
-async def test_nobody_gets_more_than_there_is_and_everybody_in_turn() -> None:
+async def test_no_task_gets_more_than_there_is_and_each_gets_its_turn() -> None:
     budget = ByteBudget(10)
     await budget.take(8)
     large, small = await waiting(budget, 5), await waiting(budget, 1)
     assert not large.done()
-    assert not small.done(), "it came later, though there would be room"
+    assert not small.done(), "the small request came later: it waits, though there is room for it"
     budget.give_back(8)
     assert [await large, await small] == [5, 1]
     assert budget.taken_bytes == 6

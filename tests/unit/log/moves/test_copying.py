@@ -64,7 +64,7 @@ async def sealed(log: Log, lane: int = 0) -> None:
 @pytest.mark.parametrize(
     ("producer", "epoch", "sequence"), [(7, 0, 1), (7, 0, 2), (7, 1, 5), (8, 0, 3)]
 )
-async def test_nobody_is_told_by_a_sealed_lane_that_batches_are_missing(
+async def test_a_sealed_lane_does_not_answer_that_batches_are_missing(
     harness: LogHarness, producer: int, epoch: int, sequence: int
 ) -> None:
     log = await harness.open("ns/old")
@@ -248,7 +248,7 @@ async def test_a_lane_whose_offsets_are_used_up_can_be_sealed(harness: LogHarnes
     await sealed(log)
 
 
-async def test_a_sealed_lane_tells_nobody_that_its_sequence_is_wrong(harness: LogHarness) -> None:
+async def test_a_sealed_lane_does_not_answer_that_a_sequence_is_wrong(harness: LogHarness) -> None:
     log = await harness.open()
     await sealed(log)
     for sequence in (0, 1):  # both were in flight

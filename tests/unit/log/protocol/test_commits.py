@@ -105,7 +105,7 @@ async def test_an_unknown_outcome_is_resolved_by_the_commit_id(
 
 
 async def test_a_timed_out_put_that_happened_is_found_in_its_successor(harness: LogHarness) -> None:
-    """Rule 6: the answer is lost, somebody builds on our manifest, ours is deleted."""
+    """Rule 6: the answer is lost, another writer builds on our manifest, ours is deleted."""
     failing = harness.plan.add(Rule(Fault.FAIL_AFTER, "put_new", times=1))
     stall = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     adding = asyncio.ensure_future(add(harness, empty_manifest(), "ours"))

@@ -36,7 +36,7 @@ async def test_an_empty_log_ends_at_once(harness: LogHarness) -> None:
         await write(log, b"a")
 
 
-async def test_nobody_opens_a_log_that_has_ended(harness: LogHarness) -> None:
+async def test_a_log_that_has_ended_cannot_be_opened(harness: LogHarness) -> None:
     log = await harness.open()
     await write(log, b"a")
     await rollup.roll_up(log)
@@ -128,7 +128,7 @@ async def remains(harness: LogHarness, *, is_new: bool = True) -> list[str]:
     return [row.key.rpartition("/")[2] for row in found]
 
 
-async def test_names_that_nobody_creates_go_at_once_and_the_end_is_remembered_for_a_day(
+async def test_names_that_no_writer_creates_go_at_once_and_the_end_stays_for_a_day(
     harness: LogHarness,
 ) -> None:
     log = await harness.open()
@@ -148,7 +148,7 @@ async def test_names_that_nobody_creates_go_at_once_and_the_end_is_remembered_fo
     assert await harness.names() == []
 
 
-async def test_a_log_whose_tail_nobody_can_read_ends_there(harness: LogHarness) -> None:
+async def test_a_log_ends_at_a_tail_that_cannot_be_read(harness: LogHarness) -> None:
     await harness.inner.put_new(keys.segment(FOLDER, 0), [b"x" * 100])
     await end(harness)
     assert await harness.names() == [*LAST, keys.segment_name(0)]

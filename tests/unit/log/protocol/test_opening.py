@@ -374,7 +374,7 @@ async def test_opening_and_closing_a_log_leaves_nothing_in_memory(harness: LogHa
         assert harness.memory.used_bytes == 0
 
 
-async def test_an_error_of_the_store_is_one_of_ours(harness: LogHarness) -> None:
+async def test_an_error_of_the_store_library_becomes_a_kafscale_error(harness: LogHarness) -> None:
     harness.plan.add(Rule(Fault.FAIL_BEFORE))
     with pytest.raises(KafscaleError):
         await harness.open()

@@ -7,6 +7,7 @@ from kafscale.log.reader.reader import Reader
 from kafscale.log.upkeep import rollup
 from kafscale.log.writer.log import Log
 from kafscale.testing.faulty_store import Fault, FaultyObjectStore, Rule
+from kafscale.turns import Turns
 from tests.unit.log.log_harness import LogHarness, append, make_batch, read_all
 
 BLOCK = 4096
@@ -47,6 +48,7 @@ def counted(
         index_cache_bytes=1 << 20,
         read_ahead=read_ahead,
         tasks=harness.tasks,
+        turns=Turns(harness.clock),
         block_bytes=BLOCK,
     )
     return reader, store

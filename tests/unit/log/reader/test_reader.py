@@ -216,7 +216,7 @@ async def test_reading_ahead_goes_on_into_the_next_objects(harness: LogHarness) 
     assert here == [1, 2, 3]
 
 
-async def test_a_failure_to_read_ahead_is_nobodys_problem(harness: LogHarness) -> None:
+async def test_a_failure_to_read_ahead_fails_no_read(harness: LogHarness) -> None:
     log = await rolled(harness, [300] * 40)
     reader = harness.reader(block_bytes=BLOCK, read_ahead=2)
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "read", skip=1, times=2))
@@ -311,7 +311,7 @@ async def test_a_large_flush_is_read_by_its_own_index(harness: LogHarness) -> No
 
 
 async def rewritten_elsewhere(harness: LogHarness) -> Log:
-    """An owner whose tail was rolled up and deleted by somebody else."""
+    """An owner whose tail another broker rolled up and deleted."""
     harness.memory.budget_bytes = 0
     log = await harness.open()
     for at in range(5):

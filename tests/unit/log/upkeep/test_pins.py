@@ -8,7 +8,7 @@ from tests.unit.log.upkeep.test_sweep_plan import GRACE_MS, World
 
 
 class PinnedWorld(World):
-    """A log of which somebody takes snapshots now and then."""
+    """A log of which the test takes snapshots now and then."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

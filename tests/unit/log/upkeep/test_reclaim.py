@@ -1,4 +1,4 @@
-"""What is dead inside objects that are still alive."""
+"""Reclaiming dead bytes of objects that still hold live records."""
 
 from kafscale.log.upkeep import retention, rollup
 from kafscale.log.upkeep.reclaim import is_worth_it, reclaim
@@ -56,12 +56,12 @@ async def test_one_pass_reads_no_more_than_it_may(harness: LogHarness) -> None:
     assert await alive(harness, log) == 3
 
 
-async def test_objects_that_somebody_else_rewrote_are_left_to_them(harness: LogHarness) -> None:
+async def test_objects_that_another_broker_rewrote_are_left_alone(harness: LogHarness) -> None:
     log, other = await half_dead(harness), await harness.open()
     assert await reclaim(other, (), 1 << 30) == 1
     assert await reclaim(log, (), 1 << 30) == 0
     assert log.committed.manifest.generation == other.committed.manifest.generation, (
-        "what they wrote is taken up"
+        "the log takes up the manifest of the other broker"
     )
     assert await alive(harness, log) == 1
 

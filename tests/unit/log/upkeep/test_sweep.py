@@ -88,7 +88,7 @@ async def test_what_another_has_swept_is_forgotten_too(harness: LogHarness) -> N
     await fill(log, 2)
     await retention.raise_starts(log, {0: 2})
     await sweep_after(harness, log, GRACE_S + 1)
-    again = await harness.open()  # a restart: nobody remembers who deleted what
+    again = await harness.open()  # a restart: the broker has forgotten what it deleted
     assert dropped_names(again.committed.manifest)
     await sweep_after(harness, again)
     await fill(again, 1)

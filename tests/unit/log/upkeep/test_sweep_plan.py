@@ -149,7 +149,7 @@ def test_in_the_end_only_what_the_newest_manifest_needs_is_left() -> None:
         }
 
 
-def test_strangers_are_left_alone() -> None:
+def test_objects_with_unknown_names_are_left_alone() -> None:
     strange = [StoredObject("f/readme.txt", 1, 0), StoredObject("f/segment-1.kfs", 1, 0)]
     plan = plan_sweep(strange, empty_manifest(), empty_manifest(), 10**9)
     assert (plan.delete, plan.orphans, plan.unfinished) == ([], [], False)

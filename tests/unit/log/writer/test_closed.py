@@ -122,7 +122,7 @@ def test_no_module_writes_into_a_log() -> None:
         "live = view.lane(0)\nlive.start = 3",
         "made = Lane(3)\nmade.high, other = 1, 2",
         "log.committed.manifest = None",
-        "async def f():\n    opened = await logs.open_log(1)\n    opened.is_used = True",
+        "async def f():\n    opened = await logs.open_log(1)\n    opened.epoch = 1",
     ],
 )
 def test_each_way_to_write_into_a_log_is_seen(source: str) -> None:

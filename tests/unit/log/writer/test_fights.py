@@ -176,7 +176,7 @@ SEEDS = [*range(40), *(pytest.param(seed, marks=pytest.mark.slow) for seed in ra
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_whoever_wins_what_was_acknowledged_is_there_once(seed: int) -> None:
+async def test_whichever_owner_wins_what_was_acknowledged_is_there_once(seed: int) -> None:
     fight = Fight(seed)
     try:
         await fight.run()

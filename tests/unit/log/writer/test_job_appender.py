@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from kafscale.log.catalog import notices
+from kafscale.log.catalog.notices import Notice
 from kafscale.log.formats import keys
 from kafscale.log.formats.segment import LaneBatches
 from kafscale.log.protocol import survey
@@ -38,6 +40,11 @@ def appender(harness: EngineHarness) -> JobAppender:
         author="test",
         index_interval_bytes=4096,
     )
+
+
+async def tell(harness: EngineHarness) -> None:
+    """What the pipeline does after a job has changed a log."""
+    await notices.write(harness.store, "default", Notice(logs=[FOLDER]))
 
 
 def lane(first: int, *values: bytes) -> LaneBatches:
@@ -75,6 +82,7 @@ async def test_a_broker_that_has_it_open_takes_it_up_and_goes_on_behind_it(
     await log.open()
     await log.append([lane(1, b"copied")])
     assert values_of(await harness.read("copy")) == [b"first"]
+    await tell(harness)
     await harness.parts.log_upkeep.tidy()
     assert values_of(await harness.read("copy")) == [b"first", b"copied"]
     assert await harness.append("copy", b"last") == 2
@@ -91,6 +99,7 @@ async def test_a_broker_that_writes_first_is_met_in_the_chain(harness: EngineHar
         await log.append([lane(0, b"job")])
     await log.open()
     await log.append([lane(1, b"job")])
+    await tell(harness)
     await harness.parts.log_upkeep.tidy()
     assert values_of(await harness.read("copy")) == [b"broker", b"job"]
 
@@ -246,7 +255,7 @@ async def test_a_lane_that_was_only_looked_at_may_still_begin_anywhere(
 ) -> None:
     await harness.append("copy", b"0")
     [held] = [log for _, log in harness.parts.logs.each()]
-    held.lane(5)  # somebody wanted to read what is not there yet
+    held.lane(5)  # a client wanted to read a lane that is not there yet
     await rollup.roll_up(held)
     log = appender(harness)
     await log.open()

@@ -1,4 +1,4 @@
-"""Records beyond the end that we know: nobody is told that there are none before a look says so."""
+"""Records that another writer added: the owner looks for them before it says there are none."""
 
 import asyncio
 
@@ -19,16 +19,16 @@ from tests.unit.log.log_harness import (
 )
 
 
-async def with_a_stranger(harness: LogHarness) -> Log:
-    """A log to which somebody else has added what its owner does not know of."""
-    owner, stranger = await harness.open(), await harness.open()
-    assert await committed(append(stranger, make_batch(b"theirs"))) == 0
+async def with_another_writer(harness: LogHarness) -> Log:
+    """A log to which another writer has added a batch that the owner does not know of."""
+    owner, other = await harness.open(), await harness.open()
+    assert await committed(append(other, make_batch(b"theirs"))) == 0
     assert owner.committed.end == 0
     return owner
 
 
 async def test_what_another_has_added_is_taken_up(harness: LogHarness) -> None:
-    owner = await with_a_stranger(harness)
+    owner = await with_another_writer(harness)
     await owner.late_writes.catch_up()
     assert owner.lane(0).high == 1
 
@@ -46,8 +46,8 @@ async def test_a_look_is_due_once_a_second(harness: LogHarness) -> None:
     assert owner.late_writes.is_due()
 
 
-async def test_who_comes_while_somebody_looks_waits_for_what_is_found(harness: LogHarness) -> None:
-    owner = await with_a_stranger(harness)
+async def test_a_reader_that_comes_during_a_look_waits_for_its_result(harness: LogHarness) -> None:
+    owner = await with_another_writer(harness)
     slow = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
     first = asyncio.create_task(owner.late_writes.catch_up())
     await slow.reached.wait()
@@ -61,7 +61,7 @@ async def test_who_comes_while_somebody_looks_waits_for_what_is_found(harness: L
 
 
 async def test_who_waits_looks_himself_when_the_first_gives_up(harness: LogHarness) -> None:
-    owner = await with_a_stranger(harness)
+    owner = await with_another_writer(harness)
     slow = harness.plan.add(Rule(Fault.STALL_BEFORE, "find", times=1))
     first = asyncio.create_task(owner.late_writes.catch_up())
     await slow.reached.wait()
@@ -73,7 +73,7 @@ async def test_who_waits_looks_himself_when_the_first_gives_up(harness: LogHarne
 
 
 async def test_a_look_that_failed_has_seen_nothing(harness: LogHarness) -> None:
-    owner = await with_a_stranger(harness)
+    owner = await with_another_writer(harness)
     harness.plan.add(Rule(Fault.FAIL_BEFORE, "find", times=1))
     with pytest.raises(StoreUnavailable):
         await owner.late_writes.catch_up()
@@ -82,10 +82,10 @@ async def test_a_look_that_failed_has_seen_nothing(harness: LogHarness) -> None:
     assert owner.lane(0).high == 1
 
 
-async def test_while_a_flush_is_under_way_nobody_is_told_that_there_is_nothing(
+async def test_while_a_flush_is_under_way_no_reader_hears_that_there_is_nothing(
     harness: LogHarness,
 ) -> None:
-    owner = await with_a_stranger(harness)
+    owner = await with_another_writer(harness)
     slow = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     waiting = append(owner, make_batch(b"ours"))
     await slow.reached.wait()
@@ -100,10 +100,10 @@ async def test_while_a_flush_is_under_way_nobody_is_told_that_there_is_nothing(
     await owner.late_writes.catch_up()
 
 
-async def test_the_same_where_the_stranger_has_rolled_up(harness: LogHarness) -> None:
-    owner, stranger = await harness.open(), await harness.open()
-    assert await committed(append(stranger, make_batch(b"theirs"))) == 0
-    await rollup.roll_up(stranger)
+async def test_the_same_where_the_other_writer_has_rolled_up(harness: LogHarness) -> None:
+    owner, other = await harness.open(), await harness.open()
+    assert await committed(append(other, make_batch(b"theirs"))) == 0
+    await rollup.roll_up(other)
     await harness.inner.delete([keys.segment(FOLDER, 0)])
     slow = harness.plan.add(Rule(Fault.STALL_BEFORE, "put_new", times=1))
     append(owner, make_batch(b"ours"))

@@ -256,7 +256,9 @@ async def test_an_upload_that_never_answers_leaves_other_logs_alone(harness: Log
     assert not waiting.committed.done()
 
 
-async def test_a_flush_that_fails_unforeseen_leaves_nobody_waiting(harness: LogHarness) -> None:
+async def test_a_flush_with_an_unexpected_error_leaves_no_producer_waiting(
+    harness: LogHarness,
+) -> None:
     buffered: list[int] = []
     log = await harness.open(observer=Observer(buffered=buffered.append))
     woken = []

@@ -83,7 +83,7 @@ def test_a_target_is_heeded(tmp_path: Path) -> None:
 def test_a_tail_is_taken_in_when_it_is_idle(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.write(EACH, roll_up=False, producer=7)
-    assert run(place).rows[0]["objects_after"] == 20  # just written: somebody may be alive
+    assert run(place).rows[0]["objects_after"] == 20  # just written: a writer may be alive
     assert run(place, "--tail-idle", "-1").rows[0]["objects_after"] == 20
     report = run(place, "--tail-idle", "0", dry_run=True)
     assert (report.rows[0]["tail_to_take_in"], report.rows[0]["to_join"]) == (20, 20)
@@ -199,6 +199,6 @@ def test_words_of_the_command_line() -> None:
             share_of(word)
 
 
-def test_settings_only_the_pipeline_heeds_have_defaults(tmp_path: Path) -> None:
+def test_settings_of_key_compaction_have_defaults(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    assert selection.config_of(place.topic, "delete.retention.ms") == "86400000"
+    assert selection.settings_of(place.topic).delete_retention_ms == 86_400_000

@@ -13,7 +13,7 @@ from kafscale.spark.execution import units
 from kafscale.spark.job import Context
 from kafscale.spark.jobs import convert
 from kafscale.spark.jobs.conversion.steps import NewTopicSpec
-from kafscale.spark.source import splits
+from kafscale.spark.source.plan import splits
 from kafscale.spark.transfer import offset_map
 from tests.unit.spark.conftest import Units
 from tests.unit.spark.loaded import (

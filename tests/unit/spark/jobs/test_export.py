@@ -1,4 +1,4 @@
-"""Topic to table, every record once, whoever else exports and whenever it dies. No JVM here."""
+"""Topic to table: every record once, beside other exports, and whenever one dies. No JVM here."""
 
 import pickle
 from collections.abc import Callable, Sequence

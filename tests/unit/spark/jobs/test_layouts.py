@@ -20,7 +20,7 @@ from kafscale.spark.jobs.compaction import commit_waves
 from kafscale.spark.jobs.conversion import shared_append
 from kafscale.spark.jobs.conversion.steps import NewTopicSpec
 from kafscale.spark.jobs.logs.log_starts import raise_starts
-from kafscale.spark.source import splits
+from kafscale.spark.source.plan import splits
 from kafscale.spark.views import read_views
 from tests.unit.spark.conftest import Units
 from tests.unit.spark.jobs.place import local
@@ -180,7 +180,7 @@ def test_a_run_after_a_crash_goes_on_in_the_shared_logs(
     assert objects(bucket, "default/@convert") == []
 
 
-def test_what_nobody_goes_on_with_can_be_given_up(
+def test_a_conversion_that_no_job_goes_on_with_can_be_given_up(
     context: Context, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made_of(context, *wish("old", "neighbour", "shared", 2))

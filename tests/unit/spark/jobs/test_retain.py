@@ -124,7 +124,7 @@ def test_an_object_that_is_mostly_dead_is_rewritten(tmp_path: Path) -> None:
     assert run(place, dead_share=0.5).facts["objects_written"] == 0
 
 
-def test_a_start_within_one_batch_does_not_cause_rewriting_for_ever(tmp_path: Path) -> None:
+def test_a_start_within_one_batch_does_not_cause_endless_rewriting(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.write([[(b"k", b"x" * 100)] * 10])
     assert raise_starts(place.bucket, place.manifest(), FOLDER, {0: 9})
@@ -244,7 +244,7 @@ def test_losing_the_race_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     place.write(EACH)
 
     async def lose(*_: object, **__: object) -> Manifest:
-        raise commits.LostRace("somebody else")
+        raise commits.LostRace("another writer")
 
     seen = place.manifest()
     monkeypatch.setattr(commits, "commit", lose)

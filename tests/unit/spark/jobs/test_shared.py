@@ -1,4 +1,4 @@
-"""Jobs on logs that topics share: each topic's own rules, and nobody else's records."""
+"""Jobs on logs that topics share: they keep each topic's rules and touch no other topic."""
 
 import random
 from pathlib import Path
@@ -137,8 +137,8 @@ def test_a_lane_that_a_living_topic_claims_never_ends(shared: SharedNamespace) -
     assert shared.raw(ALIVE) == before
 
 
-def test_a_lane_nobody_claims_is_left_alone(shared: SharedNamespace) -> None:
-    """It may be a topic's that is just being made, and has no descriptor yet."""
+def test_a_lane_that_no_topic_claims_is_left_alone(shared: SharedNamespace) -> None:
+    """The lane may belong to a topic that a broker is creating: it has no descriptor yet."""
     filled(shared)
     made = shared.bucket.topic(GONE)
     shared.bucket.run(lambda store: store.delete([f"default/{GONE}/descriptor-{1:020d}"]))

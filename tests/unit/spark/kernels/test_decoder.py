@@ -148,7 +148,7 @@ def test_a_batch_larger_than_the_buffer_makes_it_grow(fast: bool) -> None:
 
 
 @BOTH
-def test_a_codec_nobody_knows_is_named(fast: bool) -> None:
+def test_an_unknown_codec_is_named(fast: bool) -> None:
     data = resigned(build_batch(numbered(1), base_offset=0), attributes=6)
     with pytest.raises(CorruptBatch, match="codec 6"):
         decoded(data, fast=fast)

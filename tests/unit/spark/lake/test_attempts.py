@@ -112,7 +112,7 @@ def test_a_round_that_took_too_long_commits_nothing(topic: Topic, tmp_path: Path
         attempts.Round(table, grace_ms=-10).check_in_time()
 
 
-def test_files_of_others_are_none_of_ours() -> None:
+def test_files_of_other_writers_are_not_counted_as_own() -> None:
     assert attempts.round_of("data/_day=2026-01-01/part-0a-0b-0001.parquet") == "0a"
     for other in ("part-00000-8a7f.c000.snappy.parquet", "x.parquet", "_delta_log/1.json"):
         assert attempts.round_of(other) == ""

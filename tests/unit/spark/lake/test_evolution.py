@@ -83,7 +83,7 @@ def test_a_schema_that_appears_in_the_middle_adds_its_columns_to_the_table(
     ]
 
 
-def test_a_number_nobody_knew_at_the_start_is_looked_up_before_anything_is_written(
+def test_a_schema_number_unknown_at_the_start_is_looked_up_before_anything_is_written(
     topic: Topic, lake: Lake, schema_registry: FakeSchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Registered while the export runs, or under another subject."""

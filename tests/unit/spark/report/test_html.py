@@ -15,7 +15,7 @@ def test_topics_have_colours_of_their_own_the_largest_first() -> None:
     assert len(set(colours.values())) == 3
 
 
-def test_a_page_tells_no_groups_from_groups_nobody_knows() -> None:
+def test_a_page_tells_no_groups_from_unknown_groups() -> None:
     found = Statistics("here", "now", [topic("t", 1)], Prices(), lags_from="looked there")
     assert "No group has read" not in html._lags(found)
     found.lags_known = True

@@ -1,4 +1,4 @@
-"""Arrow rows become batches that everybody else can read."""
+"""Arrow rows become batches that every Kafka client can read."""
 
 import warnings
 from collections.abc import Sequence

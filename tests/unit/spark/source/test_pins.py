@@ -10,11 +10,11 @@ from kafscale.model.errors import InvalidTopicName, UnknownTopic
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.source import pins
-from kafscale.spark.source.columns import WantedColumns
 from kafscale.spark.source.pins import SnapshotError, SnapshotExpired
-from kafscale.spark.source.tasks import read_rows
+from kafscale.spark.source.rows.columns import WantedColumns
+from kafscale.spark.source.rows.tasks import read_rows
 from tests.support.topics import Log, build_segment, put_segment
-from tests.unit.spark.source.test_reading import (
+from tests.unit.spark.source.rows.test_reading import (
     batches,
     offsets,
     options,

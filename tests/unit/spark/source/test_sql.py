@@ -41,7 +41,7 @@ def test_topics_get_the_quotes_that_spark_wants(query: str, expected: str, used:
 
 
 def test_an_unknown_topic_is_named_and_the_known_ones_too() -> None:
-    with pytest.raises(UnknownTopic, match=r"no topic 'order'; there are: .*orders"):
+    with pytest.raises(UnknownTopic, match=r"no topic 'order'; the nearest: orders"):
         quoted("select * from topic.order", NAMES)
 
 
@@ -56,6 +56,12 @@ def test_without_a_store_the_session_is_asked() -> None:
 
     with pytest.raises(InvalidRequest, match=r"spark\.kafscale\.store"):
         register_topics(Session())  # type: ignore[arg-type]
-    Session.conf["spark.kafscale.store"] = "gs://nobody"
+    Session.conf["spark.kafscale.store"] = "gs://missing"
     with pytest.raises(AttributeError, match="dataSource"):  # goes on to use the session
         register_topics(Session())  # type: ignore[arg-type]
+
+
+def test_of_many_topics_that_are_not_alike_some_are_named() -> None:
+    names = [f"{letter * 5}" for letter in "abcdefgh"]
+    with pytest.raises(UnknownTopic, match=r"there are: aaaaa, .*, eeeee and 3 more$"):
+        quoted("select 1 from topic.zz", names)

@@ -12,12 +12,12 @@ from kafscale.log.formats.segment import NOTHING_BEFORE
 from kafscale.model.errors import UnknownTopic
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
-from kafscale.spark.source.columns import WantedColumns
-from kafscale.spark.source.offsets import DataLost
-from kafscale.spark.source.options import read_options
+from kafscale.spark.source.plan.offsets import DataLost
+from kafscale.spark.source.plan.options import read_options
+from kafscale.spark.source.rows.columns import WantedColumns
 from kafscale.spark.source.stream import StreamReader
 from tests.support.topics import Log, build_segment, lay, put_segment
-from tests.unit.spark.source.test_reading import START_MS, batches, store_with
+from tests.unit.spark.source.rows.test_reading import START_MS, batches, store_with
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ class FakeSchemaRegistry:
                 self.wfile.write(body.encode())
 
             def log_message(self, *_: object) -> None:
-                """Nobody reads it."""
+                """No test reads it."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))

@@ -54,7 +54,7 @@ def test_a_schema_given_as_well_says_which_columns_are_wanted(
     assert (rows, bad) == ([{"id": 1}], {})
 
 
-def test_what_has_no_number_or_one_nobody_knows_is_bad_alone(
+def test_a_value_with_no_number_or_an_unknown_one_is_bad_alone(
     schema_registry: FakeSchemaRegistry,
 ) -> None:
     write = AvroWriter(schema_registry, avro_schema(id="long"))

@@ -16,10 +16,12 @@ def test_a_subject_has_versions_and_a_newest_one(schema_registry: FakeSchemaRegi
     assert registry.by_number(schema_registry.url, 1) == found[0]
 
 
-def test_what_nobody_registered_is_not_there(schema_registry: FakeSchemaRegistry) -> None:
-    assert registry.versions(schema_registry.url, "nobody-value") == []
+def test_a_schema_that_was_never_registered_is_not_there(
+    schema_registry: FakeSchemaRegistry,
+) -> None:
+    assert registry.versions(schema_registry.url, "missing-value") == []
     with pytest.raises(NoSuchSchema, match="404"):
-        registry.latest(schema_registry.url, "nobody-value")
+        registry.latest(schema_registry.url, "missing-value")
     with pytest.raises(NoSuchSchema):
         registry.by_number(schema_registry.url, 5)
 

@@ -56,7 +56,9 @@ def to_theirs(value: Struct, theirs: Any, version: int) -> Any:
             continue
         own = getattr(value, field.name)
         name = _BIT_SETS.get(field.name, field.name)
-        given[name] = _convert(own, field.name, field.wire.name, theirs.fields[name], version)
+        if name not in theirs.fields:
+            name = field.name  # in this message it is a number
+        given[name] = _convert(own, name, field.wire.name, theirs.fields[name], version)
     return theirs(version=version, **given)
 
 
@@ -67,7 +69,7 @@ def _convert(own: Any, name: str, wire: str, their_field: Any, version: int) -> 
         return [to_theirs(one, their_field.data_class, version) for one in own]
     if wire == "uuid":
         return uuid.UUID(bytes=own)
-    if name in _BIT_SETS:
+    if name in _BIT_SETS.values():
         return {bit for bit in range(32) if own & 0xFFFF_FFFF & (1 << bit)}
     return own
 

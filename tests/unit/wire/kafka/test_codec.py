@@ -5,6 +5,7 @@ from typing import Annotated
 
 import pytest
 
+from kafscale.turns import run_through
 from kafscale.wire import buffer
 from kafscale.wire.buffer import MalformedMessage
 from kafscale.wire.kafka import codec
@@ -178,6 +179,23 @@ def test_long_arrays_of_integers_have_long_counts(size: int) -> None:
         written = memoryview(b"".join(codec.encode(sent, version)))
         got, _ = codec.decode(metadata.MetadataResponse, written, version)
         assert [p.replica_nodes for p in got.topics[0].partitions] == [list(range(size))] * 2
+
+
+@pytest.mark.parametrize(("kind", "version"), FIRST_AND_LAST)
+def test_the_same_comes_out_in_steps(kind: type[Message], version: int) -> None:
+    value = Maker("steps").message(kind, version)
+    whole = b"".join(codec.encode(value, version))
+    in_steps = run_through(codec.encode_in_steps(value, version, bytearray()))
+    assert b"".join(in_steps) == whole
+    read, end = run_through(codec.decode_in_steps(kind, memoryview(whole), version))
+    assert (plain(read), end) == (plain(value), len(whole))
+
+
+def test_a_message_of_many_rows_has_many_steps() -> None:
+    sent = DeleteTopicsRequest(topic_names=[f"t{number}" for number in range(5_000)])
+    whole = b"".join(codec.encode(sent, 1))
+    assert len(list(codec.encode_in_steps(sent, 1, bytearray()))) > 10
+    assert len(list(codec.decode_in_steps(DeleteTopicsRequest, memoryview(whole), 1))) > 10
 
 
 @pytest.mark.parametrize(("kind", "version"), FIRST_AND_LAST)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafscale.wire.kafka.catalog import APIS
-from tests.fuzz.mutations import corpus, judge, spoil
+from tests.fuzz.mutations import corpus, judge, judge_records, record_corpus, spoil
 from tests.support.examples import examples
 
 
@@ -28,6 +28,17 @@ def test_spoilt_frames_are_read_or_malformed(frames: list[bytes], seed: int) -> 
     outcomes = [judge(spoil(dice.choice(frames), dice, frames)) for _ in range(1500)]
     # Damage that never hurts, or always kills at once, would test nothing.
     assert 0.02 < sum(outcomes) / len(outcomes) < 0.98
+
+
+def test_all_walks_judge_spoilt_records_alike() -> None:
+    dice = random.Random("records")
+    sets = record_corpus(dice)
+    outcomes = [
+        judge_records(spoil(dice.choice(sets), dice, sets), dice.choice([1, 2, 5, 70, 200]))
+        for _ in range(1500)
+    ]
+    assert any(outcomes)
+    assert not all(outcomes)
 
 
 def test_spoilt_frames_take_little_memory(frames: list[bytes]) -> None:

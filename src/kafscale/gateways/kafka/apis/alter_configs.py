@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafscale.gateways.kafka import resources
-from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.access.api_requirements import ConfigResources
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.request_order import CHANGES_TOPICS
+from kafscale.model.access import AccessOperation
 from kafscale.model.errors import InvalidRequest
 from kafscale.wire.kafka.messages.alter_configs import (
     AlterConfigsRequest,
@@ -19,6 +22,10 @@ from kafscale.wire.kafka.messages.alter_configs import (
 
 API_KEY: Final = AlterConfigsRequest.api_key
 VERSIONS: Final = AlterConfigsRequest.versions
+ORDER: Final = CHANGES_TOPICS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    ConfigResources(AccessOperation.ALTER_CONFIGS, "responses", AlterConfigsResourceResponse),
+)
 _KEPT: Final = ("physical.partitions",)
 
 
@@ -33,6 +40,7 @@ async def _answer(call: Call) -> AlterConfigsResponse:
 
 
 async def _alter(call: Call, resource: AlterConfigsResource) -> None:
+    resources.check_alterable(resource)
     resources.check_once(config.name for config in resource.configs)
     missing = sorted(config.name for config in resource.configs if config.value is None)
     if missing:

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.request_order import FREE
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.api_versions import (
     ApiVersion,
@@ -20,6 +21,8 @@ from kafscale.wire.kafka.messages.api_versions import (
 
 API_KEY: Final = ApiVersionsRequest.api_key
 VERSIONS: Final = ApiVersionsRequest.versions
+ORDER: Final = FREE
+REQUIREMENTS: Final[tuple[Requirement, ...]] = ()
 
 _LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9\-.]*[A-Za-z0-9])?")
 

@@ -3,9 +3,12 @@
 from collections import Counter
 from typing import Final
 
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call, in_time
-from kafscale.gateways.kafka.errors import code_of, words_of
+from kafscale.gateways.kafka.access.requirements import EachRow, by_name
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
+from kafscale.gateways.kafka.calls.errors import code_of, words_of
+from kafscale.gateways.kafka.calls.request_order import CHANGES_TOPICS
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import InvalidReplicaAssignment, InvalidRequest, KafscaleError
 from kafscale.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -16,6 +19,17 @@ from kafscale.wire.kafka.messages.create_partitions import (
 
 API_KEY: Final = CreatePartitionsRequest.api_key
 VERSIONS: Final = CreatePartitionsRequest.versions
+ORDER: Final = CHANGES_TOPICS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    EachRow(
+        AccessOperation.ALTER,
+        ResourceType.TOPIC,
+        "topics",
+        by_name,
+        "results",
+        lambda row, code: CreatePartitionsTopicResult(row.name, code),
+    ),
+)
 
 
 def answer(call: Call) -> Answer:
@@ -27,7 +41,7 @@ async def _answer(call: Call) -> CreatePartitionsResponse:
     request: CreatePartitionsRequest = call.message
     names = Counter(topic.name for topic in request.topics)
     results = []
-    for wanted in request.topics:
+    async for wanted in call.each(request.topics):
         result = CreatePartitionsTopicResult(name=wanted.name)
         results.append(result)
         try:

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafscale.engine.topics.topic import Topic
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call, in_time
-from kafscale.gateways.kafka.errors import code_of, words_of
+from kafscale.gateways.kafka.access.api_requirements import CreatedTopics
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
+from kafscale.gateways.kafka.calls.errors import code_of, words_of
+from kafscale.gateways.kafka.calls.request_order import CHANGES_TOPICS
 from kafscale.model.errors import (
     InvalidReplicaAssignment,
     InvalidReplication,
@@ -28,6 +30,8 @@ from kafscale.wire.kafka.messages.create_topics import (
 
 API_KEY: Final = CreateTopicsRequest.api_key
 VERSIONS: Final = CreateTopicsRequest.versions
+ORDER: Final = CHANGES_TOPICS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (CreatedTopics(),)
 
 _MOST_TOPICS: Final = 10_000
 _FROM_TOPIC: Final = 1
@@ -43,7 +47,7 @@ async def _answer(call: Call) -> CreateTopicsResponse:
     request: CreateTopicsRequest = call.message
     names = Counter(topic.name for topic in request.topics)
     results = []
-    for wanted in request.topics:
+    async for wanted in call.each(request.topics):
         result = CreatableTopicResult(name=wanted.name, configs=None)
         results.append(result)
         try:

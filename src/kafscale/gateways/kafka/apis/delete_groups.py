@@ -2,8 +2,11 @@
 
 from typing import Final
 
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import coordinator_code_of
+from kafscale.gateways.kafka.access.requirements import EachRow, itself
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.errors import coordinator_code_of
+from kafscale.gateways.kafka.calls.request_order import DELETES_GROUPS
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.delete_groups import (
     DeletableGroupResult,
@@ -13,6 +16,17 @@ from kafscale.wire.kafka.messages.delete_groups import (
 
 API_KEY: Final = DeleteGroupsRequest.api_key
 VERSIONS: Final = DeleteGroupsRequest.versions
+ORDER: Final = DELETES_GROUPS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    EachRow(
+        AccessOperation.DELETE,
+        ResourceType.GROUP,
+        "groups_names",
+        itself,
+        "results",
+        DeletableGroupResult,
+    ),
+)
 
 
 def answer(call: Call) -> Answer:
@@ -23,7 +37,7 @@ def answer(call: Call) -> Answer:
 async def _answer(call: Call) -> DeleteGroupsResponse:
     request: DeleteGroupsRequest = call.message
     return DeleteGroupsResponse(
-        results=[await _delete(call, name) for name in request.groups_names]
+        results=[await _delete(call, name) async for name in call.each(request.groups_names)]
     )
 
 

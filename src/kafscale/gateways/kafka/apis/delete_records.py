@@ -2,9 +2,17 @@
 
 from typing import Final
 
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call, in_time
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.access.requirements import (
+    EachRow,
+    by_name,
+    partition_indexes_of,
+    topic_row,
+)
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
+from kafscale.gateways.kafka.calls.errors import code_of
+from kafscale.gateways.kafka.calls.request_order import DELETES_RECORDS
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.delete_records import (
@@ -17,6 +25,22 @@ from kafscale.wire.kafka.messages.delete_records import (
 
 API_KEY: Final = DeleteRecordsRequest.api_key
 VERSIONS: Final = DeleteRecordsRequest.versions
+ORDER: Final = DELETES_RECORDS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    EachRow(
+        AccessOperation.DELETE,
+        ResourceType.TOPIC,
+        "topics",
+        by_name,
+        "topics",
+        topic_row(
+            DeleteRecordsTopicResult,
+            DeleteRecordsPartitionResult,
+            partition_indexes_of,
+            low_watermark=-1,
+        ),
+    ),
+)
 
 _NO_OFFSET: Final = -1
 
@@ -32,9 +56,12 @@ async def _answer(call: Call) -> DeleteRecordsResponse:
         topics=[
             DeleteRecordsTopicResult(
                 topic.name,
-                [await _delete(call, topic.name, requested) for requested in topic.partitions],
+                [
+                    await _delete(call, topic.name, requested)
+                    async for requested in call.each(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in call.each(request.topics)
         ]
     )
 

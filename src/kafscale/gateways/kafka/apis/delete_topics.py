@@ -2,9 +2,11 @@
 
 from typing import Final
 
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call, in_time
-from kafscale.gateways.kafka.errors import code_of, words_of
+from kafscale.gateways.kafka.access.api_requirements import DeletedTopics
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
+from kafscale.gateways.kafka.calls.errors import code_of, words_of
+from kafscale.gateways.kafka.calls.request_order import CHANGES_TOPICS
 from kafscale.model.errors import InvalidRequest, KafscaleError
 from kafscale.wire.kafka.messages.delete_topics import (
     DeletableTopicResult,
@@ -16,6 +18,8 @@ from kafscale.wire.kafka.schema import NO_UUID
 
 API_KEY: Final = DeleteTopicsRequest.api_key
 VERSIONS: Final = DeleteTopicsRequest.versions
+ORDER: Final = CHANGES_TOPICS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (DeletedTopics(),)
 
 _BY_ID_FROM: Final = 6
 
@@ -31,7 +35,8 @@ async def _answer(call: Call) -> DeleteTopicsResponse:
         states = request.topics
     else:
         states = [DeleteTopicState(name=name) for name in request.topic_names]
-    return DeleteTopicsResponse(responses=[await _delete(call, wanted) for wanted in states])
+    responses = [await _delete(call, wanted) async for wanted in call.each(states)]
+    return DeleteTopicsResponse(responses=responses)
 
 
 async def _delete(call: Call, wanted: DeleteTopicState) -> DeletableTopicResult:

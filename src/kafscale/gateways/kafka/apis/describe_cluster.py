@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from kafscale.gateways.kafka.authorization import operations_on_cluster
-from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.access.authorization import operations_on_cluster
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.request_order import FREE
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -13,6 +14,9 @@ from kafscale.wire.kafka.messages.describe_cluster import (
 
 API_KEY: Final = DescribeClusterRequest.api_key
 VERSIONS: Final = DescribeClusterRequest.versions
+# Like Kafka: every client may know the brokers; operations are shown by what it may do.
+ORDER: Final = FREE
+REQUIREMENTS: Final[tuple[Requirement, ...]] = ()
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2

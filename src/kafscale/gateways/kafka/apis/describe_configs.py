@@ -2,15 +2,18 @@
 
 v1  where a value comes from, and its synonyms; v3 types and documentation
 Topics have every setting that Kafka knows. A broker shows the settings that Kafka's tools look
-for; all of them are read-only. Loggers have no settings here, so their list is empty.
+for; all of them are read-only. Loggers, groups and subscriptions of client metrics have no settings
+here, so their lists are empty.
 """
 
-import asyncio
 from collections.abc import Iterable
 from typing import Final
 
 from kafscale.gateways.kafka import resources
-from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.access.api_requirements import ConfigResources
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.request_order import READS_TOPICS
+from kafscale.model.access import AccessOperation
 from kafscale.model.broker_configs import BROKER_NAME_OF, BrokerConfig
 from kafscale.model.errors import InvalidRequest, KafscaleError
 from kafscale.model.topic_configs import TOPIC_CONFIGS, TopicConfig
@@ -25,6 +28,10 @@ from kafscale.wire.kafka.messages.describe_configs import (
 
 API_KEY: Final = DescribeConfigsRequest.api_key
 VERSIONS: Final = DescribeConfigsRequest.versions
+ORDER: Final = READS_TOPICS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    ConfigResources(AccessOperation.DESCRIBE_CONFIGS, "results", DescribeConfigsResult),
+)
 
 _FROM_TOPIC: Final = 1
 _FROM_BROKER: Final = 4
@@ -40,7 +47,7 @@ async def _answer(call: Call) -> DescribeConfigsResponse:
     request: DescribeConfigsRequest = call.message
     named = resources.Named(request.resources)
     results = []
-    for resource in request.resources:
+    async for resource in call.each(request.resources):
         result = DescribeConfigsResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
@@ -50,7 +57,6 @@ async def _answer(call: Call) -> DescribeConfigsResponse:
             result.configs = _describe(call, resource)
         except KafscaleError as problem:
             resources.refuse(call, result, problem)
-        await asyncio.sleep(0)  # thousands of topics must not hold up other clients
     return DescribeConfigsResponse(results=results)
 
 
@@ -71,6 +77,10 @@ def _describe(call: Call, resource: DescribeConfigsResource) -> list[DescribeCon
             rows = [_of_broker(config) for config in call.engine.broker_configs]
         case resources.BROKER_LOGGER:
             resources.check_broker(call, resource.resource_name)
+            rows = []
+        case resources.GROUP | resources.CLIENT_METRICS:
+            if not resource.resource_name:
+                raise InvalidRequest("the name of the resource is empty")
             rows = []
         case other:
             raise InvalidRequest(f"resources of type {other} have no settings here")

@@ -6,12 +6,14 @@ A group that does not exist is Dead, without an error.
 
 from typing import Final
 
-from kafscale.gateways.kafka.authorization import authorized_operations
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import coordinator_code_of
+from kafscale.gateways.kafka.access.authorization import authorized_operations
+from kafscale.gateways.kafka.access.requirements import EachRow, itself
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.errors import coordinator_code_of
+from kafscale.gateways.kafka.calls.request_order import READS_GROUPS
 from kafscale.groups.machine import Group
 from kafscale.groups.states import GroupState
-from kafscale.model.access import ResourceType
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.describe_groups import (
     DescribedGroup,
@@ -22,6 +24,17 @@ from kafscale.wire.kafka.messages.describe_groups import (
 
 API_KEY: Final = DescribeGroupsRequest.api_key
 VERSIONS: Final = DescribeGroupsRequest.versions
+ORDER: Final = READS_GROUPS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    EachRow(
+        AccessOperation.DESCRIBE,
+        ResourceType.GROUP,
+        "groups",
+        itself,
+        "groups",
+        lambda row, code: DescribedGroup(code, row),
+    ),
+)
 
 
 def answer(call: Call) -> Answer:
@@ -31,8 +44,10 @@ def answer(call: Call) -> Answer:
 
 async def _answer(call: Call) -> DescribeGroupsResponse:
     request: DescribeGroupsRequest = call.message
-    groups = [await _describe(call, name) for name in dict.fromkeys(request.groups)]
-    for group in groups:
+    groups = [
+        await _describe(call, name) async for name in call.each(dict.fromkeys(request.groups))
+    ]
+    async for group in call.each(groups):
         group.authorized_operations = authorized_operations(
             call, ResourceType.GROUP, group.group_id, asked=request.include_authorized_operations
         )

@@ -2,9 +2,12 @@
 
 from typing import Final
 
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import code_of, words_of
+from kafscale.gateways.kafka.access.requirements import EachRow, by_name, topic_row
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.errors import code_of, words_of
+from kafscale.gateways.kafka.calls.request_order import READS_RECORDS
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.describe_producers import (
     DescribeProducersRequest,
@@ -16,6 +19,17 @@ from kafscale.wire.kafka.messages.describe_producers import (
 
 API_KEY: Final = DescribeProducersRequest.api_key
 VERSIONS: Final = DescribeProducersRequest.versions
+ORDER: Final = READS_RECORDS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    EachRow(
+        AccessOperation.READ,
+        ResourceType.TOPIC,
+        "topics",
+        by_name,
+        "topics",
+        topic_row(TopicResponse, PartitionResponse, lambda row: row.partition_indexes),
+    ),
+)
 
 
 def answer(call: Call) -> Answer:
@@ -26,12 +40,14 @@ def answer(call: Call) -> Answer:
 async def _answer(call: Call) -> DescribeProducersResponse:
     request: DescribeProducersRequest = call.message
     wanted: dict[str, dict[int, None]] = {}  # each once: a partition may have very many producers
-    for topic in request.topics:
+    async for topic in call.each(request.topics):
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(name, [await _describe(call, name, number) for number in numbers])
-            for name, numbers in wanted.items()
+            TopicResponse(
+                name, [await _describe(call, name, number) async for number in call.each(numbers)]
+            )
+            async for name, numbers in call.each(wanted.items())
         ]
     )
 
@@ -40,7 +56,7 @@ async def _describe(call: Call, name: str, number: int) -> PartitionResponse:
     result = PartitionResponse(partition_index=number)
     try:
         topic = call.engine.topics.get(name)
-        for producer in await call.engine.partitions.producers_of(topic, number):
+        async for producer in call.each(await call.engine.partitions.producers_of(topic, number)):
             state = ProducerState(
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,

@@ -5,9 +5,12 @@ A partition has one replica, which leads already: no election is ever needed.
 
 from typing import Final
 
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import words_of
+from kafscale.gateways.kafka.access.requirements import WholeRequest, cluster, error_alone
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.errors import words_of
+from kafscale.gateways.kafka.calls.request_order import READS_TOPICS
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.elect_leaders import (
@@ -19,6 +22,12 @@ from kafscale.wire.kafka.messages.elect_leaders import (
 
 API_KEY: Final = ElectLeadersRequest.api_key
 VERSIONS: Final = ElectLeadersRequest.versions
+ORDER: Final = READS_TOPICS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    WholeRequest(
+        AccessOperation.ALTER, ResourceType.CLUSTER, cluster, error_alone(ElectLeadersResponse)
+    ),
+)
 
 _KINDS: Final = (0, 1)  # preferred, unclean
 
@@ -29,12 +38,21 @@ def answer(call: Call) -> Answer:
     if request.election_type not in _KINDS:
         client_errors.note_bad(call, "invalid_request", f"election type {request.election_type}")
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return _answer(call)
+
+
+async def _answer(call: Call) -> ElectLeadersResponse:
+    request: ElectLeadersRequest = call.message
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(
-                row.topic, [_result(call, row.topic, partition) for partition in row.partitions]
+                row.topic,
+                [
+                    _result(call, row.topic, partition)
+                    async for partition in call.each(row.partitions)
+                ],
             )
-            for row in request.topic_partitions or ()
+            async for row in call.each(request.topic_partitions or ())
         ]
     )
 

@@ -9,58 +9,76 @@ v13   topics by id
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from kafscale.engine.partitions.reads import PartitionRead, ReadResult
-from kafscale.gateways.kafka import client_errors, conversion
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.fetch_answers import BY_ID_FROM, SessionFetch, SessionlessFetch
-from kafscale.gateways.kafka.fetch_sessions import (
+from kafscale.gateways.kafka.access.api_requirements import FetchTopics
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.fetch_sessions import (
     CLOSE,
     FULL,
-    MOST_PARTITIONS,
     NO_SESSION,
     FetchSession,
     RequestedPartition,
 )
+from kafscale.gateways.kafka.calls.request_order import POLLS_RECORDS
+from kafscale.gateways.kafka.records import conversion
+from kafscale.gateways.kafka.records.fetch_answers import BY_ID_FROM, SessionFetch, SessionlessFetch
+from kafscale.turns import run_through
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.fetch import FetchRequest, FetchResponse
 
 API_KEY: Final = FetchRequest.api_key
 VERSIONS: Final = FetchRequest.versions
+ORDER: Final = POLLS_RECORDS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (FetchTopics(),)
 
 _SESSIONS_FROM: Final = 7
 _LARGEST_ANSWER: Final = 57_671_680
 _LONGEST_WAIT_MS: Final = 30_000
+_AT_ONCE: Final = 1_000  # partitions that a session takes at once
 
 
 def answer(call: Call) -> Answer:
     """Answer at once from memory if there is enough, else wait."""
-    request: FetchRequest = call.message
+    if call.is_long:
+        return _answer_long(call)
     session: FetchSession | None = None
     if call.version >= _SESSIONS_FROM:
-        problem, session = _session(call)
+        problem, session = _session(call, list(_requested(call)))
         if problem is not ErrorCode.NONE:
-            client_errors.note_ordinary(call, problem.name.lower(), f"session {request.session_id}")
-            return FetchResponse(error_code=problem)
-    max_bytes = max(0, min(request.max_bytes, _LARGEST_ANSWER))
-    wait_ms = max(0, min(request.max_wait_ms, _LONGEST_WAIT_MS))
-    limits = _Limits(max_bytes, min(max(0, request.min_bytes), max_bytes), wait_ms / 1000)
-    fetch = SessionlessFetch(call) if session is None else _active(call, session)
-    if fetch.is_empty:
-        limits = limits._replace(min_bytes=0)
-    at_least = limits.min_bytes if wait_ms else 0
-    results = call.engine.partitions.fetch_now(fetch.reads, max_bytes, at_least)
-    if results is not None and not conversion.is_due(fetch.reads, results, call.version):
-        return fetch.respond(results)
-    if isinstance(fetch, SessionlessFetch):
-        return _answer_later(call, fetch, results, limits)
-    if results is None:
-        fetch.park_all()
-    return _answer_session(call, fetch.session, limits)
+            return _refuse(call, problem)
+    return _answer(call, session)
+
+
+async def _answer_long(call: Call) -> FetchResponse:
+    """The same for a request that names very many partitions: its session takes some at a time."""
+    session: FetchSession | None = None
+    if call.version >= _SESSIONS_FROM:
+        requested = [one async for one in call.each(_requested(call))]
+        problem, session = _session(call, requested[:_AT_ONCE], len(requested) - _AT_ONCE)
+        sessions, now_s = call.context.fetch_sessions, call.engine.clock.elapsed_s()
+        async for begin in call.each(range(_AT_ONCE, len(requested), _AT_ONCE)):
+            some = requested[begin : begin + _AT_ONCE]
+            if session is not None and not sessions.update(session, some, (), now_s):
+                # A client that has just asked for a session can do without.
+                session = None
+                if call.message.session_epoch != FULL:
+                    problem = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if problem is not ErrorCode.NONE:
+            return _refuse(call, problem)
+    answer = _answer(call, session)
+    return answer if isinstance(answer, FetchResponse) else await answer
+
+
+def _refuse(call: Call, problem: ErrorCode) -> FetchResponse:
+    detail = f"session {call.message.session_id}"
+    client_errors.note_ordinary(call, problem.name.lower(), detail)
+    return FetchResponse(error_code=problem)
 
 
 class _Limits(NamedTuple):
@@ -71,13 +89,45 @@ class _Limits(NamedTuple):
     wait_s: float
 
 
+def _answer(call: Call, session: FetchSession | None) -> FetchResponse | Awaitable[FetchResponse]:
+    request: FetchRequest = call.message
+    max_bytes = max(0, min(request.max_bytes, _LARGEST_ANSWER))
+    wait_ms = max(0, min(request.max_wait_ms, _LONGEST_WAIT_MS))
+    limits = _Limits(max_bytes, min(max(0, request.min_bytes), max_bytes), wait_ms / 1000)
+    fetch = SessionlessFetch(call) if session is None else _active(call, session)
+    if fetch.is_empty:
+        limits = limits._replace(min_bytes=0)
+    if call.is_long or fetch.is_large:
+        return _answer_in_turns(call, fetch, limits)
+    run_through(fetch.look_up())
+    at_least = limits.min_bytes if wait_ms else 0
+    results = call.engine.partitions.fetch_now(fetch.reads, max_bytes, at_least)
+    if results is not None and not conversion.is_due(fetch.reads, results, call.version):
+        return run_through(fetch.respond(results))
+    if isinstance(fetch, SessionlessFetch):
+        return _answer_later(call, fetch, results, limits)
+    if results is None:
+        fetch.park_all()
+    return _answer_session(call, fetch.session, limits)
+
+
+async def _answer_in_turns(
+    call: Call, fetch: SessionlessFetch | SessionFetch, limits: _Limits
+) -> FetchResponse:
+    if isinstance(fetch, SessionFetch):
+        return await _answer_session(call, fetch.session, limits)
+    await call.engine.turns.finish(fetch.look_up())
+    return await _answer_later(call, fetch, None, limits)
+
+
 async def _answer_later(
     call: Call,
     fetch: SessionlessFetch | SessionFetch,
     results: Sequence[ReadResult] | None,
     limits: _Limits,
 ) -> FetchResponse:
-    return fetch.respond(await _read(call, fetch.reads, results, *limits))
+    results = await _read(call, fetch.reads, results, *limits)
+    return await call.engine.turns.finish(fetch.respond(results))
 
 
 def _active(call: Call, session: FetchSession) -> SessionFetch:
@@ -87,16 +137,19 @@ def _active(call: Call, session: FetchSession) -> SessionFetch:
 async def _answer_session(call: Call, session: FetchSession, limits: _Limits) -> FetchResponse:
     """Wait for parked partitions without reading them; if some cannot be parked, for all."""
     loop = asyncio.get_running_loop()
+    turns = call.engine.turns
     deadline = loop.time() + limits.wait_s
     while True:
         fetch = _active(call, session)
+        await turns.finish(fetch.look_up())
         results = await _read(call, fetch.reads, None, *limits._replace(wait_s=0.0))
         left_s = deadline - loop.time()
         enough = sum(result.size for result in results) >= limits.min_bytes
         if enough or left_s <= 0 or any(result.error for result in results):
-            return fetch.respond(results)
+            return await turns.finish(fetch.respond(results))
         if not fetch.park_all():
             everything = SessionFetch(call, session, list(session.partitions.values()))
+            await turns.finish(everything.look_up())
             return await _answer_later(call, everything, None, limits._replace(wait_s=left_s))
         await session.wait_for_active(left_s)
 
@@ -120,9 +173,7 @@ async def _read(
     if results is None:
         results = await call.engine.partitions.fetch(reads, max_bytes, min_bytes, wait_s)
     while conversion.is_due(reads, results, call.version):
-        converted = await conversion.to_hand_out(
-            call.context.conversions, reads, results, call.version, max_bytes
-        )
+        converted = await conversion.to_hand_out(call.work, reads, results, call.version, max_bytes)
         results = [one.result for one in converted]
         if any(result.batches or result.error for result in results):
             return results
@@ -138,23 +189,24 @@ async def _read(
 # -- sessions --------------------------------------------------------------------------------
 
 
-def _session(call: Call) -> tuple[ErrorCode, FetchSession | None]:
-    """Find, begin or end the session a request belongs to."""
+def _session(
+    call: Call, requested: Sequence[RequestedPartition], later: int = 0
+) -> tuple[ErrorCode, FetchSession | None]:
+    """Find, begin or end the session a request belongs to.
+
+    `later`: how many partitions will be added after those that are given.
+    """
     request: FetchRequest = call.message
     sessions = call.context.fetch_sessions
-    sessions.close_idle(call.engine.clock.elapsed_s())
+    now_s = call.engine.clock.elapsed_s()
+    sessions.close_idle(now_s)
     by_id = call.version >= BY_ID_FROM
     if request.session_epoch == CLOSE:
         sessions.close(request.session_id)
         return ErrorCode.NONE, None
     if request.session_epoch == FULL:
         sessions.close(request.session_id)
-        requested = _requested(call)
-        if len(requested) > MOST_PARTITIONS:
-            return ErrorCode.NONE, None  # the client may name them in each request
-        session = sessions.create(by_id)
-        session.update(requested, [])
-        return ErrorCode.NONE, session
+        return ErrorCode.NONE, sessions.create(by_id, requested, now_s, max(0, later))
     cached = sessions.find(request.session_id)
     if cached is None or request.session_id == NO_SESSION:
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None
@@ -167,18 +219,16 @@ def _session(call: Call) -> tuple[ErrorCode, FetchSession | None]:
         for topic in request.forgotten_topics_data
         for partition in topic.partitions
     ]
-    cached.update(_requested(call), forgotten)
-    if len(cached.partitions) > MOST_PARTITIONS:
-        sessions.close(request.session_id)
+    if not sessions.update(cached, requested, forgotten, now_s):
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None
     cached.advance()
     return ErrorCode.NONE, cached
 
 
-def _requested(call: Call) -> list[RequestedPartition]:
+def _requested(call: Call) -> Iterator[RequestedPartition]:
     request: FetchRequest = call.message
     by_id = call.version >= BY_ID_FROM
-    return [
+    return (
         RequestedPartition(
             topic.topic_id if by_id else topic.topic,
             partition.partition,
@@ -188,4 +238,4 @@ def _requested(call: Call) -> list[RequestedPartition]:
         )
         for topic in request.topics
         for partition in topic.partitions
-    ]
+    )

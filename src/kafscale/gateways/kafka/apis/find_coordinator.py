@@ -2,12 +2,16 @@
 
 v0  the coordinator of a group; v1 or of a transactional id; v4 several keys at once
 Every group has one coordinator among the brokers. Transactions are not supported: a client that
-asks for the coordinator of one gets a final error, so that it gives up at once.
+asks for the coordinator of one gets a final error, so that it gives up at once. Decision 10 says
+why it is this one.
 """
 
 from typing import Final
 
-from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.access.api_requirements import CoordinatorKeys
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.request_order import FREE
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.find_coordinator import (
     Coordinator,
@@ -17,6 +21,8 @@ from kafscale.wire.kafka.messages.find_coordinator import (
 
 API_KEY: Final = FindCoordinatorRequest.api_key
 VERSIONS: Final = FindCoordinatorRequest.versions
+ORDER: Final = FREE
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (CoordinatorKeys(),)
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -27,8 +33,7 @@ def answer(call: Call) -> Answer:
     """Name the coordinator of every key, or say why there is none."""
     request: FindCoordinatorRequest = call.message
     if call.version >= _SEVERAL_FROM:
-        rows = [_locate(call, request.key_type, key) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=rows)
+        return _locate_each(call)
     coordinator = _locate(call, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=coordinator.error_code,
@@ -37,6 +42,14 @@ def answer(call: Call) -> Answer:
         host=coordinator.host,
         port=coordinator.port,
     )
+
+
+async def _locate_each(call: Call) -> FindCoordinatorResponse:
+    request: FindCoordinatorRequest = call.message
+    rows = [
+        _locate(call, request.key_type, key) async for key in call.each(request.coordinator_keys)
+    ]
+    return FindCoordinatorResponse(coordinators=rows)
 
 
 def _locate(call: Call, key_type: int, key: str) -> Coordinator:
@@ -49,7 +62,7 @@ def _locate(call: Call, key_type: int, key: str) -> Coordinator:
     code = ErrorCode.INVALID_REQUEST
     why = f"there is no key type {key_type}"
     if key_type == _TRANSACTION:
-        # The one code that all clients take as final: librdkafka retries after INVALID_REQUEST.
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         why = "transactions are not supported"
+        client_errors.note_transaction(call, key)
     return Coordinator(key, -1, "", -1, code, why)

@@ -5,13 +5,22 @@ v3  static members
 
 from typing import Final
 
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.group_requests import apply, code_of_outcome, require_loaded
+from kafscale.gateways.kafka.access.requirements import WholeRequest, by_group, error_alone
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.request_order import FREE
+from kafscale.gateways.kafka.groups.group_requests import apply, code_of_outcome, require_loaded
 from kafscale.groups.events import Heartbeat
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 API_KEY: Final = HeartbeatRequest.api_key
 VERSIONS: Final = HeartbeatRequest.versions
+ORDER: Final = FREE
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    WholeRequest(
+        AccessOperation.READ, ResourceType.GROUP, by_group, error_alone(HeartbeatResponse)
+    ),
+)
 
 prepare = require_loaded
 

@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs: API 44, versions 0-1.
 
 Settings are set or deleted one by one. Values can be added to settings that are lists, and taken
-out of them.
+out of them. A broker has no settings that a client can set, so there is nothing to delete, either:
+kafka-reassign-partitions deletes throttles from brokers that have none.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,10 @@ from enum import IntEnum
 from typing import Final
 
 from kafscale.gateways.kafka import resources
-from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.access.api_requirements import ConfigResources
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.request_order import CHANGES_TOPICS
+from kafscale.model.access import AccessOperation
 from kafscale.model.errors import InvalidRequest, InvalidTopicConfig
 from kafscale.model.topic_configs import TOPIC_CONFIGS, ConfigType
 from kafscale.wire.kafka.messages.incremental_alter_configs import (
@@ -22,6 +26,10 @@ from kafscale.wire.kafka.messages.incremental_alter_configs import (
 
 API_KEY: Final = IncrementalAlterConfigsRequest.api_key
 VERSIONS: Final = IncrementalAlterConfigsRequest.versions
+ORDER: Final = CHANGES_TOPICS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    ConfigResources(AccessOperation.ALTER_CONFIGS, "responses", AlterConfigsResourceResponse),
+)
 
 
 class ConfigOperation(IntEnum):
@@ -45,6 +53,11 @@ async def _answer(call: Call) -> IncrementalAlterConfigsResponse:
 
 async def _alter(call: Call, resource: AlterConfigsResource) -> None:
     resources.check_once(row.name for row in resource.configs)
+    if resource.resource_type == resources.BROKER and _only_deletes(resource):
+        if resource.resource_name:  # no name means all brokers
+            resources.check_broker(call, resource.resource_name)
+        return
+    resources.check_alterable(resource)
     defaults = call.engine.topics.default_configs()
 
     def change(old: Mapping[str, str]) -> Mapping[str, str | None]:
@@ -54,6 +67,10 @@ async def _alter(call: Call, resource: AlterConfigsResource) -> None:
         return new
 
     await resources.alter(call, resource.resource_name, change)
+
+
+def _only_deletes(resource: AlterConfigsResource) -> bool:
+    return all(row.config_operation == ConfigOperation.DELETE for row in resource.configs)
 
 
 def _apply(row: AlterableConfig, configs: dict[str, str | None], defaults: dict[str, str]) -> None:
@@ -71,7 +88,8 @@ def _apply(row: AlterableConfig, configs: dict[str, str | None], defaults: dict[
     config = TOPIC_CONFIGS.get(row.name)
     if config is None or config.type is not ConfigType.LIST:
         raise InvalidTopicConfig(f"{row.name}: only lists can be appended to or subtracted from")
-    present = _parts(configs.get(row.name) or defaults[row.name])
+    own = configs.get(row.name)
+    present = _parts(defaults[row.name] if own is None else own)
     given = _parts(row.value)
     if row.config_operation == ConfigOperation.APPEND:
         present += [part for part in given if part not in present]

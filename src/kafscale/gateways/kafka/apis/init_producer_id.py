@@ -6,8 +6,12 @@ producer starts over. Transactions are not supported: a transactional id is refu
 
 from typing import Final
 
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.access.requirements import WholeRequest, cluster
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.errors import code_of
+from kafscale.gateways.kafka.calls.request_order import FREE
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.init_producer_id import (
@@ -19,11 +23,22 @@ API_KEY: Final = InitProducerIdRequest.api_key
 VERSIONS: Final = InitProducerIdRequest.versions
 
 
+def _refused(call: Call, code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+
+
+ORDER: Final = FREE
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    WholeRequest(AccessOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, cluster, _refused),
+)
+
+
 def answer(call: Call) -> Answer:
     """Allocate an id."""
     request: InitProducerIdRequest = call.message
     if request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+        client_errors.note_transaction(call, request.transactional_id)
+        return InitProducerIdResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, producer_epoch=-1)
     return _fresh(call)
 
 

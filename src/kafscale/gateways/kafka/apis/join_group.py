@@ -9,10 +9,14 @@ The answer waits until all members have joined.
 import asyncio
 from typing import Final
 
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.group_requests import code_of_outcome, require_loaded
+from kafscale.gateways.kafka.access.requirements import WholeRequest, by_group
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.request_order import CHANGES_MEMBERS
+from kafscale.gateways.kafka.groups.group_requests import code_of_outcome, require_loaded
 from kafscale.groups.events import GroupOutcome, Join, Joined, Rejected
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -21,6 +25,16 @@ from kafscale.wire.kafka.messages.join_group import (
 
 API_KEY: Final = JoinGroupRequest.api_key
 VERSIONS: Final = JoinGroupRequest.versions
+
+
+def _refused(call: Call, code: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=call.message.member_id)
+
+
+ORDER: Final = CHANGES_MEMBERS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    WholeRequest(AccessOperation.READ, ResourceType.GROUP, by_group, _refused),
+)
 
 _ID_FIRST_FROM: Final = 4
 _NULL_NAMES_FROM: Final = 7
@@ -38,13 +52,13 @@ def answer(call: Call) -> Answer:
         waiting = groups.ask(request.group_id, event)
     except KafscaleError as problem:
         return _response(call, Rejected(problem, request.member_id))
-    return _answer(call, event, waiting)
+    request.protocols = []  # the group has its own copy: the frame need not wait with the answer
+    return _answer(call, waiting)
 
 
-async def _answer(
-    call: Call, event: Join, waiting: asyncio.Future[GroupOutcome]
-) -> JoinGroupResponse:
-    outcome = await call.engine.groups.settled(call.message.group_id, waiting, event)
+async def _answer(call: Call, waiting: asyncio.Future[GroupOutcome]) -> JoinGroupResponse:
+    request: JoinGroupRequest = call.message
+    outcome = await call.engine.groups.settled(request.group_id, waiting, request.member_id)
     return _response(call, outcome)
 
 
@@ -63,7 +77,7 @@ def _event(call: Call) -> Join:
         session_timeout_s=session_s,
         rebalance_timeout_s=rebalance_s if rebalance_s > 0 else session_s,
         protocol_type=request.protocol_type,
-        protocols={row.name: bytes(row.metadata) for row in request.protocols},
+        protocols={row.name: row.metadata for row in request.protocols},
         needs_id=call.version >= _ID_FIRST_FROM,
         can_skip=call.version >= _SKIPPING_FROM,
     )

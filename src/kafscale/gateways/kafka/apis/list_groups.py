@@ -5,8 +5,10 @@ v4  only groups in some states; v5 only groups of some types: all are classic he
 
 from typing import Final
 
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import coordinator_code_of
+from kafscale.gateways.kafka.access.api_requirements import ListedGroups
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.errors import coordinator_code_of
+from kafscale.gateways.kafka.calls.request_order import READS_GROUPS
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.list_groups import (
     ListedGroup,
@@ -16,6 +18,8 @@ from kafscale.wire.kafka.messages.list_groups import (
 
 API_KEY: Final = ListGroupsRequest.api_key
 VERSIONS: Final = ListGroupsRequest.versions
+ORDER: Final = READS_GROUPS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (ListedGroups(),)
 
 _TYPE: Final = "classic"
 
@@ -35,7 +39,7 @@ async def _answer(call: Call) -> ListGroupsResponse:
         return ListGroupsResponse(error_code=coordinator_code_of(problem))
     rows = [
         ListedGroup(group.group_id, group.protocol_type, group.state, _TYPE)
-        for group in groups
+        async for group in call.each(groups)
         if (not states or group.state.lower() in states) and (not types or _TYPE in types)
     ]
     return ListGroupsResponse(groups=rows)

@@ -1,17 +1,26 @@
-"""ListOffsets: API 2, versions 0-7.
+"""ListOffsets: API 2, versions 0-11.
 
 v0  a list of offsets; v1 one offset with its timestamp; v2 isolation levels; v4 leader epochs
-v7  the timestamp -3 asks for the record with the greatest timestamp
+v7  the timestamp -3 asks for the record with the greatest timestamp; versions 8, 9 and 11 bring
+    questions about tiers, which are answered as by a Kafka broker without remote storage
 By timestamp the answer is exact: the first record at or after that time.
 """
 
 from typing import Final
 
 from kafscale.engine.topics.topic import Topic
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import code_of
-from kafscale.gateways.kafka.fetch_answers import isolation_of
+from kafscale.gateways.kafka.access.requirements import (
+    EachRow,
+    by_name,
+    partition_indexes_of,
+    topic_row,
+)
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.errors import code_of
+from kafscale.gateways.kafka.calls.request_order import READS_RECORDS
+from kafscale.gateways.kafka.records.fetch_answers import isolation_of
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.list_offsets import (
@@ -24,11 +33,34 @@ from kafscale.wire.kafka.messages.list_offsets import (
 
 API_KEY: Final = ListOffsetsRequest.api_key
 VERSIONS: Final = ListOffsetsRequest.versions
+ORDER: Final = READS_RECORDS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    EachRow(
+        AccessOperation.DESCRIBE,
+        ResourceType.TOPIC,
+        "topics",
+        by_name,
+        "topics",
+        topic_row(ListOffsetsTopicResponse, ListOffsetsPartitionResponse, partition_indexes_of),
+    ),
+)
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 _GREATEST_TIME: Final = -3
-_GREATEST_TIME_FROM: Final = 7
+_EARLIEST_LOCAL: Final = -4
+_LATEST_TIERED: Final = -5
+_EARLIEST_PENDING_UPLOAD: Final = -6
+# Special timestamps, and the version from which a client may send each.
+_SINCE: Final = {
+    _LATEST: 0,
+    _EARLIEST: 0,
+    _GREATEST_TIME: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
+_NEVER: Final = 32767
 
 
 def answer(call: Call) -> Answer:
@@ -39,9 +71,9 @@ def answer(call: Call) -> Answer:
 async def _answer(call: Call) -> ListOffsetsResponse:
     request: ListOffsetsRequest = call.message
     topics = []
-    for topic_request in request.topics:
+    async for topic_request in call.each(request.topics):
         rows = []
-        for requested in topic_request.partitions:
+        async for requested in call.each(topic_request.partitions):
             row = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
             rows.append(row)
             try:
@@ -62,16 +94,17 @@ async def _fill(
     start, end, leader_epoch = await partitions.bounds(
         topic, partition, requested.current_leader_epoch, isolation_of(call)
     )
-    if requested.timestamp == _LATEST:
-        row.offset = end
-    elif requested.timestamp == _EARLIEST:
-        row.offset = start
-    elif requested.timestamp == _GREATEST_TIME and call.version >= _GREATEST_TIME_FROM:
-        _set_offset(row, await partitions.newest_by_time(topic, partition))
-    elif requested.timestamp < 0:
+    asked = requested.timestamp
+    if asked < 0 and call.version < _SINCE.get(asked, _NEVER):
         row.error_code = ErrorCode.UNSUPPORTED_VERSION
-    else:
-        _set_offset(row, await partitions.offset_at(topic, partition, requested.timestamp))
+    elif asked == _LATEST:
+        row.offset = end
+    elif asked in (_EARLIEST, _EARLIEST_LOCAL):
+        row.offset = start
+    elif asked == _GREATEST_TIME:
+        _set_offset(row, await partitions.newest_by_time(topic, partition))
+    elif asked >= 0:  # the other questions are about remote storage and find no offset
+        _set_offset(row, await partitions.offset_at(topic, partition, asked))
     if row.offset >= 0:
         row.leader_epoch = leader_epoch
     if call.version == 0:

@@ -7,21 +7,22 @@ The broker looks in the bucket for a topic that it does not know. If there is no
 topic where its settings, the request and the authorizer allow that.
 """
 
-from collections.abc import Awaitable
 from typing import Final
 
 from kafscale.engine.cluster.placement import NO_BROKER
 from kafscale.engine.topics.topic import Topic
-from kafscale.gateways.kafka.authorization import (
+from kafscale.gateways.kafka.access.api_requirements import MetadataTopics
+from kafscale.gateways.kafka.access.authorization import (
     authorized_operations,
     may_create,
     operations_on_cluster,
 )
-from kafscale.gateways.kafka.call import Answer, Call, in_time
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
+from kafscale.gateways.kafka.calls.errors import code_of
+from kafscale.gateways.kafka.calls.request_order import READS_OR_CREATES_TOPICS
 from kafscale.model.access import ResourceType
 from kafscale.model.errors import InvalidTopicName, KafscaleError, TopicExists
-from kafscale.model.names import check_topic_name
+from kafscale.model.names import check_topic_name, is_internal
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.metadata import (
     MetadataRequest,
@@ -35,6 +36,8 @@ from kafscale.wire.kafka.schema import NO_UUID
 
 API_KEY: Final = MetadataRequest.api_key
 VERSIONS: Final = MetadataRequest.versions
+ORDER: Final = READS_OR_CREATES_TOPICS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (MetadataTopics(),)
 
 _FORBIDDING_FROM: Final = 4
 _LONGEST_CREATION_S: Final = 5.0  # after that the client is told to ask again
@@ -45,69 +48,58 @@ _NULL_NAMES_FROM: Final = 12
 
 def answer(call: Call) -> Answer:
     """Describe the cluster and the topics asked for."""
-    return _answer(call) if call.engine.cluster.has_joined else _answer_later(call)
+    return _answer(call)
 
 
-async def _answer_later(call: Call) -> MetadataResponse:
-    """Wait first: a broker that has just started does not know the leaders yet."""
-    await call.engine.cluster.joined()
-    answer = _answer(call)
-    return answer if isinstance(answer, MetadataResponse) else await answer
-
-
-def _answer(call: Call) -> MetadataResponse | Awaitable[MetadataResponse]:
+async def _answer(call: Call) -> MetadataResponse:
     request: MetadataRequest = call.message
+    cluster = call.engine.cluster
+    if not cluster.has_joined:
+        await cluster.joined()  # a broker that has just started does not know the leaders yet
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
-        return _response(call, [_describe(call, topic) for topic in call.engine.topics.all()])
+        every = list(call.engine.topics.all())
+        return _response(call, [await _describe(call, topic) async for topic in call.each(every)])
     # A topic can have thousands of partitions: one named thousands of times is described once.
-    asked = list({(one.topic_id, one.name): one for one in asked}.values())
-    found = [_find(call, one) for one in asked]
-    if any(row is None for row in found):
-        return _with_missing(call, asked, found)
-    return _response(call, [row for row in found if row is not None])
+    named = {(one.topic_id, one.name): one async for one in call.each(asked)}.values()
+    return _response(call, [await _row(call, one) async for one in call.each(named)])
 
 
-async def _with_missing(
-    call: Call, asked: list[MetadataRequestTopic], found: list[MetadataResponseTopic | None]
-) -> MetadataResponse:
-    rows = []
-    for one, row in zip(asked, found, strict=True):
-        rows.append(row if row is not None else await _find_or_create(call, one.name or ""))
-    return _response(call, rows)
-
-
-def _find(call: Call, one: MetadataRequestTopic) -> MetadataResponseTopic | None:
-    """A topic's row; None if the broker must look for the topic in the bucket or create it."""
-    engine = call.engine
+async def _row(call: Call, one: MetadataRequestTopic) -> MetadataResponseTopic:
     try:
-        if one.topic_id != NO_UUID:
-            return _describe(call, engine.topics.get_by_id(one.topic_id))
-        name = one.name or ""
-        topic = engine.topics.find(name)
-        if topic is not None:
-            return _describe(call, topic)
-        check_topic_name(name)
+        topic = _find(call, one)
     except KafscaleError as problem:
         name_or_none = one.name if call.version >= _NULL_NAMES_FROM else one.name or ""
         return MetadataResponseTopic(
             error_code=code_of(problem), name=name_or_none, topic_id=one.topic_id
         )
-    return None
+    if topic is None:
+        return await _find_or_create(call, one.name or "")
+    return await _describe(call, topic)
+
+
+def _find(call: Call, one: MetadataRequestTopic) -> Topic | None:
+    """A topic; None if the broker must look for it in the bucket or create it."""
+    if one.topic_id != NO_UUID:
+        return call.engine.topics.get_by_id(one.topic_id)
+    topic = call.engine.topics.find(one.name or "")
+    if topic is None:
+        check_topic_name(one.name or "")
+    return topic
 
 
 async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
     request: MetadataRequest = call.message
     allowed = call.version < _FORBIDDING_FROM or request.allow_auto_topic_creation
     is_denied = not may_create(call, name)
-    if call.engine.auto_create and allowed and not is_denied:
+    if call.engine.auto_create and allowed and not is_denied and not is_internal(name):
         return await _create(call, name)
     try:
         topic = await in_time(call, call.engine.topics.discover(name), _LONGEST_LOOK_S)
     except KafscaleError:
         topic = None
     if topic is not None:
-        return _describe(call, topic)
+        return await _describe(call, topic)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if call.engine.auto_create and allowed and is_denied:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -117,7 +109,7 @@ async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
 async def _create(call: Call, name: str) -> MetadataResponseTopic:
     try:
         making = call.engine.topics.find_or_create(name)
-        return _describe(call, await in_time(call, making, _LONGEST_CREATION_S))
+        return await _describe(call, await in_time(call, making, _LONGEST_CREATION_S))
     except TopicExists:
         # Another broker was faster; the client asks again and finds the topic.
         return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
@@ -127,11 +119,13 @@ async def _create(call: Call, name: str) -> MetadataResponseTopic:
         return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
 
 
-def _describe(call: Call, topic: Topic) -> MetadataResponseTopic:
+async def _describe(call: Call, topic: Topic) -> MetadataResponseTopic:
+    numbers = call.each(range(topic.partitions))
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[_partition(call, topic, number) for number in range(topic.partitions)],
+        is_internal=is_internal(topic.name),
+        partitions=[_partition(call, topic, number) async for number in numbers],
         topic_authorized_operations=authorized_operations(
             call,
             ResourceType.TOPIC,

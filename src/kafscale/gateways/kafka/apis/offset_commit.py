@@ -5,17 +5,30 @@ Members commit in their generation; other clients can commit only while the grou
 Retention times and timestamps are ignored: a setting of the broker says how long offsets are kept.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kafscale.engine.coordinator.offsets import OffsetCommit
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import coordinator_code_of
-from kafscale.gateways.kafka.group_requests import apply, require_claimed
+from kafscale.gateways.kafka.access.requirements import (
+    EachRow,
+    WholeRequest,
+    by_group,
+    by_name,
+    partition_indexes_of,
+    topic_row,
+)
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.errors import coordinator_code_of
+from kafscale.gateways.kafka.calls.request_order import COMMITS_OFFSETS
+from kafscale.gateways.kafka.groups.group_requests import apply, require_claimed
 from kafscale.groups.events import CommitOffsets, Rejected
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -23,13 +36,71 @@ from kafscale.wire.kafka.messages.offset_commit import (
 
 API_KEY: Final = OffsetCommitRequest.api_key
 VERSIONS: Final = OffsetCommitRequest.versions
+_refused_topic: Final = topic_row(
+    OffsetCommitResponseTopic, OffsetCommitResponsePartition, partition_indexes_of
+)
+
+
+def _refused(call: Call, code: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(topics=[_refused_topic(row, code) for row in call.message.topics])
+
+
+ORDER: Final = COMMITS_OFFSETS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    WholeRequest(AccessOperation.READ, ResourceType.GROUP, by_group, _refused),
+    EachRow(
+        AccessOperation.READ,
+        ResourceType.TOPIC,
+        "topics",
+        by_name,
+        "topics",
+        _refused_topic,
+    ),
+)
+
+_AT_ONCE: Final = 256
 
 prepare = require_claimed
 
 
 def answer(call: Call) -> Answer:
     """Commit offsets; the answer comes when the metadata store has them."""
-    return _answer(call, _objection(call))
+    return _answer_in_turns(call) if call.is_long else _answer(call, _objection(call))
+
+
+async def _answer(call: Call, objection: KafscaleError | None) -> OffsetCommitResponse:
+    codes = iter(await _commit(call, list(_wishes(call)), objection))
+    return OffsetCommitResponse(topics=[_topic(row, codes) for row in call.message.topics])
+
+
+async def _answer_in_turns(call: Call) -> OffsetCommitResponse:
+    """Commit very many offsets, some at a time. The group may refuse the rest after a rebalance."""
+    wishes = [wish async for wish in call.each(_wishes(call))]
+    every: list[int] = []
+    async for begin in call.each(range(0, len(wishes), _AT_ONCE)):
+        every += await _commit(call, wishes[begin : begin + _AT_ONCE], _objection(call))
+    codes = iter(every)
+    topics = [_topic(row, codes) async for row in call.each(call.message.topics)]
+    return OffsetCommitResponse(topics=topics)
+
+
+def _wishes(call: Call) -> Iterator[OffsetCommit]:
+    for topic in call.message.topics:
+        for row in topic.partitions:
+            yield OffsetCommit(
+                topic.name,
+                row.partition_index,
+                row.committed_offset,
+                row.committed_leader_epoch,
+                row.committed_metadata or "",
+            )
+
+
+def _topic(asked: OffsetCommitRequestTopic, codes: Iterator[int]) -> OffsetCommitResponseTopic:
+    rows = [
+        OffsetCommitResponsePartition(row.partition_index, next(codes)) for row in asked.partitions
+    ]
+    return OffsetCommitResponseTopic(asked.name, rows)
 
 
 def _objection(call: Call) -> KafscaleError | None:
@@ -45,24 +116,15 @@ def _objection(call: Call) -> KafscaleError | None:
     return outcome.problem if isinstance(outcome, Rejected) else None
 
 
-async def _answer(call: Call, objection: KafscaleError | None) -> OffsetCommitResponse:
-    request: OffsetCommitRequest = call.message
-    wishes = [
-        OffsetCommit(
-            topic.name,
-            row.partition_index,
-            row.committed_offset,
-            row.committed_leader_epoch,
-            row.committed_metadata or "",
-        )
-        for topic in request.topics
-        for row in topic.partitions
-    ]
+async def _commit(
+    call: Call, wishes: Sequence[OffsetCommit], objection: KafscaleError | None
+) -> list[int]:
+    """The code of each commit."""
     problems: list[KafscaleError | None]
     try:
         if objection is not None:
             raise objection
-        problems = await call.engine.offsets.commit(request.group_id, wishes)
+        problems = await call.engine.offsets.commit(call.message.group_id, wishes)
         for problem in filter(None, problems):
             client_errors.note(call, problem)
     except KafscaleError as problem:
@@ -70,15 +132,4 @@ async def _answer(call: Call, objection: KafscaleError | None) -> OffsetCommitRe
         problems = [problem] * len(wishes)
     refused = sum(problem is not None for problem in problems)
     call.engine.metrics.offsets_committed(len(problems) - refused, refused)
-    codes = iter([0 if problem is None else coordinator_code_of(problem) for problem in problems])
-    topics = [
-        OffsetCommitResponseTopic(
-            topic.name,
-            [
-                OffsetCommitResponsePartition(row.partition_index, next(codes))
-                for row in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return OffsetCommitResponse(topics=topics)
+    return [0 if problem is None else coordinator_code_of(problem) for problem in problems]

@@ -8,9 +8,20 @@ to, it refuses the whole request.
 from typing import Final
 
 from kafscale.engine.coordinator.offsets import CommittedPartition
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import coordinator_code_of
+from kafscale.gateways.kafka.access.requirements import (
+    EachRow,
+    WholeRequest,
+    by_group,
+    by_name,
+    error_alone,
+    partition_indexes_of,
+    topic_row,
+)
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.errors import coordinator_code_of
+from kafscale.gateways.kafka.calls.request_order import DELETES_OFFSETS
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -21,6 +32,22 @@ from kafscale.wire.kafka.messages.offset_delete import (
 
 API_KEY: Final = OffsetDeleteRequest.api_key
 VERSIONS: Final = OffsetDeleteRequest.versions
+ORDER: Final = DELETES_OFFSETS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    WholeRequest(
+        AccessOperation.DELETE, ResourceType.GROUP, by_group, error_alone(OffsetDeleteResponse)
+    ),
+    EachRow(
+        AccessOperation.READ,
+        ResourceType.TOPIC,
+        "topics",
+        by_name,
+        "topics",
+        topic_row(OffsetDeleteResponseTopic, OffsetDeleteResponsePartition, partition_indexes_of),
+    ),
+)
+
+_AT_ONCE: Final = 512
 
 
 def answer(call: Call) -> Answer:
@@ -33,8 +60,11 @@ async def _answer(call: Call) -> OffsetDeleteResponse:
     places = [
         (topic.name, row.partition_index) for topic in request.topics for row in topic.partitions
     ]
+    problems: dict[CommittedPartition, KafscaleError] = {}
     try:
-        problems = await call.engine.delete_offsets(request.group_id, places)
+        async for begin in call.each(range(0, max(1, len(places)), _AT_ONCE)):
+            some = places[begin : begin + _AT_ONCE]
+            problems |= await call.engine.delete_offsets(request.group_id, some)
     except KafscaleError as problem:
         client_errors.note(call, problem)
         return OffsetDeleteResponse(coordinator_code_of(problem))
@@ -49,7 +79,7 @@ async def _answer(call: Call) -> OffsetDeleteResponse:
                     for row in topic.partitions
                 ],
             )
-            for topic in request.topics
+            async for topic in call.each(request.topics)
         ]
     )
 

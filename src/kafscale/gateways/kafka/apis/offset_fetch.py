@@ -6,13 +6,15 @@ A partition without a committed offset gets -1 and no error, whether or not grou
 There are no transactions, so every offset is stable.
 """
 
-import asyncio
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kafscale.engine.coordinator.offsets import CommittedPartition
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import coordinator_code_of
+from kafscale.gateways.kafka.access.api_requirements import FetchedOffsets
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.errors import coordinator_code_of
+from kafscale.gateways.kafka.calls.request_order import READS_OFFSETS
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.offset_fetch import (
@@ -29,10 +31,12 @@ from kafscale.wire.kafka.messages.offset_fetch import (
 
 API_KEY: Final = OffsetFetchRequest.api_key
 VERSIONS: Final = OffsetFetchRequest.versions
+ORDER: Final = READS_OFFSETS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (FetchedOffsets(),)
 
 _SEVERAL_FROM: Final = 8
 
-_Asked = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
+_Asked = Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None
 
 
 class _Row(NamedTuple):
@@ -56,18 +60,18 @@ async def _answer(call: Call) -> OffsetFetchResponse:
         code, found = await _look_up(call, request.group_id, request.topics)
         topics = [
             OffsetFetchResponseTopic(name, [OffsetFetchResponsePartition(*row) for row in rows])
-            for name, rows in found.items()
+            async for name, rows in call.each(found.items())
         ]
         return OffsetFetchResponse(topics=topics, error_code=code)
     groups = []
-    for group in {group.group_id: group for group in request.groups}.values():
+    groups_once = {group.group_id: group for group in request.groups}.values()
+    async for group in call.each(groups_once):
         code, found = await _look_up(call, group.group_id, group.topics)
         several = [
             OffsetFetchResponseTopics(name, [OffsetFetchResponsePartitions(*row) for row in rows])
-            for name, rows in found.items()
+            async for name, rows in call.each(found.items())
         ]
         groups.append(OffsetFetchResponseGroup(group.group_id, several, code))
-        await asyncio.sleep(0)  # a request may name very many groups
     return OffsetFetchResponse(groups=groups)
 
 
@@ -75,7 +79,11 @@ async def _look_up(call: Call, group_id: str, asked: _Asked) -> tuple[int, dict[
     """The error of the group as a whole, and the rows by topic."""
     wanted: dict[CommittedPartition, None] | None = None  # in the order asked for
     if asked is not None:
-        wanted = {(topic.name, at): None for topic in asked for at in topic.partition_indexes}
+        wanted = {
+            (topic.name, at): None
+            async for topic in call.each(asked)
+            for at in topic.partition_indexes
+        }
     code = ErrorCode.NONE
     try:
         await call.engine.cluster.require_group(group_id)
@@ -86,7 +94,7 @@ async def _look_up(call: Call, group_id: str, asked: _Asked) -> tuple[int, dict[
         code = coordinator_code_of(problem, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         committed = {}
     by_topic: dict[str, list[_Row]] = {topic.name: [] for topic in asked or ()}
-    for name, at in committed if wanted is None else wanted:
+    async for name, at in call.each(committed if wanted is None else wanted):
         known = committed.get((name, at))
         row = (
             _Row(at, -1, -1, "", code)

@@ -5,9 +5,12 @@ A consumer that has lost its leader asks whether the log still holds what it has
 
 from typing import Final
 
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.errors import code_of
+from kafscale.gateways.kafka.access.requirements import EachRow, by_topic, topic_row
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.errors import code_of
+from kafscale.gateways.kafka.calls.request_order import READS_RECORDS
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -19,6 +22,23 @@ from kafscale.wire.kafka.messages.offset_for_leader_epoch import (
 
 API_KEY: Final = OffsetForLeaderEpochRequest.api_key
 VERSIONS: Final = OffsetForLeaderEpochRequest.versions
+ORDER: Final = READS_RECORDS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    EachRow(
+        AccessOperation.DESCRIBE,
+        ResourceType.TOPIC,
+        "topics",
+        by_topic,
+        "topics",
+        topic_row(
+            OffsetForLeaderTopicResult,
+            EpochEndOffset,
+            lambda row: [one.partition for one in row.partitions],
+            name_of=by_topic,
+            number="partition",
+        ),
+    ),
+)
 
 
 def answer(call: Call) -> Answer:
@@ -32,9 +52,12 @@ async def _answer(call: Call) -> OffsetForLeaderEpochResponse:
         topics=[
             OffsetForLeaderTopicResult(
                 topic.topic,
-                [await _find(call, topic.topic, requested) for requested in topic.partitions],
+                [
+                    await _find(call, topic.topic, requested)
+                    async for requested in call.each(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in call.each(request.topics)
         ]
     )
 

@@ -8,21 +8,33 @@ acks  all and 1 are answered after the commit (topics may opt for an early answe
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from functools import partial
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafscale.engine.topics.topic import Topic
-from kafscale.gateways.kafka import client_errors, conversion
-from kafscale.gateways.kafka.call import Answer, Call, CloseConnection, Deferred
-from kafscale.gateways.kafka.errors import code_of, words_of
+from kafscale.gateways.kafka.access.requirements import EachRow, by_name, topic_row
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import (
+    Answer,
+    Call,
+    CheckedSet,
+    CloseConnection,
+    Deferred,
+    Requirement,
+)
+from kafscale.gateways.kafka.calls.errors import code_of, words_of
+from kafscale.gateways.kafka.calls.request_order import APPENDS_RECORDS
+from kafscale.gateways.kafka.records import record_sets
+from kafscale.gateways.kafka.records.record_sets import ZSTD_FROM
 from kafscale.log.writer.types import CommitOutcome
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import (
     InvalidRecord,
     InvalidRequest,
     KafscaleError,
     OutcomeUnknown,
     UnknownProducer,
+    UnpacksTooMuch,
 )
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.produce import (
@@ -31,14 +43,30 @@ from kafscale.wire.kafka.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 
 API_KEY: Final = ProduceRequest.api_key
 VERSIONS: Final = ProduceRequest.versions
+ORDER: Final = APPENDS_RECORDS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    EachRow(
+        AccessOperation.WRITE,
+        ResourceType.TOPIC,
+        "topic_data",
+        by_name,
+        "responses",
+        topic_row(
+            TopicProduceResponse,
+            PartitionProduceResponse,
+            lambda row: [one.index for one in row.partition_data],
+            number="index",
+            base_offset=-1,
+        ),
+    ),
+)
 
-_ZSTD_FROM: Final = 7
-_ONE_BATCH_FROM: Final = 3
 _NO_ANSWER: Final = 0
 _EARLY: Final = 1
 _ALL: Final = -1
@@ -50,91 +78,133 @@ class _Pending(NamedTuple):
     committed: asyncio.Future[CommitOutcome]
 
 
-class _OldSet(NamedTuple):
-    """A message set of an old format."""
-
-    place: tuple[int, int]  # which topic of the request, which partition of that
-    topic: Topic
-    records: memoryview
-
-
 def prepare(call: Call) -> Coroutine[Any, Any, None] | None:
     """Do what takes time. Later requests wait for it, so that batches keep their order.
 
-    It opens logs that are not open, and converts large message sets of the old formats.
+    It opens logs that are not open, and checks record sets that take long.
     """
-    request: ProduceRequest = call.message
+    if call.is_long:
+        return _prepare_in_turns(call)
+    closed = [
+        place for topic_data in call.message.topic_data for place in _closed(call, topic_data)
+    ]
+    slow = record_sets.check_quickly(call)
+    return _prepare(call, closed, slow) if closed or slow else None
+
+
+def _closed(call: Call, topic_data: TopicProduceData) -> list[tuple[Topic, int]]:
+    """The partitions of a topic whose logs must be opened."""
     engine = call.engine
-    closed = []
-    for topic_data in request.topic_data:
-        topic = engine.topics.find(topic_data.name)
-        if topic is None:
-            engine.topics.search_soon(topic_data.name)
-            continue
-        indexes = [data.index for data in topic_data.partition_data]
-        closed += [(topic, index) for index in engine.partitions.list_closed(topic, indexes)]
-    old = list(_old_sets(call)) if call.version < _ONE_BATCH_FROM else []
-    if conversion.are_quick([message_set.records for message_set in old]):
-        old = []  # not worth a thread: they are converted when they are appended
-    return _prepare(call, closed, old) if closed or old else None
+    topic = engine.topics.find(topic_data.name)
+    if topic is None:
+        engine.topics.search_soon(topic_data.name)
+        return []
+    indexes = [data.index for data in topic_data.partition_data]
+    return [(topic, index) for index in engine.partitions.list_closed(topic, indexes)]
 
 
-async def _prepare(call: Call, closed: list[tuple[Topic, int]], old: list[_OldSet]) -> None:
+async def _prepare(
+    call: Call, closed: Sequence[tuple[Topic, int]], slow: Sequence[record_sets.RecordSet]
+) -> None:
     opening = (call.engine.partitions.open(topic, partition) for topic, partition in closed)
     await asyncio.gather(*opening, return_exceptions=True)
-    call.converted = {}
-    for message_set in old:
-        work = _conversion(call, message_set.topic, message_set.records)
-        call.converted[message_set.place] = await call.context.conversions.run(work)
+    if slow:
+        await record_sets.check(call, slow)
 
 
-def _old_sets(call: Call) -> Iterator[_OldSet]:
-    request: ProduceRequest = call.message
-    for number, topic_data in enumerate(request.topic_data):
-        topic = call.engine.topics.find(topic_data.name)
-        if topic is None:
-            continue
-        for at, data in enumerate(topic_data.partition_data):
-            if isinstance(data.records, memoryview) and conversion.is_old(data.records):
-                yield _OldSet((number, at), topic, data.records)
-
-
-def _conversion(
-    call: Call, topic: Topic, records: memoryview
-) -> Callable[[], conversion.Converted]:
-    limits = call.engine.partitions.limits_of(topic)
-    now_ms = call.engine.clock.now_ms()
-    return partial(conversion.to_store, records, limits, now_ms, topic.settings.compression)
+async def _prepare_in_turns(call: Call) -> None:
+    """The same for very many partitions: all record sets are checked early."""
+    closed: dict[tuple[Topic, int], None] = {}  # each once: a request may name one very often
+    async for topic_data in call.each(call.message.topic_data):
+        closed |= dict.fromkeys(_closed(call, topic_data))
+    sets = [one async for one in call.each(record_sets.each_set(call))]
+    call.checked = {}
+    await _prepare(call, list(closed), sets)
 
 
 def answer(call: Call) -> Answer:
     """Append every batch now; answer when the last one is committed."""
+    if call.is_long:
+        return _answer_in_turns(call)
     request: ProduceRequest = call.message
-    pending: list[_Pending] = []
-    responses = []
-    failed = ""
+    produced = _Produced()
     for number, topic_data in enumerate(request.topic_data):
         topic = call.engine.topics.find(topic_data.name)
-        rows = []
+        rows = produced.begin_topic(topic_data.name)
         for at, data in enumerate(topic_data.partition_data):
-            row = PartitionProduceResponse(index=data.index, base_offset=-1)
-            rows.append(row)
-            try:
-                _append(call, topic, topic_data.name, data, (number, at), row, pending)
-            except KafscaleError as problem:
-                _refuse(row, problem)
-                client_errors.note(call, problem)
-                failed = failed or words_of(problem)
-        responses.append(TopicProduceResponse(name=topic_data.name, partition_responses=rows))
-    response = ProduceResponse(responses=responses)
+            rows.append(_row(call, topic, topic_data.name, data, (number, at), produced))
+    response = ProduceResponse(responses=produced.topics)
     if request.acks == _NO_ANSWER:
         _count(call, response)
-        if failed:
-            raise CloseConnection(f"acks=0 and {failed}")
+        if produced.failed:
+            raise CloseConnection(f"acks=0 and {produced.failed}")
         return None
-    if not pending:
+    if not produced.pending:
         return _count(call, response)
-    return _when_committed(call, response, pending)
+    return _when_committed(call, response, produced.pending)
+
+
+async def _answer_in_turns(call: Call) -> ProduceResponse | None:
+    """The same for very many partitions. Later requests wait, so that batches keep their order."""
+    request: ProduceRequest = call.message
+    produced = _Produced()
+    async for number, topic_data in call.each(enumerate(request.topic_data)):
+        rows = produced.begin_topic(topic_data.name)
+        async for at, data in call.each(enumerate(topic_data.partition_data)):
+            topic = call.engine.topics.find(topic_data.name)
+            rows.append(_row(call, topic, topic_data.name, data, (number, at), produced))
+    until_s = call.engine.clock.elapsed_s() + _timeout_s(call)
+    async for batch in call.each(produced.pending):
+        left_s = max(0.0, until_s - call.engine.clock.elapsed_s())
+        if not batch.committed.done():
+            await asyncio.wait((batch.committed,), timeout=left_s)
+        _settle(batch)
+    async for answered in call.each(produced.topics):
+        if call.engine.topics.find(answered.name) is not None:
+            async for row in call.each(answered.partition_responses):
+                _count_row(call, answered.name, row)
+            _count_request(call, answered.name)
+    if request.acks != _NO_ANSWER:
+        return ProduceResponse(responses=produced.topics)
+    if produced.failed:
+        raise CloseConnection(f"acks=0 and {produced.failed}")
+    return None
+
+
+class _Produced:
+    """What has become of a request so far."""
+
+    __slots__ = ("failed", "pending", "topics")
+
+    def __init__(self) -> None:
+        self.topics: list[TopicProduceResponse] = []
+        self.pending: list[_Pending] = []
+        self.failed = ""  # in the words of the first refusal
+
+    def begin_topic(self, name: str) -> list[PartitionProduceResponse]:
+        """The list for the rows of the next topic."""
+        rows: list[PartitionProduceResponse] = []
+        self.topics.append(TopicProduceResponse(name=name, partition_responses=rows))
+        return rows
+
+
+def _row(
+    call: Call,
+    topic: Topic | None,
+    name: str,
+    data: PartitionProduceData,
+    place: tuple[int, int],
+    produced: _Produced,
+) -> PartitionProduceResponse:
+    """Append the batches of one partition; gives its answer, which a commit may still change."""
+    row = PartitionProduceResponse(index=data.index, base_offset=-1)
+    try:
+        _append(call, topic, name, data, place, row, produced.pending)
+    except KafscaleError as problem:
+        _refuse(row, problem)
+        client_errors.note(call, problem)
+        produced.failed = produced.failed or words_of(problem)
+    return row
 
 
 def _append(
@@ -160,10 +230,10 @@ def _append(
         topic = call.engine.topics.get(name)
     if (tell := call.engine.metrics.log_received) is not None:
         tell(name, data.index, len(records or b""))
-    sets = [records]
-    is_old = call.version < _ONE_BATCH_FROM and conversion.is_old(records)
-    if is_old:
-        sets = _converted(call, topic, place, records)
+    checked = call.checked.get(place) if call.checked is not None else None
+    sets: Sequence[memoryview | None] = (
+        [records] if checked is None else _batches(call, name, data, checked)
+    )
     early = request.acks == _NO_ANSWER or (request.acks == _EARLY and topic.settings.acks1_buffered)
     for number, records in enumerate(sets):
         stored = call.engine.partitions.append(
@@ -171,8 +241,8 @@ def _append(
             data.index,
             records,
             acknowledged=early,
-            allow_zstd=call.version >= _ZSTD_FROM,
-            is_checked=is_old,
+            allow_zstd=call.version >= ZSTD_FROM,
+            is_checked=checked is not None,
         )
         if number == 0:
             row.base_offset = stored.first
@@ -182,16 +252,19 @@ def _append(
             pending.append(_Pending(row, stored.appended.committed))
 
 
-def _converted(
-    call: Call, topic: Topic, place: tuple[int, int], records: memoryview | None
-) -> list[memoryview | None]:
-    """The batches that `prepare` has converted; a small message set is converted now."""
-    assert records is not None  # it has a magic byte
-    converted = (call.converted or {}).get(place) or _conversion(call, topic, records)()
-    if isinstance(converted, KafscaleError):
-        # Raising the error itself would make a reference cycle with this frame.
-        raise type(converted)(str(converted))
-    return list(converted)
+def _batches(
+    call: Call, name: str, data: PartitionProduceData, checked: CheckedSet
+) -> Sequence[memoryview | None]:
+    """The batches of a set that was checked early."""
+    if not isinstance(checked, KafscaleError):
+        return checked
+    if isinstance(checked, UnpacksTooMuch):
+        assert isinstance(data.records, memoryview)
+        call.engine.partitions.note_refused(name, data.index, data.records)
+    if isinstance(checked, InvalidRecord):
+        raise InvalidRecord(str(checked), checked.records)
+    # Raising the error itself would make a reference cycle with this frame.
+    raise type(checked)(str(checked))
 
 
 def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
@@ -209,7 +282,6 @@ def _refuse(row: PartitionProduceResponse, problem: KafscaleError) -> None:
 
 def _when_committed(call: Call, response: ProduceResponse, pending: list[_Pending]) -> Deferred:
     """Answer when all are committed or refused; after the timeout, that the outcome is unknown."""
-    request: ProduceRequest = call.message
     answer = Deferred()
     waiting = {id(batch.committed): batch.committed for batch in pending}
 
@@ -218,10 +290,7 @@ def _when_committed(call: Call, response: ProduceResponse, pending: list[_Pendin
             return  # too late: the client has its answer, that the outcome is unknown
         timer.cancel()
         for batch in pending:
-            if not batch.committed.done():
-                _refuse(batch.row, OutcomeUnknown("the store has not answered in time"))
-            elif (problem := batch.committed.result()) is not None:
-                _refuse(batch.row, problem)
+            _settle(batch)
         answer.give(_count(call, response))
 
     def settle(committed: asyncio.Future[CommitOutcome]) -> None:
@@ -229,22 +298,41 @@ def _when_committed(call: Call, response: ProduceResponse, pending: list[_Pendin
         if not waiting:
             finish()
 
-    timeout_s = min(request.timeout_ms / 1000, call.context.longest_wait_s)
-    timer = asyncio.get_running_loop().call_later(max(0.0, timeout_s), finish)
+    timer = asyncio.get_running_loop().call_later(_timeout_s(call), finish)
     for committed in list(waiting.values()):
         committed.add_done_callback(settle)
     return answer
 
 
+def _timeout_s(call: Call) -> float:
+    timeout_ms: int = call.message.timeout_ms
+    return max(0.0, min(timeout_ms / 1000, call.context.longest_wait_s))
+
+
+def _settle(batch: _Pending) -> None:
+    """Write the outcome of a commit into its row; one that has none yet is unknown."""
+    if not batch.committed.done():
+        _refuse(batch.row, OutcomeUnknown("the store has not answered in time"))
+    elif (problem := batch.committed.result()) is not None:
+        _refuse(batch.row, problem)
+
+
 def _count(call: Call, response: ProduceResponse) -> ProduceResponse:
     """Count the outcome. Unknown topics are not counted by name: clients choose those names."""
+    for topic in response.responses:
+        if call.engine.topics.find(topic.name) is not None:
+            for row in topic.partition_responses:
+                _count_row(call, topic.name, row)
+            _count_request(call, topic.name)
+    return response
+
+
+def _count_row(call: Call, name: str, row: PartitionProduceResponse) -> None:
+    call.engine.metrics.produced(name, row.index, row.error_code == 0)
+
+
+def _count_request(call: Call, name: str) -> None:
     engine = call.engine
     seconds = engine.clock.elapsed_s() - call.began_s
     acks = _ACKS_NAMES.get(call.message.acks, "invalid")
-    for topic in response.responses:
-        if engine.topics.find(topic.name) is None:
-            continue
-        for row in topic.partition_responses:
-            engine.metrics.produced(topic.name, row.index, row.error_code == 0)
-        engine.metrics.produce_latency.labels(topic.name, acks).observe(seconds)
-    return response
+    engine.metrics.produce_latency.labels(name, acks).observe(seconds)

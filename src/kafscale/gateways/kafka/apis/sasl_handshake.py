@@ -6,13 +6,16 @@ so. As in Kafka, ApiVersions lists this API all the same; clients without SASL n
 
 from typing import Final
 
-from kafscale.gateways.kafka import client_errors
-from kafscale.gateways.kafka.call import Answer, Call
+from kafscale.gateways.kafka.calls import client_errors
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.request_order import FREE
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 API_KEY: Final = SaslHandshakeRequest.api_key
 VERSIONS: Final = SaslHandshakeRequest.versions
+ORDER: Final = FREE
+REQUIREMENTS: Final[tuple[Requirement, ...]] = ()
 
 
 def answer(call: Call) -> Answer:

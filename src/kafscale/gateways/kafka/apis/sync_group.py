@@ -7,14 +7,23 @@ The answer waits until the leader's assignment is there and saved.
 import asyncio
 from typing import Final
 
-from kafscale.gateways.kafka.call import Answer, Call
-from kafscale.gateways.kafka.group_requests import code_of_outcome, require_loaded
+from kafscale.gateways.kafka.access.requirements import WholeRequest, by_group, error_alone
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.request_order import CHANGES_MEMBERS
+from kafscale.gateways.kafka.groups.group_requests import code_of_outcome, require_loaded
 from kafscale.groups.events import GroupOutcome, Rejected, Sync, Synced
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 API_KEY: Final = SyncGroupRequest.api_key
 VERSIONS: Final = SyncGroupRequest.versions
+ORDER: Final = CHANGES_MEMBERS
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    WholeRequest(
+        AccessOperation.READ, ResourceType.GROUP, by_group, error_alone(SyncGroupResponse)
+    ),
+)
 
 prepare = require_loaded
 
@@ -30,19 +39,20 @@ def answer(call: Call) -> Answer:
         instance_id=request.group_instance_id,
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
-        assignments={row.member_id: bytes(row.assignment) for row in request.assignments},
+        assignments={row.member_id: row.assignment for row in request.assignments},
     )
     try:
         waiting = groups.ask(request.group_id, event)
     except KafscaleError as problem:
         return _response(call, Rejected(problem))
-    return _answer(call, event, waiting)
+    request.assignments = []  # the group has its own copy: the frame need not wait with the answer
+    return _answer(call, waiting)
 
 
-async def _answer(
-    call: Call, event: Sync, waiting: asyncio.Future[GroupOutcome]
-) -> SyncGroupResponse:
-    return _response(call, await call.engine.groups.settled(call.message.group_id, waiting, event))
+async def _answer(call: Call, waiting: asyncio.Future[GroupOutcome]) -> SyncGroupResponse:
+    request: SyncGroupRequest = call.message
+    outcome = await call.engine.groups.settled(request.group_id, waiting, request.member_id)
+    return _response(call, outcome)
 
 
 def _response(call: Call, outcome: GroupOutcome) -> SyncGroupResponse:

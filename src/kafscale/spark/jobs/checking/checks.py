@@ -78,16 +78,16 @@ def check(
     """Read the object once from end to end and compare."""
     window = _Window(read, target.size)
     try:
-        found, predecessor = _outline(target, window)
+        outline, predecessor = _outline(target, window)
     except CorruptObject as bad:
         return Checked(
             target.key, 0, target.size, [AuditFinding(target.key, "format", "error", str(bad))]
         )
-    findings = list(_claims(target, found))
+    findings = list(_claims(target, outline))
     crc = 0
     lanes: list[LaneContents] = []
     at = segment.HEADER.size
-    for span in _spans(target, found):
+    for span in _spans(target, outline):
         if span.start != at:
             text = f"lane {span.lane} begins at byte {span.start}, expected {at}"
             findings.append(AuditFinding(target.key, "lanes", "error", text))
@@ -96,12 +96,12 @@ def check(
         findings += lane.findings
         lanes.append(lane)
         at = span.start + span.length
-    if crc != found.content_id.crc:
+    if crc != outline.content_id.crc:
         text = "the checksum over the segment's batches does not match"
         findings.append(AuditFinding(target.key, "segment_crc", "error", text))
     records = sum(lane.records for lane in lanes)
-    if records != found.records:
-        text = f"{records} records, its header says {found.records}"
+    if records != outline.records:
+        text = f"{records} records, its header says {outline.records}"
         findings.append(AuditFinding(target.key, "records", "error", text))
     sound = not any(finding.severity == "error" for finding in findings)
     rebuilt = None
@@ -119,11 +119,11 @@ def _outline(target: AuditedObject, window: _Window) -> tuple[segment.Outline, C
         head = memoryview(bytes(head[: segment.HEADER.size]))
         foot = window.get(target.size - needed, needed, ahead=0)[:needed]
         try:
-            found = segment.outline(head, foot, target.size)
+            outline = segment.outline(head, foot, target.size)
         except segment.ShortFoot as short:
             needed = short.needed
             continue
-        return found, _predecessor(head, foot)
+        return outline, _predecessor(head, foot)
 
 
 def _predecessor(head: memoryview, foot: memoryview) -> ContentId | None:
@@ -133,35 +133,35 @@ def _predecessor(head: memoryview, foot: memoryview) -> ContentId | None:
     return ContentId._make(segment.LANE_TAIL.unpack_from(foot, at)[:3])
 
 
-def _claims(target: AuditedObject, found: segment.Outline) -> Iterator[AuditFinding]:
+def _claims(target: AuditedObject, outline: segment.Outline) -> Iterator[AuditFinding]:
     """What the object says of itself against what its name and its manifest say."""
     named = keys.parse_segment(target.key)
-    if named is None or named.base != found.base:
-        yield AuditFinding(target.key, "name", "error", f"says it begins at {found.base}")
-    if (found.base, found.end) != (target.base, target.end):
-        text = f"holds {found.base} to {found.end - 1}, not {target.base} to {target.end - 1}"
+    if named is None or named.base != outline.base:
+        yield AuditFinding(target.key, "name", "error", f"says it begins at {outline.base}")
+    if (outline.base, outline.end) != (target.base, target.end):
+        text = f"holds {outline.base} to {outline.end - 1}, not {target.base} to {target.end - 1}"
         yield AuditFinding(target.key, "manifest", "error", text)
-    if found.content_id != target.content_id:
+    if outline.content_id != target.content_id:
         text = "not the object that the manifest names: its content id differs"
         yield AuditFinding(target.key, "manifest", "error", text)
-    if target.spans is not None and _places(found.spans) != _places(target.spans):
+    if target.spans is not None and _places(outline.spans) != _places(target.spans):
         yield AuditFinding(
             target.key, "manifest", "error", "its lanes are not those of the manifest"
         )
     if target.spans is None or any(
-        span.max_timestamp_ms == segment.ANY_TIME[1] for span in found.spans
+        span.max_timestamp_ms == segment.ANY_TIME[1] for span in outline.spans
     ):
         return
-    if found.spans != target.spans:
+    if outline.spans != target.spans:
         yield AuditFinding(
             target.key, "timestamps", "error", "its lanes' times are not the manifest's"
         )
 
 
-def _spans(target: AuditedObject, found: segment.Outline) -> tuple[Span, ...]:
+def _spans(target: AuditedObject, outline: segment.Outline) -> tuple[Span, ...]:
     """What the lanes should hold: the manifest knows their times, ordinary segments do not."""
     told = target.spans
-    return told if told is not None and _places(told) == _places(found.spans) else found.spans
+    return told if told is not None and _places(told) == _places(outline.spans) else outline.spans
 
 
 def _places(spans: tuple[Span, ...]) -> list[tuple[int, ...]]:
@@ -227,18 +227,20 @@ def _check_index(
             )
         return
     try:
-        found = index.decode(read_index())
+        positions = index.decode(read_index())
     except CorruptObject as bad:
         yield AuditFinding(key, "index", "error", str(bad))
         return
     places: LongArray = np.array([at for lane in lanes for at in lane.all_positions()], np.int64)
     known = [index.address(lane.span.lane, base) for lane in lanes for base in lane.all_bases()]
-    wanted = np.array(found.positions, np.int64)
+    wanted = np.array(positions.positions, np.int64)
     rows = np.searchsorted(places, wanted)
-    for row, position, address in zip(rows.tolist(), found.positions, found.addresses, strict=True):
+    for row, position, address in zip(
+        rows.tolist(), positions.positions, positions.addresses, strict=True
+    ):
         if row >= len(known) or places[row] != position or known[row] != address:
             text = f"no batch of offset {index.from_address(address)[1]} at byte {position}"
             yield AuditFinding(key, "index", "error", text)
             return
-    if found != _index_of(lanes, found.interval):
+    if positions != _index_of(lanes, positions.interval):
         yield AuditFinding(key, "index", "warning", "leaves out batches that it should list")

@@ -90,7 +90,7 @@ class LaneContents:
             self.findings.append(AuditFinding(self.key, "timestamps", "error", text))
 
     def _find(self, kind: str, severity: str, at: int, text: str) -> None:
-        if sum(1 for one in self.findings if one.kind == kind) < _MOST:
+        if sum(1 for finding in self.findings if finding.kind == kind) < _MOST:
             self.findings.append(AuditFinding(self.key, kind, severity, f"byte {at}: {text}"))
 
     def _check_sums(
@@ -138,15 +138,15 @@ class LaneContents:
                 self._check_records(piece, at)
         except (BadBatch, BrokenRegion):
             for row in range(len(headers.positions)):
-                one = scan.BatchHeaders(
+                single = scan.BatchHeaders(
                     headers.positions[row : row + 1], headers.table[row : row + 1]
                 )
-                self._open_one(data, one, at)
+                self._open_one(data, single, at)
 
-    def _open_one(self, data: memoryview, one: scan.BatchHeaders, at: int) -> None:
-        place = int(one.positions[0]) + at
+    def _open_one(self, data: memoryview, header: scan.BatchHeaders, at: int) -> None:
+        place = int(header.positions[0]) + at
         try:
-            for piece in batch_records.slices(data, one, self._finder):
+            for piece in batch_records.slices(data, header, self._finder):
                 self._check_records(piece, at)
         except BrokenRegion:
             text = "the records contradict their lengths or their count"
@@ -156,7 +156,7 @@ class LaneContents:
 
     def _check_records(self, piece: OpenedBatches, at: int) -> None:
         counts = piece.regions.counts
-        offsets, times = piece.found.offsets, piece.found.times_ms
+        offsets, times = piece.positions.offsets, piece.positions.times_ms
         bases, lasts = piece.regions.base_offsets, piece.headers.last_offsets
         newest = piece.regions.append_times
         filled = counts > 0

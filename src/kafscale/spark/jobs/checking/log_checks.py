@@ -106,8 +106,8 @@ def check_chain(view: LogSurvey, checked: Mapping[str, Checked]) -> Iterator[Aud
     for piece in view.pieces:
         if piece.kind != "flush":
             continue
-        found = checked.get(piece.key)
-        named = found.predecessor if found is not None else None
+        result = checked.get(piece.key)
+        named = result.predecessor if result is not None else None
         if named is not None and named != before:
             text = "was not written after the segment that precedes it"
             yield AuditFinding(piece.key, "chain", "error", text)

@@ -38,11 +38,14 @@ class Output(NamedTuple):
 
 def take_apart(entry: SegmentEntry, data: memoryview) -> list[Run]:
     """Check that these bytes are the segment of the manifest, and every batch in them."""
-    found = segment.outline(data, data, len(data))
+    outline = segment.outline(data, data, len(data))
     spans = entry.spans()
-    if found.content_id != entry.content_id or (found.base, found.end) != (entry.base, entry.end):
+    if outline.content_id != entry.content_id or (outline.base, outline.end) != (
+        entry.base,
+        entry.end,
+    ):
         raise CorruptObject("not the object that the manifest names")
-    if [span[:5] for span in found.spans] != [span[:5] for span in spans]:
+    if [span[:5] for span in outline.spans] != [span[:5] for span in spans]:
         raise CorruptObject("its lanes are not those that the manifest names")
     body_end = max(span.start + span.length for span in spans)
     if crc32c(data[segment.HEADER.size : body_end]) != entry.crc:

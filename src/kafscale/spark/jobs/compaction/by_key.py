@@ -1,29 +1,24 @@
 """`compact --by-key`: for topics with cleanup.policy=compact.
 
-Here: which logs are due, what of them may be touched, how it is cut into units, and the marks that
-a finished compaction leaves in the manifest. Next door: the work (key_compaction.py).
-
-Never touched: the un-rolled tail, and segments with records younger than min.compaction.lag.ms. A
-tombstone goes delete.retention.ms after the first complete compaction that covered it: by then
-every older record of its key has gone, and readers of the log had that long to see it.
+Here: the job, and how what is due of a log is cut into units. Next door: the work
+(key_compaction.py), the rules by which a log is due, which brokers follow as well
+(log/upkeep/cleanable.py).
 """
 
 import argparse
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from kafscale.log.formats.manifest import LaneMark, Manifest, SegmentEntry
-from kafscale.log.formats.segment import Span
+from kafscale.log.formats.manifest import SegmentEntry
+from kafscale.log.upkeep import cleanable
+from kafscale.log.upkeep.cleanable import Cleanable, CompactedLanes, is_within
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs.arguments import share_of
 from kafscale.spark.jobs.compaction.commit_waves import Also, Tally, commit_replacements, in_waves
-from kafscale.spark.jobs.compaction.key_compaction import Cleaned, Cleaning, clean, is_within
+from kafscale.spark.jobs.compaction.key_compaction import Cleaned, Cleaning, clean
 from kafscale.spark.jobs.compaction.merge import target_of
 from kafscale.spark.jobs.logs import selection
 from kafscale.spark.jobs.logs.selection import FoundLog
@@ -31,7 +26,6 @@ from kafscale.spark.jobs.logs.selection import FoundLog
 MOST_KEYS: Final = 5_000_000  # of one log at once: some 150 bytes each, more for long keys
 PART_BYTES: Final = 2 << 30  # what one unit rewrites; each of a log's units learns the keys anew
 _ROUNDS: Final = 50  # of a log with too many keys for one
-_MARKS: Final = 16  # compactions remembered within delete.retention.ms
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,11 +48,7 @@ class Due(NamedTuple):
     """A log with something to compact."""
 
     row: FoundLog
-    reach: Mapping[int, int]  # the lanes it is about, and before which offset
-    scope: tuple[SegmentEntry, ...]  # what may be rewritten
-    dirty: tuple[SegmentEntry, ...]  # what keys are learnt from
-    dirty_bytes: int
-    retention_ms: Mapping[int, int]  # how long tombstones are kept, by lane
+    part: Cleanable
 
 
 def compact_by_key(
@@ -80,13 +70,13 @@ def compact_by_key(
         notes.append("no chosen topic has cleanup.policy=compact")
     tally = Tally()
     rows: list[dict[str, Any]] = []
-    ratios = {row.found.folder: dirty_ratio for row in before}
+    ratios = {row.snapshot.folder: dirty_ratio for row in before}
     for _ in range(_ROUNDS):
-        found = [row for row in selection.find_logs(context) if row.found.folder in ratios]
+        logs = [row for row in selection.find_logs(context) if row.snapshot.folder in ratios]
         chosen = [
             work
-            for row in found
-            if (work := due(row, now_ms, ratios[row.found.folder])) is not None
+            for row in logs
+            if (work := due(row, now_ms, ratios[row.snapshot.folder])) is not None
         ]
         cut = _round(context, chosen, now_ms, target, most_keys, tally, rows)
         if not cut:
@@ -107,15 +97,15 @@ def _round(
     """Compact each log as far as its keys fit into memory; return the logs that need more."""
     bucket = context.bucket
     units = [unit for work in chosen for unit in cleanings(bucket, work, now_ms, target, most_keys)]
-    works = {work.row.found.folder: work for work in chosen}
+    works = {work.row.snapshot.folder: work for work in chosen}
     waiting: dict[str, list[Cleaned]] = defaultdict(list)
     parts = Counter(unit.folder for unit in units)
     cut: set[str] = set()
 
     def settle(results: list[Cleaned]) -> None:
-        for one in results:
-            tally.count(one.rewritten)
-            waiting[one.rewritten.folder].append(one)
+        for result in results:
+            tally.count(result.rewritten)
+            waiting[result.rewritten.folder].append(result)
         for name in [name for name, some in waiting.items() if len(some) == parts[name]]:
             done = waiting.pop(name)
             rows.append(_commit(bucket, works[name], done, now_ms, tally))
@@ -131,111 +121,39 @@ def _round(
 def _covers(reached: Mapping[int, int], work: Due) -> bool:
     return all(
         span.last < reached.get(span.lane, 0)
-        for entry in work.dirty
+        for entry in work.part.dirty
         for span in entry.spans()
-        if is_within(span, work.reach)
+        if is_within(span, work.part.reach)
     )
 
 
-def compacted(row: FoundLog) -> list[tuple[TopicDescriptor, list[int]]]:
+def compacted(row: FoundLog) -> list[CompactedLanes]:
     """The topics whose records go by key, and the lanes of the log that are theirs."""
     lanes: dict[str, tuple[TopicDescriptor, list[int]]] = {}
-    for lane in row.found.lanes():
+    for lane in row.snapshot.lanes():
         topic = row.whose.of(lane)
-        if topic is not None and selection.settings_of(topic).compacted:
+        if topic is not None:
             lanes.setdefault(topic.name, (topic, []))[1].append(lane)
-    return list(lanes.values())
+    topics = [
+        CompactedLanes(selection.settings_of(topic), owned) for topic, owned in lanes.values()
+    ]
+    return [topic for topic in topics if topic.settings.compacted]
 
 
 def due(row: FoundLog, now_ms: int, dirty_ratio: float | None) -> Due | None:
     """Which part of a log may be compacted, if that is worth it; in a shared log, by topic."""
-    past = row.found.manifest
-    spans: dict[int, list[Span]] = {}
-    for entry in past.segments:
-        for span in entry.spans():
-            spans.setdefault(span.lane, []).append(span)
-    reach: dict[int, int] = {}
-    kept: dict[int, int] = {}
-    for topic, lanes in compacted(row):
-        mine = {lane: _old_enough(topic, spans.get(lane, []), now_ms) for lane in lanes}
-        if _is_due(topic, past, mine, now_ms, dirty_ratio):
-            reach |= {lane: rows[-1].last + 1 for lane, rows in mine.items() if rows}
-            kept |= dict.fromkeys(lanes, int(selection.config_of(topic, "delete.retention.ms")))
-    scope = [
-        entry for entry in past.segments if any(is_within(span, reach) for span in entry.spans())
-    ]
-    if not scope:
-        return None
-    dirty = [entry for entry in scope if any(_dirty_spans(entry, past, reach))]
-    size = sum(span.length for entry in dirty for span in _dirty_spans(entry, past, reach))
-    return Due(row, reach, tuple(scope), tuple(dirty), size, kept)
-
-
-def _old_enough(topic: TopicDescriptor, spans: Sequence[Span], now_ms: int) -> list[Span]:
-    """A lane's spans up to the first with a record younger than min.compaction.lag.ms."""
-    lag_ms = int(selection.config_of(topic, "min.compaction.lag.ms"))
-    young = (lag_ms and span.max_timestamp_ms > now_ms - lag_ms for span in spans)
-    return [span for span, _ in takewhile(lambda row: not row[1], zip(spans, young, strict=True))]
-
-
-def _is_due(
-    topic: TopicDescriptor,
-    past: Manifest,
-    lanes: Mapping[int, Sequence[Span]],
-    now_ms: int,
-    dirty_ratio: float | None,
-) -> bool:
-    """Whether enough of a topic's lanes is new, or something is urgent."""
-    every = [span for rows in lanes.values() for span in rows]
-    dirty = [span for span in every if _is_dirty(span, past)]
-    ratio = float(selection.config_of(topic, "min.cleanable.dirty.ratio"))
-    if dirty_ratio is not None:
-        ratio = dirty_ratio
-    if dirty and sum(s.length for s in dirty) >= ratio * sum(s.length for s in every):
-        return True
-    overdue_ms = now_ms - int(selection.config_of(topic, "max.compaction.lag.ms"))
-    if any(span.min_timestamp_ms < overdue_ms for span in dirty):
-        return True
-    retention_ms = int(selection.config_of(topic, "delete.retention.ms"))
-    return ratio == 0 and any(
-        _horizon(past.lanes[lane], now_ms, retention_ms) for lane in lanes if lane in past.lanes
-    )
-
-
-def _is_dirty(span: Span, past: Manifest) -> bool:
-    """Whether it has records that no compaction has looked at."""
-    return span.last >= _clean_to(past.lanes.get(span.lane, LaneMark(0, 0)))
-
-
-def _dirty_spans(entry: SegmentEntry, past: Manifest, reach: Mapping[int, int]) -> list[Span]:
-    return [span for span in entry.spans() if is_within(span, reach) and _is_dirty(span, past)]
-
-
-def _clean_to(mark: LaneMark) -> int:
-    return mark.cleaned[-1][0] if mark.cleaned else 0
-
-
-def horizons(past: Manifest, now_ms: int, retention_ms: Mapping[int, int]) -> dict[int, int]:
-    """Per lane: the offset below which tombstones have been kept for long enough."""
-    return {
-        lane: _horizon(past.lanes[lane], now_ms, kept_ms)
-        for lane, kept_ms in retention_ms.items()
-        if lane in past.lanes
-    }
-
-
-def _horizon(mark: LaneMark, now_ms: int, retention_ms: int) -> int:
-    return max((to for to, at_ms in mark.cleaned if at_ms <= now_ms - retention_ms), default=0)
+    part = cleanable.find_cleanable(row.snapshot.manifest, compacted(row), now_ms, dirty_ratio)
+    return None if part is None else Due(row, part)
 
 
 def cleanings(
     bucket: Bucket, work: Due, now_ms: int, target: int | None, most_keys: int
 ) -> list[Cleaning]:
     """The units of one log."""
-    past, whose = work.row.found.manifest, work.row.whose
+    past, whose = work.row.snapshot.manifest, work.row.whose
     # In a shared log each object is rewritten by itself: `compact` has sorted them by lanes.
     most = 0 if whose.topic is None else target_of(whose, target)
-    groups = _groups(work.scope, most)
+    groups = cleanable.group_entries(work.part.scope, most)
     parts: list[list[tuple[SegmentEntry, ...]]] = [[]]
     size = 0
     for group in groups:
@@ -247,12 +165,12 @@ def cleanings(
     return [
         Cleaning(
             bucket,
-            work.row.found.folder,
+            work.row.snapshot.folder,
             past.generation + 1,
-            work.dirty,
+            work.part.dirty,
             tuple(part),
-            work.reach,
-            horizons(past, now_ms, work.retention_ms),
+            work.part.reach,
+            cleanable.horizons(past, now_ms, work.part.retention_ms),
             whose.settings.index_interval_bytes,
             most_keys,
         )
@@ -260,28 +178,15 @@ def cleanings(
     ]
 
 
-def _groups(scope: Sequence[SegmentEntry], target: int) -> list[tuple[SegmentEntry, ...]]:
-    """Neighbours that together hold at most `target`: each group becomes one object."""
-    groups: list[list[SegmentEntry]] = []
-    size = 0
-    for entry in scope:
-        if not groups or size + entry.size > target or groups[-1][-1].end != entry.base:
-            groups.append([])
-            size = 0
-        groups[-1].append(entry)
-        size += entry.size
-    return [tuple(group) for group in groups]
-
-
 def _commit(
     bucket: Bucket, work: Due, results: Sequence[Cleaned], now_ms: int, tally: Tally
 ) -> dict[str, Any]:
-    folder = work.row.found.folder
-    wanted = [one for row in results for one in row.rewritten.replacements]
+    folder = work.row.snapshot.folder
+    wanted = [replacement for row in results for replacement in row.rewritten.replacements]
     sound = not any(row.rewritten.problem or row.rewritten.gone for row in results)
     reached = results[0].reached
     complete = sound and all(row.reached == reached for row in results)
-    also = marking(reached, now_ms, work.retention_ms) if complete else None
+    also = marking(reached, now_ms, work.part.retention_ms) if complete else None
     committed = commit_replacements(bucket, folder, wanted, also)
     tally.settled(folder, wanted, committed)
     return {
@@ -297,53 +202,26 @@ def _commit(
 
 def marking(reached: Mapping[int, int], now_ms: int, retention_ms: Mapping[int, int]) -> Also:
     """Write into the manifest how far the lanes are compacted."""
-
-    def change(old: Manifest) -> Manifest:
-        lanes = dict(old.lanes)
-        for lane, to in reached.items():
-            if lane in lanes:
-                cleaned = marks_with(lanes[lane].cleaned, to, now_ms, retention_ms[lane])
-                lanes[lane] = msgspec.structs.replace(lanes[lane], cleaned=cleaned)
-        return msgspec.structs.replace(old, lanes=lanes)
-
-    def is_in(newer: Manifest) -> bool:
-        return all(
-            lane not in newer.lanes or _clean_to(newer.lanes[lane]) >= to
-            for lane, to in reached.items()
-        )
-
-    return Also(change, is_in)
+    return Also(
+        lambda old: cleanable.mark_cleaned(old, reached, now_ms, retention_ms),
+        lambda newer: cleanable.is_marked(newer, reached),
+    )
 
 
-def marks_with(
-    marks: Sequence[tuple[int, int]], to: int, now_ms: int, retention_ms: int
-) -> list[tuple[int, int]]:
-    """Add a mark: keep the highest that is old enough, and of the younger ones some.
-
-    It is always safe to leave a mark out: tombstones then wait for a later one.
-    """
-    if marks and to <= marks[-1][0]:
-        return list(marks)
-    aged = [mark for mark in marks if mark[1] <= now_ms - retention_ms]
-    young = [mark for mark in marks if mark[1] > now_ms - retention_ms]
-    if len(young) > 1 and young[-1][1] - young[-2][1] < retention_ms // _MARKS:
-        young.pop()
-    return [*aged[-1:], *young, (to, now_ms)]
-
-
-def _dry_run(found: Sequence[FoundLog], now_ms: int, dirty_ratio: float | None) -> Report:
+def _dry_run(logs: Sequence[FoundLog], now_ms: int, dirty_ratio: float | None) -> Report:
     rows: list[dict[str, Any]] = []
-    for row in found:
+    for row in logs:
         work = due(selection.as_if_rolled_up(row), now_ms, dirty_ratio)
+        scope = () if work is None else work.part.scope
         rows.append(
             {
                 "topic": row.whose.name,
                 "log": row.whose.number,
-                "objects": len(row.found.pieces),
-                "tail_to_take_in": len(row.found.tail) if row.idle else 0,
-                "objects_to_read": 0 if work is None else len(work.scope) + len(work.dirty),
-                "bytes_new": 0 if work is None else work.dirty_bytes,
-                "bytes": 0 if work is None else sum(entry.size for entry in work.scope),
+                "objects": len(row.snapshot.pieces),
+                "tail_to_take_in": len(row.snapshot.tail) if row.idle else 0,
+                "objects_to_read": 0 if work is None else len(scope) + len(work.part.dirty),
+                "bytes_new": 0 if work is None else work.part.dirty_bytes,
+                "bytes": sum(entry.size for entry in scope),
             }
         )
     objects = sum(row["objects_to_read"] for row in rows)

@@ -179,12 +179,12 @@ def rewrite(
 ) -> None:
     """Run the units and commit what they wrote, adding to the tally."""
 
-    def settle(found: list[Rewritten]) -> None:
-        for row in found:
+    def settle(rewritten: list[Rewritten]) -> None:
+        for row in rewritten:
             tally.count(row)
-        rows = sorted(found, key=attrgetter("folder"))
+        rows = sorted(rewritten, key=attrgetter("folder"))
         for folder, group in groupby(rows, key=attrgetter("folder")):
-            wanted = [one for row in group for one in row.replacements]
+            wanted = [replacement for row in group for replacement in row.replacements]
             if wanted:
                 tally.settled(folder, wanted, commit_replacements(bucket, folder, wanted))
 
@@ -267,7 +267,7 @@ async def _fits(store: ObjectStore, folder: str, newest: Manifest, row: Replacem
     """Rule 7, in this order: inputs listed, outputs not condemned, outputs there."""
     if not manifest.replaces(newest, row):
         return False
-    condemned = {one.name for one in newest.dropped}
+    condemned = {drop.name for drop in newest.dropped}
     for entry in row.outputs:
         if entry.name in condemned:
             return False

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafscale.log.formats.manifest import Replacement, SegmentEntry
-from kafscale.log.formats.segment import Span
+from kafscale.log.upkeep.cleanable import is_within
 from kafscale.model.errors import BadBatch, CorruptObject, ObjectMissing
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.jobs.compaction import assembly, merge
@@ -54,11 +54,6 @@ class Cleaned(NamedTuple):
     kept: int
 
 
-def is_within(span: Span, reach: Mapping[int, int]) -> bool:
-    """Whether a lane's part of an object is what the compaction is about."""
-    return span.last < reach.get(span.lane, 0)
-
-
 def clean(unit: Cleaning) -> Cleaned:
     """Learn the keys, then rewrite the groups, under names of this attempt alone."""
     try:
@@ -86,12 +81,12 @@ def _clean(unit: Cleaning, finder: PositionFinder) -> Cleaned:
                     known, horizon = latest.get(lane, {}), unit.horizons.get(lane, 0)
                     filters[lane] = Survivors(known, horizon, finder)
                 filters[lane].add(run)
-        kept += sum(found.kept for found in filters.values())
-        lost = sum(found.removed for found in filters.values())
+        kept += sum(flags.kept for flags in filters.values())
+        lost = sum(flags.removed for flags in filters.values())
         removed += lost
         if not lost:
             continue
-        lanes = {lane: [found.joined()] for lane, found in filters.items()}
+        lanes = {lane: [flags.joined()] for lane, flags in filters.items()}
         for lane, runs in others.items():
             lanes.setdefault(lane, []).extend(runs)
         output = assembly.put_together(
@@ -122,7 +117,7 @@ def learn(unit: Cleaning, finder: PositionFinder) -> tuple[dict[int, Latest], di
                 continue
             known = latest.setdefault(run.span.lane, {})
             for piece in opened_run(run, finder):
-                known.update(zip(piece.keys(), piece.found.offsets.tolist(), strict=True))
+                known.update(zip(piece.keys(), piece.positions.offsets.tolist(), strict=True))
             known.pop(None, None)
             reached[run.span.lane] = run.span.last + 1
         if sum(map(len, latest.values())) >= unit.most_keys:

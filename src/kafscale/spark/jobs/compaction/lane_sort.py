@@ -28,18 +28,18 @@ def blocks(entries: Sequence[SegmentEntry]) -> list[list[SegmentEntry]]:
 
     What a roll-up or a later compaction wrote has lanes that its neighbours have, too.
     """
-    found: list[list[SegmentEntry]] = []
+    groups: list[list[SegmentEntry]] = []
     lanes: set[int] = set()
     for entry in entries:
         mine = {span.lane for span in entry.spans()}
-        before = found[-1][-1] if found else None
+        before = groups[-1][-1] if groups else None
         goes_on = before is not None and len(mine) == 1 and _lanes(before) == mine
         if before is None or not _together(before, entry) or (lanes & mine and not goes_on):
-            found.append([])
+            groups.append([])
             lanes = set()
-        found[-1].append(entry)
+        groups[-1].append(entry)
         lanes |= mine
-    return found
+    return groups
 
 
 def _lanes(entry: SegmentEntry) -> set[int]:

@@ -234,11 +234,11 @@ def _alive(run: Run, start: int, *, cut: bool) -> Run | None:
 
 def _summed(span: Span, data: memoryview, first: int) -> Span:
     """The span of the rest of a run."""
-    found = segment.summarize(data, 0, len(data))
+    summary = segment.summarize(data, 0, len(data))
     return span._replace(
         first=first,
         length=len(data),
-        records=found.records,
-        min_timestamp_ms=found.min_timestamp_ms,
-        max_timestamp_ms=found.max_timestamp_ms,
+        records=summary.records,
+        min_timestamp_ms=summary.min_timestamp_ms,
+        max_timestamp_ms=summary.max_timestamp_ms,
     )

@@ -1,9 +1,10 @@
 """What key compaction leaves of a lane: which records, and their batches without the rest.
 
-Offsets stay: a batch keeps its first and last offset whatever it loses. A batch that loses
-everything goes; only the first and the last one of an object stay as empty ones, so that the
-object still covers the offsets it names and a reader at any of them finds its way on.
-Here: pure work on bytes. Next door: where the newest offsets come from (key_compaction.py).
+A batch that loses everything goes; only the first and the last one of an object stay as empty
+ones, so that the object still covers the offsets it names and a reader at any of them finds its
+way on.
+Here: pure work on many batches at once. Next door: the rule, and one batch without some of its
+records (records/compacted.py), where the newest offsets come from (key_compaction.py).
 """
 
 from collections.abc import Iterator
@@ -13,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafscale.log.formats.segment import Span, summarize
-from kafscale.records import batch
-from kafscale.records.compression import Codec, compress
+from kafscale.records import batch, compacted
 from kafscale.spark.jobs.compaction.assembly import Run
 from kafscale.spark.jobs.logs import batch_records
 from kafscale.spark.jobs.logs.batch_records import OpenedBatches
@@ -72,7 +72,7 @@ class Survivors:
         data = b"".join(piece.data for piece in pieces)
         sizes = [len(piece.data) for piece in pieces]
         positions = [0, *accumulate(sizes[:-1])]
-        found = summarize(memoryview(data), 0, len(data))
+        summary = summarize(memoryview(data), 0, len(data))
         first, last = self._spans[0], self._spans[-1]
         span = Span(
             first.lane,
@@ -80,21 +80,19 @@ class Survivors:
             last.last,
             0,
             len(data),
-            found.min_timestamp_ms,
-            found.max_timestamp_ms,
-            found.records,
+            summary.min_timestamp_ms,
+            summary.max_timestamp_ms,
+            summary.records,
         )
         return Run(span, data, positions, [piece.base for piece in pieces])
 
     def _keep(self, piece: OpenedBatches) -> BoolArray:
-        offsets = piece.found.offsets
+        offsets = piece.positions.offsets
         newest = np.fromiter(
             map(self._latest.get, piece.keys(), repeat(-1)), np.int64, len(offsets)
         )
-        keep: BoolArray = newest <= offsets
-        if self._horizon:
-            tombstones = piece.found.value_nulls & ~piece.found.key_nulls
-            keep &= ~(tombstones & (offsets < self._horizon))
+        is_value = ~piece.positions.value_nulls | piece.positions.key_nulls
+        keep: BoolArray = compacted.survives(offsets, newest, is_value, self._horizon)
         return keep
 
 
@@ -115,51 +113,22 @@ def _left(
             yield _Piece(base, bytes(whole), counts=True)
         elif left[row]:
             of = slice(int(firsts[row]), int(firsts[row + 1]))
-            times = piece.found.times_ms[of]
+            times = piece.positions.times_ms[of]
             yield _Piece(base, _without(whole, piece, row, keep[of], times), counts=True)
         elif piece.rows[row] in edges:
-            yield _Piece(base, _emptied(whole), counts=False)
+            yield _Piece(base, compacted.without_records(batch.read_header(whole)), counts=False)
 
 
 def _without(
     whole: memoryview, piece: OpenedBatches, row: int, keep: BoolArray, times_ms: LongArray
 ) -> bytearray:
-    """A batch with only some of its records, their bytes as they were, packed as it was."""
+    """A batch with only some of its records."""
     header = batch.read_header(whole)
     start, end = int(piece.regions.starts[row]), int(piece.regions.ends[row])
     records = piece.buffer[start:end].tobytes()
     bounds = _bounds(records, header.record_count)
-    flags = keep.tolist()
-    left = b"".join(records[bounds[at] : bounds[at + 1]] for at in range(len(flags)) if flags[at])
-    payload = compress(Codec(header.codec), left)
-    newest = header.max_timestamp_ms if header.log_append_time else int(times_ms[keep].max())
-    return _assembled(
-        header._replace(
-            batch_length=batch.MIN_BATCH_LENGTH + len(payload),
-            record_count=int(keep.sum()),
-            max_timestamp_ms=newest,
-        ),
-        payload,
-    )
-
-
-def _emptied(whole: memoryview) -> bytearray:
-    header = batch.read_header(whole)
-    return _assembled(
-        header._replace(
-            batch_length=batch.MIN_BATCH_LENGTH,
-            attributes=header.attributes & ~batch.CODEC_MASK,
-            record_count=0,
-        ),
-        b"",
-    )
-
-
-def _assembled(header: batch.BatchHeader, payload: bytes) -> bytearray:
-    data = bytearray(batch.HEADER.pack(*header))
-    data += payload
-    batch.sign(data)
-    return data
+    left = [records[bounds[at] : bounds[at + 1]] for at in np.flatnonzero(keep).tolist()]
+    return compacted.with_records(header, left, int(times_ms[keep].max()))
 
 
 def _bounds(records: bytes, count: int) -> list[int]:

@@ -48,7 +48,7 @@ def fill(bucket: Bucket, folder: str, parts: Sequence[LaneOffsets], make: Make) 
     """Append what is missing of the parts, in order in each lane; return the bytes appended."""
 
     async def opened(store: ObjectStore) -> JobAppender:
-        found = JobAppender(
+        appender = JobAppender(
             store,
             folder,
             bucket.clock,
@@ -56,8 +56,8 @@ def fill(bucket: Bucket, folder: str, parts: Sequence[LaneOffsets], make: Make) 
             author=_AUTHOR,
             index_interval_bytes=_INTERVAL,
         )
-        await found.open()
-        return found
+        await appender.open()
+        return appender
 
     log = bucket.run(opened)
     step, written = STEP_BYTES, 0
@@ -76,7 +76,7 @@ def fill(bucket: Bucket, folder: str, parts: Sequence[LaneOffsets], make: Make) 
             continue
         is_behind = False
         step = min(step * 2, STEP_BYTES)
-        written += sum(len(one) for lane in lanes for one in lane.batches)
+        written += sum(len(body) for lane in lanes for body in lane.batches)
         for at, (_, rest) in chosen.items():
             del ready[at]
             if rest is not None:
@@ -112,17 +112,17 @@ def _choose(
     return chosen
 
 
-def _cut(one: LaneBatches, room: int) -> tuple[LaneBatches, LaneBatches | None]:
+def _cut(lane: LaneBatches, room: int) -> tuple[LaneBatches, LaneBatches | None]:
     """Whole batches, at least one, that fit; and the others."""
-    batches = [piece for run in one.batches for piece in _single(run)]
+    batches = [piece for run in lane.batches for piece in _single(run)]
     size = count = 0
     for piece in batches:
         if count and size + len(piece) > room:
             break
         size += len(piece)
         count += 1
-    rest = _laid(one.lane, batches[count:]) if count < len(batches) else None
-    return _laid(one.lane, batches[:count]), rest
+    rest = _laid(lane.lane, batches[count:]) if count < len(batches) else None
+    return _laid(lane.lane, batches[:count]), rest
 
 
 def _single(run: Buffer) -> list[memoryview]:
@@ -131,7 +131,7 @@ def _single(run: Buffer) -> list[memoryview]:
 
 
 def _laid(lane: int, batches: Sequence[Buffer]) -> LaneBatches:
-    headers = [batch.read_header(one) for one in batches]
+    headers = [batch.read_header(body) for body in batches]
     return LaneBatches(
         lane,
         headers[0].base_offset,
@@ -145,17 +145,17 @@ def _laid(lane: int, batches: Sequence[Buffer]) -> LaneBatches:
 
 def _lanes(taken: Sequence[LaneBatches]) -> list[LaneBatches]:
     """One row per lane, in their order."""
-    found: dict[int, list[Buffer]] = {}
-    for one in taken:
-        found.setdefault(one.lane, []).extend(one.batches)
-    return [_laid(lane, found[lane]) for lane in sorted(found)]
+    by_lane: dict[int, list[Buffer]] = {}
+    for batches in taken:
+        by_lane.setdefault(batches.lane, []).extend(batches.batches)
+    return [_laid(lane, by_lane[lane]) for lane in sorted(by_lane)]
 
 
-def from_offset(one: LaneBatches, first: int) -> LaneBatches:
+def from_offset(lane: LaneBatches, first: int) -> LaneBatches:
     """What is left of it from an offset on, which begins a batch."""
-    batches = [piece for run in one.batches for piece in _single(run)]
+    batches = [piece for run in lane.batches for piece in _single(run)]
     left = [piece for piece in batches if batch.read_header(piece).base_offset >= first]
-    return _laid(one.lane, left)
+    return _laid(lane.lane, left)
 
 
 def nothing_before(lane: int, offset: int) -> LaneBatches:
@@ -176,9 +176,9 @@ def finish(bucket: Bucket, wanted: Mapping[LanePlace, tuple[int, int]]) -> None:
         bounds = {place.lane: at for place, at in wanted.items() if place.folder == folder}
         _raise(bucket, folder, {lane: start for lane, (start, _) in bounds.items() if start})
         seen = bucket.run(survey.take_snapshot, folder)
-        found = seen.lanes()
+        lanes = seen.lanes()
         for lane, (start, end) in bounds.items():
-            begins, ends = found.get(lane, (0, 0))
+            begins, ends = lanes.get(lane, (0, 0))
             # There may be more: another run was faster, and the topic is in use already.
             if ends < end or (ends == end and begins > start):
                 raise LoadLost(f"lane {lane} of {folder} has lost what was added: convert again")

@@ -25,8 +25,8 @@ from kafscale.spark.sink.bulk import Loaded
 from kafscale.spark.sink.encode import BATCH_BYTES
 from kafscale.spark.sink.sealing import Seal, Sealed
 from kafscale.spark.sink.staging import StagedSection, stage
-from kafscale.spark.source.reading import read_split, replaced
-from kafscale.spark.source.splits import Slice
+from kafscale.spark.source.plan.splits import Slice
+from kafscale.spark.source.rows.reading import read_split, replaced
 from kafscale.spark.transfer.rewriter import rewritten
 
 _COLUMNS: Final = ("key", "value", "offset", "timestamp", "headers")
@@ -95,24 +95,24 @@ class Work(NamedTuple):
     def moves(self) -> list[SliceMove]:
         """The slices and their places; those of one log divide its positions."""
         ends: dict[str, int] = {}
-        found = []
-        for one in self.plan.slices:
-            place = self.load.places[one.partition]
-            start = self.plan.starts[one.partition] if self.load.is_ordinary else 0
+        moves = []
+        for piece in self.plan.slices:
+            place = self.load.places[piece.partition]
+            start = self.plan.starts[piece.partition] if self.load.is_ordinary else 0
             base = ends.get(place.folder, start)
-            ends[place.folder] = base + one.offsets
-            found.append(SliceMove(one, place, base))
-        return found
+            ends[place.folder] = base + piece.offsets
+            moves.append(SliceMove(piece, place, base))
+        return moves
 
     def seal_in_place(self) -> list[Sealed]:
         """Write every slice as a segment of a new log."""
         bucket, wanted = self.context.bucket, self.wanted
         interval = self.load.settings.index_interval_bytes
 
-        def seal(one: SliceMove) -> Sealed:
-            lane = _packed(bucket, wanted, one.slice)
-            entry = sealing.put_segment(bucket, one.place, one.base, lane, interval)
-            return Sealed(one.place.folder, entry)
+        def seal(move: SliceMove) -> Sealed:
+            lane = _packed(bucket, wanted, move.slice)
+            entry = sealing.put_segment(bucket, move.place, move.base, lane, interval)
+            return Sealed(move.place.folder, entry)
 
         return self._each("slice", "slices", self.moves(), seal, Sealed)
 
@@ -123,8 +123,8 @@ class Work(NamedTuple):
         def aside(at: int) -> list[StagedSection]:
             return stage(target, at, _rows(bucket, slices[at]), source=slices[at].partition)
 
-        found = self._each("stage", "slices", range(len(slices)), aside, list[StagedSection])
-        return [row for rows in found for row in rows]
+        sections = self._each("stage", "slices", range(len(slices)), aside, list[StagedSection])
+        return [row for rows in sections for row in rows]
 
     def seal(self, seals: Sequence[Seal]) -> list[Sealed]:
         """Write what was put aside as segments of new logs."""
@@ -178,11 +178,11 @@ class Work(NamedTuple):
         return Loaded(made, sum(work.until - work.first for work in works), size, 0, ends)
 
 
-def _packed(bucket: Bucket, wanted: NewTopicSpec, one: Slice) -> LaneBatches:
+def _packed(bucket: Bucket, wanted: NewTopicSpec, piece: Slice) -> LaneBatches:
     """A slice's rows at their offsets, joined and compressed anew."""
-    rows = _rows(bucket, one)
-    return rewritten(rows, one.first, one.until, wanted.compression, wanted.batch_bytes)
+    rows = _rows(bucket, piece)
+    return rewritten(rows, piece.first, piece.until, wanted.compression, wanted.batch_bytes)
 
 
-def _rows(bucket: Bucket, one: Slice) -> Iterator[pa.RecordBatch]:
-    return read_split(bucket, (one,), RecordDecoder(_COLUMNS), None, replaced(bucket, True))
+def _rows(bucket: Bucket, piece: Slice) -> Iterator[pa.RecordBatch]:
+    return read_split(bucket, (piece,), RecordDecoder(_COLUMNS), None, replaced(bucket, True))

@@ -28,16 +28,16 @@ class OpenedBatches(NamedTuple):
     headers: scan.BatchHeaders  # of these batches
     buffer: ByteArray  # in which the unpacked records lie
     regions: Regions
-    found: Positions
+    positions: Positions
 
     def keys(self) -> list[bytes | None]:
         """The key of every record."""
         data = self.buffer.tobytes()
-        places = self.found.keys.tolist()
+        places = self.positions.keys.tolist()
         keys: list[bytes | None] = [
             data[start:end] for start, end in zip(places[0::2], places[1::2], strict=True)
         ]
-        for row in np.flatnonzero(self.found.key_nulls).tolist():
+        for row in np.flatnonzero(self.positions.key_nulls).tolist():
             keys[row] = None
         return keys
 

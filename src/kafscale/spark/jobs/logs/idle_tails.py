@@ -18,10 +18,10 @@ from kafscale.spark.bucket import Bucket
 _FOREVER_MS = 1 << 62
 
 
-def is_idle(found: LogSnapshot, now_ms: int, idle_s: float) -> bool:
+def is_idle(log: LogSnapshot, now_ms: int, idle_s: float) -> bool:
     """Whether there is a sound tail to which nothing was added for `idle_s`; negative: never."""
-    written = [piece.modified_ms for piece in found.tail if piece.modified_ms is not None]
-    if not written or found.problems or idle_s < 0:
+    written = [piece.modified_ms for piece in log.tail if piece.modified_ms is not None]
+    if not written or log.problems or idle_s < 0:
         return False
     return now_ms - max(written) >= idle_s * 1000
 

@@ -13,23 +13,25 @@ from kafscale.log.protocol import survey
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreUnavailable
 from kafscale.objects.store import ObjectStore
+from kafscale.retry import Backoff, RetryPolicy
 from kafscale.spark.bucket import Bucket
 
 _READ_BYTES: Final = 4 << 20  # more would be fresh memory each time, and page faults cost
 _READ_OBJECTS: Final = 64
 _ATTEMPTS: Final = 5
-_FIRST_PAUSE_S: Final = 0.2
+_RETRY: Final = RetryPolicy(first_s=0.2, longest_s=1.6)
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
 
 async def with_retries(work: Callable[_P, Awaitable[_T]], *args: _P.args, **named: _P.kwargs) -> _T:
     """Repeat a request a few times if the store does not answer."""
-    for attempt in range(_ATTEMPTS - 1):
+    backoff = Backoff(_RETRY)
+    for _ in range(_ATTEMPTS - 1):
         try:
             return await work(*args, **named)
         except StoreUnavailable:
-            await asyncio.sleep(_FIRST_PAUSE_S * 2**attempt)
+            await asyncio.sleep(backoff.next_s())
     return await work(*args, **named)
 
 

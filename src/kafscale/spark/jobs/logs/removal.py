@@ -31,11 +31,11 @@ def sweep_all(context: Context, grace_s: float) -> dict[str, int]:
     bucket = context.bucket
     swept: dict[str, int] = {}
 
-    async def one(store: ObjectStore, folder: str) -> None:
+    async def sweep_log(store: ObjectStore, folder: str) -> None:
         swept[folder] = await _sweep(bucket, store, folder, grace_s)
         context.progress("sweeping", len(swept), len(folders), "")
 
-    bucket.run(lambda store: survey.await_limited(one(store, folder) for folder in folders))
+    bucket.run(lambda store: survey.await_limited(sweep_log(store, folder) for folder in folders))
     return swept
 
 
@@ -46,12 +46,12 @@ def sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
 
 async def _sweep(bucket: Bucket, store: ObjectStore, folder: str, grace_s: float) -> int:
     try:
-        found = await examine(store, folder, grace_s)
+        leftovers = await examine(store, folder, grace_s)
     except ObjectMissing:
         return 0  # another sweeper deleted a manifest while we looked
-    if found is None:
+    if leftovers is None:
         return 0
-    newest, plan = found
+    newest, plan = leftovers
     await _delete(store, plan.delete)
     on_the_list = {row.name for row in newest.dropped} & plan.gone
     if plan.orphans or on_the_list:
@@ -85,8 +85,8 @@ async def _put_down(
 
 def count_sweep(bucket: Bucket, folder: str, grace_s: float) -> int:
     """How many objects a sweep would delete."""
-    found = bucket.run(examine, folder, grace_s)
-    return 0 if found is None else len(found[1].delete)
+    leftovers = bucket.run(examine, folder, grace_s)
+    return 0 if leftovers is None else len(leftovers[1].delete)
 
 
 def remove_deleted(context: Context, grace_s: float) -> dict[str, int]:
@@ -139,12 +139,12 @@ def left_behind(context: Context, grace_s: float) -> list[TopicDescriptor]:
 
     async def look(store: ObjectStore) -> list[TopicDescriptor]:
         now_ms = await store.now_ms()
-        found: list[TopicDescriptor] = []
+        homes: list[TopicDescriptor] = []
         for name in await Descriptors(store, bucket.namespace).names():
             versions = await _versions(store, keys.descriptor_folder(bucket.namespace, name))
             rows = old_homes(versions)
-            found += [home for home, since_ms in rows if now_ms - since_ms >= grace_s * 1000]
-        return found
+            homes += [home for home, since_ms in rows if now_ms - since_ms >= grace_s * 1000]
+        return homes
 
     return bucket.run(look)
 

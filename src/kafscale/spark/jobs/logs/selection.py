@@ -11,7 +11,6 @@ from kafscale.log.formats.manifest import LaneMark
 from kafscale.log.protocol import survey
 from kafscale.log.protocol.survey import LogSnapshot
 from kafscale.model.errors import LogStopped
-from kafscale.model.topic_configs import TOPIC_CONFIGS
 from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
@@ -52,23 +51,23 @@ class FoundLog(NamedTuple):
     """One log as it was when the job read it."""
 
     whose: ChosenLog
-    found: LogSnapshot
+    snapshot: LogSnapshot
     idle: bool  # its tail has been left alone for long enough
 
 
 def find_logs(context: Context, tail_idle_s: float = -1) -> list[FoundLog]:
     """All logs of the chosen topics, each once."""
-    found = chosen_logs(context)
+    chosen = chosen_logs(context)
 
     async def work(store: ObjectStore) -> tuple[int, list[LogSnapshot]]:
         now_ms = await store.now_ms()
-        looks = survey.await_limited(survey.take_snapshot(store, row.folder) for row in found)
+        looks = survey.await_limited(survey.take_snapshot(store, row.folder) for row in chosen)
         return now_ms, await looks
 
     now_ms, snapshots = context.bucket.run(work)
     return [
         FoundLog(row, seen, idle_tails.is_idle(seen, now_ms, tail_idle_s))
-        for row, seen in zip(found, snapshots, strict=True)
+        for row, seen in zip(chosen, snapshots, strict=True)
     ]
 
 
@@ -102,10 +101,10 @@ def roll_up_tails(bucket: Bucket, logs: Sequence[FoundLog]) -> list[str]:
     """Roll up abandoned tails; return notes on what could not be done."""
     notes = []
     for row in logs:
-        notes += row.found.problems
+        notes += row.snapshot.problems
         if row.idle:
             try:
-                idle_tails.roll_up(bucket, row.found.folder)
+                idle_tails.roll_up(bucket, row.snapshot.folder)
             except LogStopped as stopped:
                 notes.append(f"the tail was left alone: {stopped}")
     return notes
@@ -115,7 +114,7 @@ def as_if_rolled_up(row: FoundLog) -> FoundLog:
     """The log as it will be when its idle tail is rolled up: for dry runs."""
     if not row.idle:
         return row
-    found = row.found
+    log = row.snapshot
     entries = [
         manifest.entry_of(
             piece.key.rpartition("/")[2],
@@ -125,23 +124,16 @@ def as_if_rolled_up(row: FoundLog) -> FoundLog:
             piece.spans,
             has_index=False,
         )
-        for piece in found.tail
+        for piece in log.tail
     ]
-    marks = {lane: LaneMark(start, end) for lane, (start, end) in found.lanes().items()}
-    past = manifest.append_history(
-        found.manifest, entries, found.end, found.tail[-1].content_id, marks
-    )
-    return row._replace(found=found._replace(manifest=past, tail=[]))
+    marks = {lane: LaneMark(start, end) for lane, (start, end) in log.lanes().items()}
+    past = manifest.append_history(log.manifest, entries, log.end, log.tail[-1].content_id, marks)
+    return row._replace(snapshot=log._replace(manifest=past, tail=[]))
 
 
 def settings_of(topic: TopicDescriptor) -> TopicSettings:
     """The topic's own settings, with Kafscale's defaults for the rest."""
     return TopicSettings.of(topic.configs, TopicDefaults())
-
-
-def config_of(topic: TopicDescriptor, name: str) -> str:
-    """One setting as text, for settings that only the pipeline uses."""
-    return topic.configs.get(name, TOPIC_CONFIGS[name].default).strip()
 
 
 def in_bytes(context: Context, what: str) -> Callable[[int, int], None]:

@@ -1,4 +1,4 @@
-"""ListOffsets: API 2, versions 0-7.
+"""ListOffsets: API 2, versions 0-11.
 
 v0  a list of offsets per partition, newest first
 v1  one offset and its timestamp instead
@@ -8,6 +8,10 @@ v4  leader epochs in both directions
 v5  more error codes may be answered
 v6  flexible
 v7  the timestamp -3 asks for the record with the largest timestamp
+v8  the timestamp -4 asks for the first offset on the broker's own disk
+v9  the timestamp -5 asks for the last offset in remote storage
+v10 timeout_ms
+v11 the timestamp -6 asks for the first offset that is not in remote storage yet
 """
 
 # ruff: noqa: RUF012 - an empty list as default is copied by msgspec
@@ -18,7 +22,7 @@ from typing import Annotated, Final
 from kafscale.wire.kafka.schema import Int8, Int16, Int32, Int64, Message, Struct, V, message
 
 API_KEY: Final = 2
-VERSIONS: Final = range(8)
+VERSIONS: Final = range(12)
 FLEXIBLE_FROM: Final = 6
 
 
@@ -27,6 +31,7 @@ class ListOffsetsRequest(Message):
     replica_id: Int32 = -1
     isolation_level: Annotated[Int8, V(2)] = 0
     topics: list[ListOffsetsTopic] = []
+    timeout_ms: Annotated[Int32, V(10)] = 0
 
 
 class ListOffsetsTopic(Struct):

@@ -9,6 +9,7 @@ import pytest
 from kafscale.log.formats import segment
 from kafscale.log.formats.manifest import LaneMark
 from kafscale.log.protocol.commits import empty_manifest
+from kafscale.log.upkeep import cleanable
 from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.jobs.compaction import by_key, commit_waves
@@ -208,7 +209,7 @@ def test_a_log_is_due_when_enough_of_it_is_new(place: Place) -> None:
     assert by_key.due(row, NOW_MS, None) is None
     found = by_key.due(row, NOW_MS, 0.1)
     assert found is not None
-    assert len(found.dirty) == 2
+    assert len(found.part.dirty) == 2
     configs = {**place.topic.configs, "max.compaction.lag.ms": "5"}
     urgent = row._replace(
         whose=row.whose._replace(topic=msgspec.structs.replace(place.topic, configs=configs))
@@ -219,12 +220,12 @@ def test_a_log_is_due_when_enough_of_it_is_new(place: Place) -> None:
 def test_marks_of_compactions_stay_few_and_never_become_older() -> None:
     marks: list[tuple[int, int]] = []
     for step in range(1000):
-        marks = by_key.marks_with(marks, step, step * 60_000, DAY_MS)
+        marks = cleanable.marks_with(marks, step, step * 60_000, DAY_MS)
         assert marks[-1] == (step, step * 60_000)
         assert marks == sorted(marks)
         assert len(marks) <= 20
-    assert by_key.marks_with(marks, 999, 10**9, DAY_MS) == marks
-    aged = by_key.marks_with(marks, 1000, marks[-1][1] + 2 * DAY_MS, DAY_MS)
+    assert cleanable.marks_with(marks, 999, 10**9, DAY_MS) == marks
+    aged = cleanable.marks_with(marks, 1000, marks[-1][1] + 2 * DAY_MS, DAY_MS)
     assert aged == [marks[-1], (1000, marks[-1][1] + 2 * DAY_MS)]
 
 
@@ -236,11 +237,11 @@ def test_a_large_log_is_rewritten_in_parts(place: Place, monkeypatch: pytest.Mon
     assert work is not None
     units = by_key.cleanings(place.bucket, work, NOW_MS, 800, 1 << 30)
     assert len(units) > 3
-    assert [entry for unit in units for entry in unit.inputs] == list(work.scope)
+    assert [entry for unit in units for entry in unit.inputs] == list(work.part.scope)
     compact(place, target=800)
     assert place.pairs() == expected(place.written[0])
     assert place.manifest().lanes[0] == msgspec.structs.replace(
-        row.found.manifest.lanes[0], cleaned=[(len(place.written[0]), NOW_MS)]
+        row.snapshot.manifest.lanes[0], cleaned=[(len(place.written[0]), NOW_MS)]
     )
 
 

@@ -1,0 +1,1 @@
+"""Commands that work on the bucket without a broker: segments, snapshots, pipeline, sql."""

@@ -1,0 +1,1 @@
+"""What commands share: settings as options, columns, JSON, progress, errors as one line."""

@@ -1,0 +1,1 @@
+"""A request and what its handler may use: its order, its threads, fetch sessions, error codes."""

@@ -1,0 +1,137 @@
+"""Telling operators about requests that a client should not have sent.
+
+Here: which errors clients cause, and how they are counted and logged: once per request and reason,
+with the number of rows. Errors that well-behaved clients meet now and then (an offset that has
+expired, a topic that is there already) are counted apart from bad requests and hardly logged.
+Next door: connections that were ended (gateways/connections.py), how many lines a client gets
+(gateways/client_log.py).
+"""
+
+import re
+from functools import cache
+from typing import Final
+
+import structlog
+
+from kafscale.gateways.kafka.calls.call import Call, ClientError, KafkaContext
+from kafscale.gateways.kafka.calls.errors import words_of
+from kafscale.model.errors import (
+    BadBatch,
+    BadSequence,
+    FencedInstance,
+    FencedLeaderEpoch,
+    GroupFull,
+    GroupMemoryFull,
+    IllegalGeneration,
+    InconsistentProtocol,
+    InvalidGroupId,
+    InvalidRequest,
+    InvalidSessionTimeout,
+    KafscaleError,
+    OffsetMetadataTooLarge,
+    OffsetOutOfRange,
+    TopicError,
+    TopicExists,
+    UnknownLeaderEpoch,
+    UnknownMember,
+    UnknownTopic,
+    UnknownTopicId,
+    UnpacksTooMuch,
+)
+
+logger = structlog.get_logger()
+
+_ORDINARY: Final = (
+    BadSequence,
+    FencedInstance,
+    FencedLeaderEpoch,
+    IllegalGeneration,
+    OffsetOutOfRange,
+    TopicExists,
+    UnknownLeaderEpoch,
+    UnknownMember,
+    UnknownTopic,
+    UnknownTopicId,
+    UnpacksTooMuch,
+)
+_BAD: Final = (
+    BadBatch,
+    GroupFull,
+    GroupMemoryFull,
+    InconsistentProtocol,
+    InvalidGroupId,
+    InvalidRequest,
+    InvalidSessionTimeout,
+    OffsetMetadataTooLarge,
+    TopicError,
+)
+_MOST_NAME: Final = 100  # characters of a name that a client chose
+_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def note(call: Call, problem: KafscaleError) -> None:
+    """Keep an error for the log if the client caused it."""
+    is_ordinary = isinstance(problem, _ORDINARY)
+    if not is_ordinary and not isinstance(problem, _BAD):
+        return
+    reason = reason_of(type(problem))
+    known = call.errors.get(reason)
+    if known is not None:
+        known.count += 1
+    else:
+        call.errors[reason] = ClientError(words_of(problem), not is_ordinary)
+
+
+def note_bad(call: Call, reason: str, detail: str) -> None:
+    """Keep something that no correct client sends."""
+    _note(call, reason, detail, is_bad=True)
+
+
+def note_ordinary(call: Call, reason: str, detail: str) -> None:
+    """Keep something that correct clients meet, too."""
+    _note(call, reason, detail, is_bad=False)
+
+
+def note_transaction(call: Call, transactional_id: str) -> None:
+    """Keep that a client wants transactions, which its operator must know of."""
+    client, name = call.client_id[:_MOST_NAME], transactional_id[:_MOST_NAME]
+    detail = f"transactions are not supported: client id {client!r}, transactional id {name!r}"
+    note_bad(call, "transaction", detail)
+
+
+def _note(call: Call, reason: str, detail: str, *, is_bad: bool) -> None:
+    known = call.errors.get(reason)
+    if known is not None:
+        known.count += 1
+    else:
+        call.errors[reason] = ClientError(detail, is_bad)
+
+
+def tell(context: KafkaContext, peer: str, errors: dict[str, ClientError]) -> None:
+    """Count and log what was wrong with a request, however many of its rows were.
+
+    What correct clients meet, too, is logged at level debug.
+    """
+    metrics = context.engine.metrics
+    for reason, error in errors.items():
+        if error.is_bad:
+            metrics.bad_requests.labels(reason).inc()
+            context.client_log.write(
+                "bad_request", peer, reason, detail=error.detail, count=error.count
+            )
+        else:
+            metrics.client_errors.labels(reason).inc()
+            logger.debug(
+                "client_error", peer=peer, reason=reason, detail=error.detail, count=error.count
+            )
+    errors.clear()
+
+
+def reason_of(kind: type[KafscaleError]) -> str:
+    """`CorruptBatch` is counted as `corrupt_batch`."""
+    return _snake_case(kind.__name__)
+
+
+@cache
+def _snake_case(name: str) -> str:
+    return _WORD.sub("_", name).lower()

@@ -1,0 +1,1 @@
+"""What the APIs of consumer groups share, and the bytes that members write for each other."""

@@ -1,0 +1,1 @@
+"""On the driver: options, offsets and filters of a query become tasks."""

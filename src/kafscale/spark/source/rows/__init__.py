@@ -1,0 +1,1 @@
+"""In a worker: the bytes of a task become rows with the columns of the query."""
