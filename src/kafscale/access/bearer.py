@@ -74,7 +74,8 @@ def read_bearer(message: bytes) -> tuple[str, str | None]:
 def read_keys(document: bytes) -> KeySet:
     """The issuer's public keys, from a JWKS document. Raises ValueError."""
     try:
-        return KeySet.import_key_set(msgspec.json.decode(document, type=dict[str, Any]))
+        found: Any = msgspec.json.decode(document, type=dict[str, Any])
+        return KeySet.import_key_set(found)
     except (msgspec.DecodeError, JoseError, ValueError, KeyError, TypeError) as problem:
         raise ValueError(f"not a set of public keys (JWKS): {problem}") from None
 

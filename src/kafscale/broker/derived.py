@@ -14,7 +14,9 @@ from kafscale.log.writer.types import LogSettings
 from kafscale.settings.config import Config
 
 
-def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings:
+def engine_settings(
+    config: Config, *, has_peers: bool | None, token_secret: bytes | None = None
+) -> EngineSettings:
     """Everything that the engine goes by. `has_peers`: None means as the configuration says."""
     cache, storage, logs = config.cache, config.storage, log_settings(config)
     return EngineSettings(
@@ -41,6 +43,7 @@ def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings
             compaction_limits(config),
         ),
         logs_each_flush=bool(config.flush_interval_ms),
+        token_secret=token_secret,
     )
 
 

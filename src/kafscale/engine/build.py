@@ -8,6 +8,8 @@ Next door: the verbs (engine.py), what happens between the parts (reactions.py).
 import dataclasses
 from dataclasses import dataclass
 
+from kafscale.engine.access.credentials import Credentials
+from kafscale.engine.access.tokens import Tokens
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
@@ -75,6 +77,7 @@ class EngineSettings:
     upkeep: UpkeepRules
     validates_records: bool
     logs_each_flush: bool  # at level info, else debug
+    token_secret: bytes | None = None  # of delegation tokens; None: there are none
 
     @property
     def namespace(self) -> str:
@@ -153,6 +156,8 @@ async def build_engine(
     )
     return EngineParts(
         cluster=cluster,
+        credentials=Credentials(metadata),
+        tokens=Tokens(metadata, clock, dice, settings.token_secret),
         topics=topics,
         logs=logs,
         appends=serving.appends,

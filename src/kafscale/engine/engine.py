@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kafscale.engine.access.credentials import Credentials
+from kafscale.engine.access.tokens import Tokens
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
@@ -44,6 +46,8 @@ class EngineParts:
     """All parts of an engine, for the broker that wires and samples them. No door gets this."""
 
     cluster: Membership
+    credentials: Credentials
+    tokens: Tokens
     topics: TopicParts
     logs: OpenLogs
     appends: Appends
@@ -82,6 +86,8 @@ class Engine:
         """`broker_configs` and `store_name` are shown to clients; the engine does not use them."""
         self.cluster = parts.cluster
         self.identity = parts.cluster.identity
+        self.credentials = parts.credentials
+        self.tokens = parts.tokens
         self.topics = parts.topics.topics
         self.partitions = parts.partitions
         self.groups = parts.groups
@@ -109,10 +115,14 @@ class Engine:
         """Read the topics and begin background work."""
         parts = self._parts
         self.cluster.start(self._reactions)
+        await parts.credentials.rows.load()
+        await parts.tokens.rows.load()
         await parts.topics.load(self._reactions)
         begin = parts.tasks.spawn
         begin(parts.partitions.run_opener(), "opening")
         if self.cluster.has_peers:
+            begin(parts.credentials.rows.run(), "credentials")
+            begin(parts.tokens.rows.run(), "tokens")
             begin(watch_topics(parts.topics.registry, parts.metadata), "topics")
         begin(parts.moves.run(), "moves")
         begin(parts.log_upkeep.run_roll_up(), "roll-up")

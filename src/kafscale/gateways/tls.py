@@ -1,4 +1,4 @@
-"""TLS of listeners: the broker's certificate, clients' certificates, and new ones without a restart.
+"""TLS of listeners: the broker's certificate, clients' certificates, new ones without a restart.
 
 Here: one SSL context per listener, made again when its files change. Connections that are open keep
 what they began with; each new one gets the newest certificates.

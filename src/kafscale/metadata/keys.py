@@ -16,6 +16,8 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/members                                      the brokers that own logs: placement.py
     /kafscale/broker-names/{name}                          the id of a broker without a set one
     /kafscale/writers/{lease}/{number}                     witnesses of commits: etcd/commits.py
+    /kafscale/scram/{mechanism}/{user}                     what is kept of a password
+    /kafscale/tokens/{token}                               a delegation token
     /kafscale/consumers/{group}/coordinator                the broker that writes the others
     /kafscale/consumers/{group}/metadata
     /kafscale/consumers/{group}/offsets/{topic}/{partition}
@@ -48,6 +50,8 @@ CHANGES: Final = f"{ROOT}/changes/"
 MOVES: Final = f"{ROOT}/moves/"
 EPOCHS: Final = f"{ROOT}/marks/epochs"
 WRITERS: Final = f"{ROOT}/writers/"
+SCRAM: Final = f"{ROOT}/scram/"
+TOKENS: Final = f"{ROOT}/tokens/"
 
 PACKED_FROM_BYTES: Final = 256 << 10  # of a group's record
 

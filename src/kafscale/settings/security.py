@@ -44,8 +44,8 @@ class OauthSection(Section, frozen=True):
     jwks_file: str | None = None
     ca_file: str | None = None  # of the authority of jwks_url; None: those of the system
     issuer: str | None = None
-    audiences: list[str] = []
-    scopes: list[str] = []
+    audiences: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
     principal_claim: str = "sub"
     scope_claim: str = "scope"
     clock_skew: Seconds = Seconds(30)
@@ -55,7 +55,7 @@ class OauthSection(Section, frozen=True):
 class SaslSection(Section, frozen=True):
     """Who may log in, and how."""
 
-    mechanisms: list[str] = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+    mechanisms: tuple[str, ...] = ("SCRAM-SHA-256", "SCRAM-SHA-512")
     users_file: str | None = None  # of PLAIN
     allow_plain_without_tls: bool = False
     admin_user: str | None = None

@@ -48,5 +48,8 @@ def test_expiring() -> None:
 def test_the_password_follows_from_the_id_and_the_secret() -> None:
     one = delegation_tokens.token_hmac(b"secret", "id")
     assert one == delegation_tokens.token_hmac(b"secret", "id")
-    assert len({one, *(delegation_tokens.token_hmac(*x) for x in ((b"s", "id"), (b"secret", "i")))}) == 3
+    assert (
+        len({one, *(delegation_tokens.token_hmac(*x) for x in ((b"s", "id"), (b"secret", "i")))})
+        == 3
+    )
     assert len(delegation_tokens.password_of(one)) == 88

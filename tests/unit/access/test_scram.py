@@ -76,9 +76,7 @@ def test_the_conversation_of_rfc_5802_with_its_hash() -> None:
     assert talk.step(b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL") == (
         b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096"
     )
-    final = (
-        b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="
-    )
+    final = b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="
     assert talk.step(final) == b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ="
 
 
@@ -175,7 +173,11 @@ def test_a_proof_that_is_cut_repeated_or_missing() -> None:
         talk = exchange()
         return talk, final_message(SCRAM_SHA_256, FIRST, talk.step(FIRST), "pencil")
 
-    for spoil in (lambda final: final[:-8], lambda final: final + b"AAAA", lambda final: final[:40]):
+    for spoil in (
+        lambda final: final[:-8],
+        lambda final: final + b"AAAA",
+        lambda final: final[:40],
+    ):
         talk, final = begun()
         with pytest.raises(AuthenticationFailed):
             talk.step(spoil(final))

@@ -56,6 +56,7 @@ class LoginRules(NamedTuple):
 
     authentication: Authentication
     mechanisms: tuple[str, ...]
+    timeout_s: float  # for the whole authentication
     failure_delay_s: float
     session_s: float | None  # None: as long as the connection
     report: Callable[["Login", str, str], None]  # told mechanism and outcome of every login
@@ -120,6 +121,8 @@ class Login:
         if self.identity is not None and mechanism != self._mechanism:
             self._end(mechanism, "changed_mechanism")
             raise IllegalState("a client that is authenticated cannot change its mechanism")
+        if self.identity is not None:
+            self._left_bytes = _MOST_BYTES
         self._mechanism = mechanism
         self._exchange = self.rules.authentication.begin(mechanism)
         self.state = LoginState.MESSAGES if version else LoginState.RAW
