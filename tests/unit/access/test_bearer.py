@@ -109,7 +109,7 @@ def test_signatures_of_others() -> None:
         check(signed(other, kid="new"))
     with pytest.raises(AuthenticationFailed, match="signature"):
         check(signed(EC, "ES256", "rsa"))
-    head, body, signature = signed().split(".")
+    head, _, signature = signed().split(".")
     forged = base64.urlsafe_b64encode(json.dumps({**CLAIMS, "sub": "admin"}).encode()).decode()
     with pytest.raises(AuthenticationFailed, match="signature"):
         check(f"{head}.{forged.rstrip('=')}.{signature}")
