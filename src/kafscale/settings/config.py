@@ -26,6 +26,7 @@ from kafscale.settings.sections import (
     CompressionSection,
     ConsumerSection,
     EtcdSection,
+    FluvioSection,
     LoggingSection,
     MappingSection,
     NetworkSection,
@@ -54,6 +55,7 @@ class Config(Section, frozen=True):
     compression: CompressionSection = CompressionSection()
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
+    fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
     prices: PricesSection = PricesSection()
 
