@@ -1,4 +1,4 @@
-"""The errors of the engine as Fluvio's codes: one table, and a test that it is complete.
+"""The errors of the engine as Fluvio's codes: one table.
 
 A client shows its own words for most codes. Where those would say less than ours, the code is
 Other, which carries our words.
