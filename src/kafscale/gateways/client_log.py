@@ -5,7 +5,9 @@ every line is logged.
 Next door: what is wrong with a connection (connections.py) or a request (kafka/client_errors.py).
 """
 
+import re
 from collections import OrderedDict
+from functools import cache
 from typing import Final
 
 import structlog
@@ -18,6 +20,13 @@ WINDOW_S: Final = 60.0
 LINES_PER_WINDOW: Final = 10
 MOST_CLIENTS: Final = 1000  # that are told apart; all others together are like one more
 _OTHERS: Final = "others"
+_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+@cache
+def reason_of(problem: type[Exception]) -> str:
+    """`CorruptBatch` is counted and logged as `corrupt_batch`."""
+    return _WORD.sub("_", problem.__name__).lower()
 
 
 class _Window:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from kafscale.gateways.client_log import reason_of
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.fluvio.context import FluvioContext
 from kafscale.gateways.fluvio.errors import words_of
@@ -136,7 +137,7 @@ class FluvioSession:
 
     def note_refusal(self, request: FluvioRequest, problem: KafscaleError) -> None:
         """Count and log an error that a client is told."""
-        reason = type(problem).__name__
+        reason = reason_of(type(problem))
         self.engine.metrics.client_errors.labels(reason).inc()
         self.context.client_log.write(
             "request_refused",
