@@ -9,8 +9,9 @@ import contextlib
 import logging
 import os
 import queue
+from io import TextIOWrapper
 from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import orjson
 import structlog
@@ -57,7 +58,7 @@ class AuditFile:
 class _PrivateFile(RotatingFileHandler):
     """A file that its owner alone may read: it says who did what from where."""
 
-    def _open(self) -> IO[Any]:
+    def _open(self) -> TextIOWrapper:
         return open(self.baseFilename, self.mode, encoding="utf-8", opener=_open_private)
 
 
