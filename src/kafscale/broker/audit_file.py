@@ -59,7 +59,7 @@ class _PrivateFile(RotatingFileHandler):
     """A file that its owner alone may read: it says who did what from where."""
 
     def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, self.mode, encoding="utf-8", opener=_open_private)
+        return open(self.baseFilename, "a", encoding="utf-8", opener=_open_private)
 
 
 def _open_private(path: str, flags: int) -> int:
