@@ -74,7 +74,7 @@ class Call:
     began_s: float  # by the engine's clock
     work: WorkQueue  # of the connection
     errors: dict[str, ClientError]  # what the client has done wrong, by reason
-    peer: str = ""  # the client's address, for the log
+    peer: str = ""  # the client's address
     client_id: str = ""  # what the client calls itself
     listener: str = PLAINTEXT  # the name of the listener that the client came in by
     principal: Principal = ANONYMOUS
@@ -94,7 +94,7 @@ class Call:
 
     def allows(self, operation: AccessOperation, kind: ResourceType, name: str) -> bool:
         """Whether the client may do this."""
-        return self.context.authorizer.allows(self.principal, operation, kind, name)
+        return self.context.authorizer.allows(self.principal, self.peer, operation, kind, name)
 
     def amend(self, amendment: Amendment) -> None:
         """Change the handler's answer before it is sent."""
