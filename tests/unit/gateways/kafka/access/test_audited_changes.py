@@ -31,7 +31,12 @@ class Denies:
     allows_all = False
 
     def allows(
-        self, principal: Principal, operation: AccessOperation, kind: ResourceType, name: str
+        self,
+        principal: Principal,
+        host: str,
+        operation: AccessOperation,
+        kind: ResourceType,
+        name: str,
     ) -> bool:
         return not name.startswith("secret") and kind is not ResourceType.CLUSTER
 
