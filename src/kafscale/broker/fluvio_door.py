@@ -16,6 +16,7 @@ from kafscale.gateways.connections import Connections
 from kafscale.gateways.fluvio.listener_names import CONTROL_LISTENER, DATA_LISTENER
 from kafscale.gateways.listener import Listener
 from kafscale.model.access import Authorizer
+from kafscale.model.audit import Audit
 from kafscale.model.endpoints import Endpoint
 from kafscale.model.errors import KafscaleError
 from kafscale.settings.config import Config
@@ -43,6 +44,7 @@ class FluvioDoor:
         connections: Connections,
         client_log: ClientLog,
         authorizer: Authorizer,
+        audit: Audit,
     ) -> None:
         """Make both listeners; none is open yet."""
         self._settings = config.fluvio
@@ -53,6 +55,7 @@ class FluvioDoor:
         self._tasks = tasks
         self._client_log = client_log
         self._authorizer = authorizer
+        self._audit = audit
         self._longest_wait_s = config.network.request_timeout
         self._shared: tuple[FluvioContext, Views] | None = None
         self._control = Listener(CONTROL_LISTENER, self._new_control, connections)
@@ -106,6 +109,7 @@ class FluvioDoor:
                 self._longest_wait_s,
                 self._client_log,
                 authorizer=self._authorizer,
+                audit=self._audit,
             )
             self._shared = context, Views(self._engine)
         return self._shared

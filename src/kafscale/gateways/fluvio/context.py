@@ -10,6 +10,7 @@ from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.workers import Workers
 from kafscale.model.access import AllowAll, Authorizer
+from kafscale.model.audit import Audit, NoAudit
 
 # Clients that keep their offsets in the cluster want this topic to be there. It holds no records.
 OFFSETS_TOPIC: Final = "consumer-offset"
@@ -24,3 +25,4 @@ class FluvioContext:
     client_log: ClientLog
     workers: Workers = field(default_factory=Workers)
     authorizer: Authorizer = field(default_factory=AllowAll)
+    audit: Audit = field(default_factory=NoAudit)

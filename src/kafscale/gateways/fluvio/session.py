@@ -19,6 +19,7 @@ from kafscale.gateways.connection import Connection
 from kafscale.gateways.fluvio.context import FluvioContext
 from kafscale.gateways.fluvio.errors import words_of
 from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.audit import DENIED, AuditEvent, AuditKind
 from kafscale.model.errors import KafscaleError
 from kafscale.tasks import Tasks
 from kafscale.wire.buffer import MalformedMessage
@@ -128,11 +129,49 @@ class FluvioSession:
         """Answer a request, or a stream once more."""
         self.connection.send(response_frame(request.correlation_id, message, request.version))
 
-    def allows(self, operation: AccessOperation, kind: ResourceType, name: str) -> bool:
+    def may(self, operation: AccessOperation, kind: ResourceType, name: str) -> bool:
         """Whether the client may do this."""
-        authorizer = self.context.authorizer
+        authorizer, connection = self.context.authorizer, self.connection
         return authorizer.allows_all or authorizer.allows(
-            self.connection.principal, operation, kind, name
+            connection.principal, connection.peer, operation, kind, name
+        )
+
+    def allows(
+        self, request: FluvioRequest, operation: AccessOperation, kind: ResourceType, name: str
+    ) -> bool:
+        """Whether the client may do this; the audit log hears of it if not."""
+        if self.may(operation, kind, name):
+            return True
+        self.engine.metrics.client_errors.labels("denied").inc()
+        self.audit(AuditKind.DENIED, DENIED, request, operation, kind, name)
+        return False
+
+    def audit(
+        self,
+        event: AuditKind,
+        outcome: str,
+        request: FluvioRequest,
+        operation: AccessOperation,
+        kind: ResourceType,
+        name: str,
+        detail: str = "",
+    ) -> None:
+        """Write a line of who did what, or was kept from it."""
+        connection = self.connection
+        self.context.audit.write(
+            AuditEvent(
+                event,
+                outcome,
+                str(connection.principal),
+                connection.peer,
+                operation.name,
+                kind.name,
+                (name,),
+                client_id=request.client_id,
+                api=f"Fluvio{self.apis[request.api_key].name}",
+                listener=connection.listener,
+                detail=detail,
+            )
         )
 
     def note_refusal(self, request: FluvioRequest, problem: KafscaleError) -> None:

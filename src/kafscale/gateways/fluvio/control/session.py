@@ -142,7 +142,7 @@ class ControlSession(FluvioSession):
         if self.context.authorizer.allows_all:
             return True
         topic = topic_of(label, name)
-        return topic is None or self.allows(AccessOperation.DESCRIBE, ResourceType.TOPIC, topic)
+        return topic is None or self.may(AccessOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
     # -- listing -----------------------------------------------------------------------------
 

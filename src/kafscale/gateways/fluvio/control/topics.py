@@ -6,13 +6,16 @@ Next door: what topics are (engine/topics), the connection (session.py).
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from kafscale.engine.topics.topics import Topics
+from kafscale.gateways.client_log import reason_of
 from kafscale.gateways.fluvio.context import OFFSETS_TOPIC
 from kafscale.gateways.fluvio.errors import DENIED, error_of, words_of
 from kafscale.gateways.fluvio.session import FluvioSession
 from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.audit import ALLOWED, AuditKind
 from kafscale.model.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
@@ -46,60 +49,55 @@ _LONGEST_S: Final = 30.0  # a client gives up after 60 s
 
 async def create(session: FluvioSession, request: FluvioRequest, frame: memoryview) -> None:
     """Create a topic."""
-    await _change(session, request, frame, _create)
+    await _change(session, request, frame, AccessOperation.CREATE, _create)
 
 
 async def delete(session: FluvioSession, request: FluvioRequest, frame: memoryview) -> None:
     """Delete a topic."""
-    await _change(session, request, frame, _delete)
+    await _change(session, request, frame, AccessOperation.DELETE, _delete)
 
 
 async def update(session: FluvioSession, request: FluvioRequest, frame: memoryview) -> None:
     """Give a topic more partitions."""
-    await _change(session, request, frame, _update)
-
-
-class _Denied(KafscaleError):
-    """The client may not do this."""
+    await _change(session, request, frame, AccessOperation.ALTER, _update)
 
 
 async def _change(
-    session: FluvioSession, request: FluvioRequest, frame: memoryview, change: Any
+    session: FluvioSession,
+    request: FluvioRequest,
+    frame: memoryview,
+    operation: AccessOperation,
+    change: Callable[[Topics, int, memoryview], Coroutine[Any, Any, None]],
 ) -> None:
     envelope = schema.decode(ObjectEnvelope, frame, request.version, request.body_start)
     assert isinstance(envelope.payload, memoryview)
     name = schema.decode(NamedRequest, envelope.payload, request.version).name
+    kind = ResourceType.TOPIC
+    outcome = ALLOWED
+    status = Status(name)
     try:
         if envelope.label != TOPIC:
             raise InvalidRequest(f"{envelope.label} objects are not supported by this cluster")
         if name == OFFSETS_TOPIC:
             raise InvalidRequest(f"{OFFSETS_TOPIC} belongs to the cluster")
-        work: Coroutine[Any, Any, None] = change(session, request.version, envelope.payload)
-        async with asyncio.timeout(_LONGEST_S):
-            await work
-        status = Status(name)
-    except TimeoutError:
-        status = _refused(name, OutcomeUnknown("the store has not answered in time"))
-    except _Denied:
-        status = Status(name, DENIED)
+        if not session.allows(request, operation, kind, name):
+            session.send(request, Status(name, DENIED))
+            return
+        try:
+            async with asyncio.timeout(_LONGEST_S):
+                await change(session.engine.topics, request.version, envelope.payload)
+        except TimeoutError:
+            raise OutcomeUnknown("the store has not answered in time") from None
     except KafscaleError as problem:
         session.note_refusal(request, problem)
-        status = _refused(name, problem)
+        outcome = reason_of(type(problem))
+        status = Status(name, error_of(problem), words_of(problem))
+    session.audit(AuditKind.CHANGE, outcome, request, operation, kind, name)
     session.send(request, status)
 
 
-def _refused(name: str, problem: KafscaleError) -> Status:
-    return Status(name, error_of(problem), words_of(problem))
-
-
-def _require(session: FluvioSession, operation: AccessOperation, name: str) -> None:
-    if not session.allows(operation, ResourceType.TOPIC, name):
-        raise _Denied(name)
-
-
-async def _create(session: FluvioSession, version: int, payload: memoryview) -> None:
+async def _create(topics: Topics, version: int, payload: memoryview) -> None:
     begin = schema.decode(CreateBegin, payload, version)
-    _require(session, AccessOperation.CREATE, begin.name)
     if not isinstance(begin.replicas, Computed):
         raise InvalidReplicaAssignment(
             "the cluster places partitions itself: give their number, no assignment and no mirror"
@@ -108,7 +106,6 @@ async def _create(session: FluvioSession, version: int, payload: memoryview) -> 
     configs = _configs(wanted.spec)
     if wanted.spec.system:
         raise InvalidTopicName("clients create no topics of the cluster's own")
-    topics = session.engine.topics
     count = topics.partition_count(wanted.name, begin.replicas.partitions)
     if wanted.dry_run:
         topics.check(wanted.name, count, configs)
@@ -135,18 +132,15 @@ def _configs(spec: TopicSpec) -> dict[str, str | None]:
     return configs
 
 
-async def _delete(session: FluvioSession, version: int, payload: memoryview) -> None:
+async def _delete(topics: Topics, version: int, payload: memoryview) -> None:
     wanted = schema.decode(DeleteTopic, payload, version)
-    _require(session, AccessOperation.DELETE, wanted.name)
-    await session.engine.topics.delete(wanted.name)
+    await topics.delete(wanted.name)
 
 
-async def _update(session: FluvioSession, version: int, payload: memoryview) -> None:
+async def _update(topics: Topics, version: int, payload: memoryview) -> None:
     wanted = schema.decode(UpdateTopic, payload, version)
-    _require(session, AccessOperation.ALTER, wanted.name)
     if not isinstance(wanted.action, AddPartitions):
         raise InvalidRequest("mirrors are not supported")
-    topics = session.engine.topics
     topic = topics.get(wanted.name)
     count = topic.partitions + wanted.action.count
     topics.check_partitions(topic, count)
