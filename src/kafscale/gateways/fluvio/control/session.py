@@ -1,8 +1,8 @@
 """The control port: clients watch, list, create and delete objects.
 
 Here: the APIs of this port, and the watches of one connection. A watch begins with all objects of
-its kind. Then it is sent what has changed, a moment after a change, in one message for all changes
-of that moment.
+its kind. Then it is sent what has changed, at once; changes that come right behind gather for the
+next message.
 Next door: the objects (view.py), changes that clients make (topics.py).
 """
 
@@ -28,7 +28,7 @@ _PLATFORM_VERSION: Final = (
     "0.18.1"  # of the Fluvio that this port is like: clients want 0.9 or later
 )
 _MOST_WATCHES: Final = 100  # of one connection; a client has six
-_PAUSE_S: Final = 0.02  # after a change, for more of them
+_PAUSE_S: Final = 0.02  # between two messages: changes gather meanwhile
 
 
 class ObjectWatch:
@@ -95,12 +95,12 @@ class ControlSession(FluvioSession):
     async def _push_all(self) -> None:
         try:
             while self._has_news and not self.is_closed and not self.connection.is_write_blocked:
-                await asyncio.sleep(_PAUSE_S)
                 self._has_news = False
                 view = await self._views.newest()
                 for one in list(self._watches):
                     if not self.is_closed:
                         await self._push(one, view)
+                await asyncio.sleep(_PAUSE_S)
         finally:
             self._pushing = None
 
