@@ -221,7 +221,9 @@ def test_a_broker_is_named_by_its_newest_registration(known: BrokerRow) -> None:
     assert one.play.machine.state.row_of(1) == known
 
 
-def test_a_broker_that_vanished_is_remembered_for_longer_than_clients_wait_for_its_answers() -> None:
+def test_a_broker_that_vanished_is_remembered_for_longer_than_clients_wait_for_its_answers() -> (
+    None
+):
     one = Controlling()
     state = one.play.machine.state
     one.hear(BrokersChanged(gone=(1,)))

@@ -65,9 +65,7 @@ async def _answer(call: Call) -> OffsetDeleteResponse:
     try:
         async for begin in call.each(range(0, max(1, len(places)), _AT_ONCE)):
             some = places[begin : begin + _AT_ONCE]
-            problems |= await call.engine.delete_offsets(
-                request.group_id, some, goes_on=begin > 0
-            )
+            problems |= await call.engine.delete_offsets(request.group_id, some, goes_on=begin > 0)
     except KafscaleError as problem:
         client_errors.note(call, problem)
         return OffsetDeleteResponse(coordinator_code_of(problem))
