@@ -3,36 +3,38 @@
 Here: which listeners there are, what each asks of its clients, opening and closing them together.
 All of them share the limits on connections and memory.
 Next door: one listener (gateways/listener.py), its settings (settings/listeners.py,
-settings/security.py), how clients prove who they are (logins.py).
+settings/security.py), how clients prove who they are (logins.py), the listeners of Fluvio's clients
+(fluvio_door.py).
 """
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from kafscale.broker import derived
+from kafscale.broker.fluvio_door import CannotListen, FluvioDoor
 from kafscale.engine.access.authentication import Authentication
 from kafscale.engine.engine import Engine
+from kafscale.gateways.audit_log import AuditLog, Fields
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection, Session
 from kafscale.gateways.connections import HARMLESS, Connections
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.calls.call import KafkaContext
 from kafscale.gateways.kafka.calls.fetch_sessions import FetchSessions
-from kafscale.gateways.kafka.calls.login import Login, LoginRules
+from kafscale.gateways.kafka.calls.login import SUCCEEDED, Login, LoginRules, Report
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener
 from kafscale.gateways.tls import Tls, TlsFiles
 from kafscale.model.access import Authorizer
+from kafscale.model.audit import AuditEvent, AuditKind
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.endpoints import Endpoint
-from kafscale.model.errors import AuthenticationFailed, KafscaleError
+from kafscale.model.errors import AuthenticationFailed
 from kafscale.settings.config import Config
 from kafscale.settings.listeners import ListenerSetting
-from kafscale.settings.security import ListenerTls, mechanisms_of, tls_of
+from kafscale.settings.security import ListenerTls, is_authenticated, mechanisms_of, tls_of
 from kafscale.tasks import Tasks
-
-_REREAD_EVERY_S: Final = 2.0  # certificates
 
 
 def build_doors(
@@ -44,12 +46,17 @@ def build_doors(
     buffered_bytes: Callable[[], int],
     authorizer: Authorizer,
     authentication: Authentication,
+    audit_line: Callable[[Fields], None] | None = None,
 ) -> "Doors":
-    """The listeners that the settings ask for; all of them speak Kafka.
+    """The listeners that the settings ask for.
 
-    `buffered_bytes`: what logs hold beyond requests.
+    `buffered_bytes`: what logs hold beyond requests. `audit_line`: where the audit log goes; None:
+    to the broker's log.
     """
     client_log = ClientLog(clock)
+    audit = AuditLog(
+        clock, lambda *labels: engine.metrics.audit_events.labels(*labels).inc(), audit_line
+    )
     context = KafkaContext(
         engine,
         FetchSessions(dice),
@@ -57,6 +64,7 @@ def build_doors(
         router.OFFERED,
         client_log,
         authorizer=authorizer,
+        audit=audit,
     )
 
     def open_door(setting: ListenerSetting) -> Door:
@@ -68,14 +76,12 @@ def build_doors(
             config.sasl.timeout,
             config.sasl.failure_delay,
             config.sasl.session_lifetime,
-            lambda login, mechanism, outcome: engine.metrics.authentications.labels(
-                mechanism, outcome
-            ).inc(),
         )
 
         def make_session(connection: Connection) -> KafkaSession:
             if mechanisms:
-                return KafkaSession(connection, context, tasks, Login(rules, clock))
+                report = _report_logins(connection, engine, audit)
+                return KafkaSession(connection, context, tasks, Login(rules, clock, report))
             if tls is not None:
                 _take_certificate(connection, tls)
             return KafkaSession(connection, context, tasks)
@@ -93,8 +99,43 @@ def build_doors(
         buffered_bytes=buffered_bytes,
         refusals=count_refusal,
         client_log=client_log,
+        audit=audit,
     )
-    return Doors([open_door(setting) for setting in config.all_listeners], connections)
+    fluvio = None
+    notes = {}
+    if config.fluvio.enabled and not _asks_who(config):
+        fluvio = FluvioDoor(config, engine, tasks, connections, client_log, authorizer, audit)
+    elif config.fluvio.enabled:
+        notes["fluvio"] = "off: its clients cannot prove who they are, and listeners ask for that"
+    doors = [open_door(setting) for setting in config.all_listeners]
+    return Doors(doors, connections, fluvio, notes)
+
+
+def _asks_who(config: Config) -> bool:
+    """Whether a door without authentication would let in clients that other doors refuse."""
+    is_asked = any(is_authenticated(config.tls, setting) for setting in config.all_listeners)
+    return is_asked and not config.broker.allow_insecure_bind
+
+
+def _report_logins(connection: Connection, engine: Engine, audit: AuditLog) -> Report:
+    """Count the logins of a connection, and write failed ones to the audit log."""
+
+    def report(mechanism: str, outcome: str, claimed: str) -> None:
+        engine.metrics.authentications.labels(mechanism, outcome).inc()
+        if outcome != SUCCEEDED:
+            audit.write(
+                AuditEvent(
+                    AuditKind.AUTHENTICATION_FAILED,
+                    outcome=outcome,
+                    principal=f"User:{claimed}" if claimed else "",
+                    address=connection.peer,
+                    operation=mechanism,
+                    api="SaslAuthenticate",
+                    listener=connection.listener,
+                )
+            )
+
+    return report
 
 
 def _take_certificate(connection: Connection, tls: Tls) -> None:
@@ -118,21 +159,32 @@ class Door(NamedTuple):
     tls: Tls | None
 
 
-class CannotListen(KafscaleError):
-    """A listener's address cannot be used; the text names the address and the reason."""
-
-
 class Doors:
     """All listeners of a broker and all connections that came in by them."""
 
-    def __init__(self, doors: Sequence[Door], connections: Connections) -> None:
-        """Make a listener for each; none is open yet."""
+    def __init__(
+        self,
+        doors: Sequence[Door],
+        connections: Connections,
+        fluvio: FluvioDoor | None = None,
+        notes: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Make a Kafka listener for each; none is open yet. `notes`: see the property."""
         self.connections = connections
         self.listeners = [
             Listener(one.setting.name, one.make_session, connections) for one in doors
         ]
         self._doors = doors
+        self._fluvio = fluvio
+        self._notes = notes
         self._tasks = Tasks()
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Which doors are closed, and why, for the person who has started the broker."""
+        if self._fluvio is not None and self._fluvio.note:
+            return {**self._notes, "fluvio": self._fluvio.note}
+        return dict(self._notes)
 
     async def open(self) -> dict[str, Endpoint]:
         """Begin to listen everywhere; gives what clients are told, by listener name."""
@@ -145,25 +197,24 @@ class Doors:
                     f"cannot listen on {setting.host}:{setting.port}: {problem.strerror or problem}"
                 ) from None
             endpoints[setting.name] = setting.advertised(port)
-        if any(one.tls is not None for one in self._doors):
-            self._tasks.spawn(self._reread_certificates(), "certificates")
+        for one in self._doors:
+            if one.tls is not None:
+                self._tasks.spawn(one.tls.keep_reread(), "certificates")
+        if self._fluvio is not None:
+            endpoints |= await self._fluvio.open()
         return endpoints
-
-    async def _reread_certificates(self) -> None:
-        while True:
-            await asyncio.sleep(_REREAD_EVERY_S)
-            for one in self._doors:
-                if one.tls is not None:
-                    one.tls.reread()
 
     def why_not_ready(self) -> list[str]:
         """The listeners that accept no connections."""
-        return [f"listener {one.name} is not open" for one in self.listeners if not one.is_open]
+        closed = [f"listener {one.name} is not open" for one in self.listeners if not one.is_open]
+        return closed + (self._fluvio.why_not_ready() if self._fluvio else [])
 
     def close(self) -> None:
         """Accept no new connections; those that are open go on."""
         for listener in self.listeners:
             listener.close()
+        if self._fluvio is not None:
+            self._fluvio.close()
 
     def stop_reading(self) -> None:
         """Take no more requests; those under way will be answered."""

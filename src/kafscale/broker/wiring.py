@@ -23,6 +23,7 @@ from kafscale.engine.build import build_engine, instrument
 from kafscale.engine.engine import Engine
 from kafscale.engine.metrics import sampling
 from kafscale.engine.metrics.series import BrokerMetrics
+from kafscale.gateways.audit_log import Fields
 from kafscale.gateways.kafka.groups.consumer_protocol import ConsumerProtocol
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.access import AllowAll, Authorizer
@@ -54,10 +55,12 @@ async def build(
     *,
     has_peers: bool | None = None,
     authorizer: Authorizer | None = None,
+    audit_line: Callable[[Fields], None] | None = None,
 ) -> Broker:
     """Put a broker together on an open store and an open metadata store.
 
-    `has_peers`: other brokers use the same stores; None: as the settings say.
+    `has_peers`: other brokers use the same stores; None: as the settings say. `audit_line`: where
+    the audit log goes; None: to the broker's log.
     """
     is_verbose = config.logging.level == "debug"
     log_received = sampling.log_received if is_verbose else None
@@ -84,6 +87,7 @@ async def build(
         lambda: parts.buffered.size,
         authorizer or AllowAll(),
         build_authentication(config, engine, clock, dice),
+        audit_line,
     )
     started_s = clock.now_ms() / 1000
     left = parts.compactions.left_to_pipeline

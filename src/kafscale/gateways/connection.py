@@ -112,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         self._make_session = make_session
         self.listener = listener
         self.principal: Principal = ANONYMOUS
+        self.may_be_silent = False  # a session whose protocol has no heartbeats sets it
         self._authenticate_by_s = math.inf
         self._most_frame_bytes = _ANY_SIZE  # beside the owner's own limit
         self._transport: asyncio.Transport | None = None
@@ -310,7 +311,8 @@ class Connection(asyncio.BufferedProtocol):
             return "slow_reader"
         if now_s > self._authenticate_by_s:
             return "not_authenticated_in_time"
-        if self.held_bytes == 0 and now_s - self.last_active_s > idle_s:
+        is_silent = now_s - self.last_active_s > idle_s and not self.may_be_silent
+        if self.held_bytes == 0 and is_silent:
             return "idle"
         return None
 

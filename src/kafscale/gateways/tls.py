@@ -8,6 +8,7 @@ Never here: passwords of key files, and sessions that are resumed: a client whos
 longer trusted must not come back with an old session.
 """
 
+import asyncio
 import ssl
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,6 +22,7 @@ from kafscale.model.errors import KafscaleError
 logger = structlog.get_logger()
 
 HANDSHAKE_WITHIN_S: Final = 10.0  # a client that has connected and does not go on costs a socket
+_REREAD_EVERY_S: Final = 1.0
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY: Final = {
     "none": ssl.CERT_NONE,
@@ -106,6 +108,12 @@ class Tls:
             logger.error("certificates_unusable", listener=self._name, reason=str(problem))
         else:
             logger.info("certificates_reread", listener=self._name)
+
+    async def keep_reread(self) -> None:
+        """Look for new certificates now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(_REREAD_EVERY_S)
+            self.reread()
 
     def principal_of(self, certificate: dict[str, Subject] | None) -> Principal:
         """Who a client's certificate stands for. Raises AuthenticationFailed if no rule fits."""

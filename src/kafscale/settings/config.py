@@ -21,11 +21,13 @@ from kafscale.settings.listeners import (
 from kafscale.settings.sections import (
     METADATA_FILE,
     OBJECTS_FOLDER,
+    AuditSection,
     BrokerSection,
     CacheSection,
     CompressionSection,
     ConsumerSection,
     EtcdSection,
+    FluvioSection,
     LoggingSection,
     MappingSection,
     NetworkSection,
@@ -57,7 +59,9 @@ class Config(Section, frozen=True):
     compression: CompressionSection = CompressionSection()
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
+    fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
+    audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()
 
     @property

@@ -85,9 +85,14 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_READAHEAD_SEGMENTS": "cache.readAheadSegments",
     "KAFSCALE_AUTO_CREATE_TOPICS": "topics.autoCreate",
     "KAFSCALE_AUTO_CREATE_PARTITIONS": "topics.defaultPartitions",
+    "KAFSCALE_FLUVIO_ENABLED": "fluvio.enabled",
+    "KAFSCALE_FLUVIO_SC_PORT": "fluvio.scPort",
+    "KAFSCALE_FLUVIO_SPU_PORT": "fluvio.spuPort",
+    "KAFSCALE_FLUVIO_ADVERTISED_HOST": "fluvio.advertisedHost",
     "KAFSCALE_LOG_LEVEL": "logging.level",
     "KAFSCALE_LOG_FORMAT": "logging.format",
     "KAFSCALE_LOG_LONG_TURNS": "logging.longTurns",
+    "KAFSCALE_AUDIT_FILE": "audit.file",
 }
 
 FLAGS: Final[dict[str, str]] = {

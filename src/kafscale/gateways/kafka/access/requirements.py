@@ -32,8 +32,7 @@ def is_denied(call: Call, operation: AccessOperation, kind: ResourceType, name: 
     """Whether the client may not do this; counted if so. Nothing to name: nothing to deny."""
     if name is None or call.allows(operation, kind, name):
         return False
-    detail = f"{call.principal} asks for {operation.name} of a {kind.name.lower()}"
-    client_errors.note_ordinary(call, CODE_OF[kind].name.lower(), detail)
+    client_errors.note_denied(call, CODE_OF[kind].name.lower(), operation, kind, name)
     return True
 
 

@@ -11,7 +11,7 @@ from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.kafka.calls.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.calls.login import Login
 from kafscale.gateways.kafka.calls.request_order import Standing
-from kafscale.gateways.kafka.calls.workers import Workers, WorkQueue
+from kafscale.gateways.workers import Workers, WorkQueue
 from kafscale.model.access import (
     ANONYMOUS,
     AccessOperation,
@@ -20,6 +20,7 @@ from kafscale.model.access import (
     Principal,
     ResourceType,
 )
+from kafscale.model.audit import Audit, AuditEvent, NoAudit
 from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import KafscaleError, OutcomeUnknown
 from kafscale.wire.kafka.schema import Message
@@ -45,6 +46,7 @@ class KafkaContext:
     client_log: ClientLog
     workers: Workers = field(default_factory=Workers)
     authorizer: Authorizer = field(default_factory=AllowAll)
+    audit: Audit = field(default_factory=NoAudit)
 
 
 Place = tuple[int, int]  # of a record set: which topic of the request, which partition of that
@@ -60,6 +62,7 @@ class ClientError:
     detail: str
     is_bad: bool  # no correct client sends this
     count: int = 1
+    denial: AuditEvent | None = None  # for the audit log, too
 
 
 @dataclass(slots=True)
@@ -107,6 +110,11 @@ class Call:
             endpoint = node.endpoints.get(self.listener)
             if endpoint is not None:
                 yield node, endpoint
+
+
+def api_name(message: Message) -> str:
+    """The name of the API whose request this is."""
+    return type(message).__name__.removesuffix("Request")
 
 
 async def in_time(call: Call, work: Coroutine[Any, Any, T], timeout_s: float) -> T:

@@ -59,7 +59,11 @@ class LoginRules(NamedTuple):
     timeout_s: float  # for the whole authentication
     failure_delay_s: float
     session_s: float | None  # None: as long as the connection
-    report: Callable[["Login", str, str], None]  # told mechanism and outcome of every login
+
+
+# Told mechanism and outcome of every login, and who the client claims to be.
+Report = Callable[[str, str, str], None]
+SUCCEEDED: Final = "ok"  # every other outcome is a failure
 
 
 class LoginAnswer(NamedTuple):
@@ -76,9 +80,10 @@ class IllegalState(Exception):
 class Login:
     """The authentication of one connection."""
 
-    def __init__(self, rules: LoginRules, clock: Clock) -> None:
+    def __init__(self, rules: LoginRules, clock: Clock, report: Report) -> None:
         self.rules = rules
         self._clock = clock
+        self._report = report
         self.state = LoginState.HANDSHAKE
         self.identity: Identity | None = None
         self.expires_s = math.inf  # of the session, by the clock's elapsed seconds
@@ -86,7 +91,6 @@ class Login:
         self._exchange: Exchange | None = None
         self._began_s = -math.inf
         self._left_bytes = _MOST_BYTES
-        self.claimed = ""  # who the client says it is, for the audit log
 
     @property
     def mechanisms(self) -> Sequence[str]:
@@ -140,8 +144,7 @@ class Login:
             if reply.identity is not None and self.identity is not None:
                 _check_unchanged(self.identity, reply.identity)
         except AuthenticationFailed:
-            self.claimed = exchange.claimed
-            self._end(self._mechanism, "failed")
+            self._end(self._mechanism, "failed", exchange.claimed)
             raise
         if reply.identity is None:
             return LoginAnswer(reply.message, 0)
@@ -158,14 +161,14 @@ class Login:
             left_s = (identity.expires_ms - self._clock.now_ms()) / 1000
             lifetime_s = min(lifetime_s, max(left_s, 0.001))
         self.expires_s = self._began_s + lifetime_s
-        self.rules.report(self, self._mechanism, "ok")
+        self._report(self._mechanism, SUCCEEDED, identity.principal.name)
         return 0 if lifetime_s == math.inf else max(1, int(lifetime_s * 1000))
 
-    def _end(self, mechanism: str, outcome: str) -> None:
+    def _end(self, mechanism: str, outcome: str, claimed: str = "") -> None:
         self.state = LoginState.FAILED
         self._exchange = None
         known = mechanism if mechanism in self.rules.mechanisms else "other"
-        self.rules.report(self, known, outcome)
+        self._report(known, outcome, claimed)
 
 
 def _check_unchanged(before: Identity, after: Identity) -> None:
