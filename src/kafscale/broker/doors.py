@@ -7,6 +7,7 @@ Next door: one listener (gateways/listener.py), its settings (settings/listeners
 
 from collections.abc import Callable, Sequence
 
+from kafscale.access.quotas import QuotaKey
 from kafscale.broker import derived
 from kafscale.engine.engine import Engine
 from kafscale.gateways.audit_log import AuditLog, Fields
@@ -64,6 +65,13 @@ def build_doors(
         series = metrics.client_errors if reason in HARMLESS else metrics.bad_requests
         series.labels(reason).inc()
 
+    def charge_connection(address: str) -> float:
+        if not engine.quotas.limits_connections:
+            return 0.0
+        seconds = engine.quotas.charge_connection(address)
+        engine.metrics.throttled(QuotaKey.CONNECTIONS, seconds)
+        return seconds
+
     connections = Connections(
         derived.connection_limits(config),
         clock,
@@ -71,6 +79,7 @@ def build_doors(
         refusals=count_refusal,
         client_log=client_log,
         audit=audit,
+        penalty_s=charge_connection,
     )
     return Doors(config.all_listeners, make_session, connections)
 

@@ -31,6 +31,7 @@ from kafscale.settings.sections import (
     MappingSection,
     NetworkSection,
     PricesSection,
+    QuotaSection,
     S3Section,
     Section,
     StorageSection,
@@ -56,6 +57,7 @@ class Config(Section, frozen=True):
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
     logging: LoggingSection = LoggingSection()
+    quota: QuotaSection = QuotaSection()
     audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()
 

@@ -35,6 +35,7 @@ from kafscale.virtual.arithmetic import DEFAULT_RANGE
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
+Samples = Annotated[int, Meta(ge=2, le=1000)]
 Milliseconds = Annotated[int, Meta(ge=0)]
 CpuShare = Annotated[float, Meta(gt=0, le=1)]
 Price = Annotated[float, Meta(ge=0)]
@@ -240,6 +241,13 @@ class LoggingSection(Section, frozen=True):
     level: LogLevel = "info"
     format: LogFormat | None = None  # None: text on a terminal, json elsewhere
     long_turns: TurnLimit | None = None  # None: they are not looked for
+
+
+class QuotaSection(Section, frozen=True):
+    """How the rates of clients are measured; the names are Kafka's."""
+
+    window_num: Samples = 11
+    window_size_seconds: AtLeastOne = 1
 
 
 class AuditSection(Section, frozen=True):

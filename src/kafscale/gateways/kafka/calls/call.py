@@ -82,6 +82,8 @@ class Call:
     is_long: bool = False  # has very many rows: it is worked on in pieces, see `each`
     until_s: float | None = None  # by the loop's clock; see `in_time`
     amendments: list[Amendment] | None = None  # of the answer, by what was not authorized
+    throttle_s: float = 0.0  # how long the client must wait, by its quotas
+    busy_s: float = 0.0  # of the event loop's time, where a quota limits it
 
     @property
     def engine(self) -> Engine:
@@ -101,6 +103,11 @@ class Call:
         if self.amendments is None:
             self.amendments = []
         self.amendments.append(amendment)
+
+    def throttle(self, quota: str, seconds: float) -> None:
+        """Let the client wait for so long after the answer; the longest of its waits counts."""
+        self.context.engine.metrics.throttled(quota, seconds)
+        self.throttle_s = max(self.throttle_s, seconds)
 
     def reachable(self, nodes: Iterable[Node]) -> Iterator[tuple[Node, Endpoint]]:
         """The brokers that have the client's listener, and where; others are left out."""
