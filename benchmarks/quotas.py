@@ -89,7 +89,7 @@ def _timed(context: Any, request: RequestHeader, message: Any, answer: Any, time
         for _ in range(times):
             if quotas.limits_clients:  # the session asks so, once per request and once per answer
                 throttling.charge_request(request, call, 1100)
-            if quotas.limits_clients:
+            if call.limits is not None:
                 throttling.charge_answer(request, call, answer)
         best = min(best, time.process_time() - began)
     return best / times * 1e6

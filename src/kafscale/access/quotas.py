@@ -12,7 +12,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from kafscale.access.quota_rates import (
     USUAL_WINDOWS,
@@ -129,22 +129,21 @@ def matches(entity: QuotaEntity, filters: Iterable[EntityFilter], *, is_strict: 
     return all(one.kind in parts and (one.is_any or parts[one.kind] == one.name) for one in wanted)
 
 
-class _Found(NamedTuple):
-    """A client's quota, and who shares it."""
+class ClientLimits(NamedTuple):
+    """The meters of one client's quotas; None: it has no such quota."""
 
-    bound: float
-    user: str
-    client_id: str
-
-
-_K = TypeVar("_K")
-_V = TypeVar("_V")
+    produced_bytes: QuotaMeter | None
+    consumed_bytes: QuotaMeter | None
+    request_time: QuotaMeter | None
+    mutations: QuotaMeter | None
 
 
-def _keep(memory: OrderedDict[_K, _V], key: _K, value: _V, most: int) -> None:
-    memory[key] = value
-    if len(memory) > most:
-        memory.popitem(last=False)
+_KEYS_OF_LIMITS: Final = (
+    QuotaKey.PRODUCED_BYTES,
+    QuotaKey.CONSUMED_BYTES,
+    QuotaKey.REQUEST_TIME,
+    QuotaKey.MUTATIONS,
+)
 
 
 class ClientQuotas:
@@ -153,11 +152,11 @@ class ClientQuotas:
     def __init__(
         self, windows: QuotaWindows = USUAL_WINDOWS, most_meters: int = MOST_METERS
     ) -> None:
-        """`most_meters`: how many clients are told apart, by quota."""
+        """`most_meters`: how many clients are told apart, over all quotas."""
         self.windows = windows
         self._most = most_meters
         self._rows: dict[QuotaEntity, QuotaValues] = {}
-        self._known: OrderedDict[tuple[str, str, str], QuotaMeter | None] = OrderedDict()
+        self._limits: dict[tuple[str, str], ClientLimits] = {}  # a cache: emptied when it is full
         self._meters: OrderedDict[tuple[str, str, str], QuotaMeter] = OrderedDict()
         self.keys: frozenset[str] = frozenset()  # of quotas that some client may have
 
@@ -172,51 +171,56 @@ class ClientQuotas:
             self._rows[entity] = values
         else:
             self._rows.pop(entity, None)
-        self._known.clear()
+        self._limits.clear()
         self.keys = frozenset(key for row in self._rows.values() for key in row)
 
-    def meter(self, key: str, user: str, client_id: str, now_s: float) -> QuotaMeter | None:
-        """The meter of a client's quota; None: it has none. Its look-up is cheap if repeated."""
-        place = (key, user, client_id)
-        known = self._known
-        try:
-            known.move_to_end(place)
-            return known[place]
-        except KeyError:
-            found = self._find(key, user, client_id)
-            meter = None if found is None else self._shared(key, found, now_s)
-            if len(client_id) <= _TOLD_APART:
-                _keep(known, place, meter, self._most)
-            return meter
+    def limits_of(self, user: str, client_id: str, now_s: float) -> ClientLimits:
+        """The meters of a client's quotas. The busiest path: looked up for every request."""
+        return self._limits.get((user, client_id)) or self._look_up(user, client_id, now_s)
+
+    def _look_up(self, user: str, client_id: str, now_s: float) -> ClientLimits:
+        meters = (self._meter(key, user, client_id, now_s) for key in _KEYS_OF_LIMITS)
+        limits = ClientLimits(*meters)
+        if len(self._limits) >= self._most:
+            self._limits.clear()
+        if len(client_id) <= _TOLD_APART:
+            self._limits[user, client_id] = limits
+        return limits
 
     def connections(self, address: str, now_s: float) -> QuotaMeter | None:
         """The meter of an address's new connections; None: it has no quota."""
         for name in (address, None):
             bound = self._rows.get(((IP, name),), {}).get(QuotaKey.CONNECTIONS)
             if bound is not None:
-                return self._shared(QuotaKey.CONNECTIONS, _Found(bound, address, ""), now_s)
+                return self._shared(QuotaKey.CONNECTIONS, bound, address, "", now_s)
         return None
 
-    def _find(self, key: str, user: str, client_id: str) -> _Found | None:
+    def _meter(self, key: QuotaKey, user: str, client_id: str, now_s: float) -> QuotaMeter | None:
+        if key not in self.keys:
+            return None
         for entity, owner, client in _precedence(user, client_id):
             bound = self._rows.get(entity, {}).get(key)
             if bound is not None:
-                return _Found(bound, owner, client)
+                return self._shared(key, bound, owner, client, now_s)
         return None
 
-    def _shared(self, key: str, found: _Found, now_s: float) -> QuotaMeter:
+    def _shared(
+        self, key: QuotaKey, bound: float, user: str, client_id: str, now_s: float
+    ) -> QuotaMeter:
         """The meter of all who share a quota, with what they have used before it changed."""
-        place = (key, found.user, found.client_id[:_TOLD_APART])
+        place = (key, user, client_id[:_TOLD_APART])
         meter = self._meters.get(place)
         if meter is None:
-            if key == QuotaKey.MUTATIONS:
-                meter = TokenBucket(found.bound, self.windows, now_s)
+            if key is QuotaKey.MUTATIONS:
+                meter = TokenBucket(bound, self.windows, now_s)
             else:
-                meter = SampledRate(found.bound, self.windows)
-            _keep(self._meters, place, meter, self._most)
+                meter = SampledRate(bound, self.windows)
+            self._meters[place] = meter
+            if len(self._meters) > self._most:
+                self._meters.popitem(last=False)
         else:
             self._meters.move_to_end(place)
-            meter.bound = found.bound
+            meter.bound = bound
         return meter
 
 

@@ -40,7 +40,7 @@ def test_the_most_precise_quota_of_a_client_counts(levels: set[int]) -> None:
     quotas = ClientQuotas()
     for level in levels:
         quotas.set(entity_of(ORDER[level]), {KEY: level + 1})
-    meter = quotas.meter(KEY, "u", "c", 0.0)
+    meter = quotas.limits_of("u", "c", 0.0).produced_bytes
     assert (None if meter is None else meter.bound) == (min(levels) + 1 if levels else None)
 
 
@@ -48,8 +48,8 @@ def test_each_kind_of_quota_is_looked_for_by_itself() -> None:
     quotas = ClientQuotas()
     quotas.set(entity_of([(USER, "u")]), {QuotaKey.CONSUMED_BYTES: 5})
     quotas.set(entity_of([(CLIENT_ID, None)]), {KEY: 7})
-    found = quotas.meter(KEY, "u", "c", 0.0), quotas.meter(QuotaKey.CONSUMED_BYTES, "u", "c", 0.0)
-    assert [one.bound for one in found if one is not None] == [7, 5]
+    found = quotas.limits_of("u", "c", 0.0)
+    assert [None if one is None else one.bound for one in found] == [7, 5, None, None]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_who_shares_a_quota_follows_from_where_it_was_found(level: int, shares: 
     users = ["u"] if names.get(USER, "") == "u" else ["u", "v"]
     clients = ["c"] if names.get(CLIENT_ID, "") == "c" else ["c", "d"]
     meters = {
-        id(quotas.meter(KEY, user, client, 0.0))
+        id(quotas.limits_of(user, client, 0.0).produced_bytes)
         for user, client in itertools.product(users, clients)
     }
     expected = (len(users) if "u" in shares else 1) * (len(clients) if "c" in shares else 1)
@@ -75,16 +75,16 @@ def test_a_quota_that_changes_keeps_what_was_used() -> None:
     quotas = ClientQuotas()
     entity = entity_of([(CLIENT_ID, "c")])
     quotas.set(entity, {KEY: 100})
-    first = quotas.meter(KEY, "u", "c", 0.0)
+    first = quotas.limits_of("u", "c", 0.0).produced_bytes
     assert first is not None
     first.record(5000, 0.0)
     quotas.set(entity, {KEY: 200})
-    second = quotas.meter(KEY, "u", "c", 0.0)
+    second = quotas.limits_of("u", "c", 0.0).produced_bytes
     assert second is not None
     assert second.bound == 200
     assert second.delay_s(0.0) == pytest.approx(15.0)
     quotas.set(entity, None)
-    assert quotas.meter(KEY, "u", "c", 0.0) is None
+    assert quotas.limits_of("u", "c", 0.0).produced_bytes is None
     assert quotas.keys == frozenset()
 
 
@@ -92,20 +92,19 @@ def test_a_client_that_invents_ids_cannot_grow_memory() -> None:
     quotas = ClientQuotas(most_meters=50)
     quotas.set(entity_of([(CLIENT_ID, None)]), {KEY: 100})
     for number in range(1000):
-        quotas.meter(KEY, "u", f"client-{number}", 0.0)
-        quotas.meter(KEY, "u", "x" * 5000 + str(number), 0.0)
+        quotas.limits_of("u", f"client-{number}", 0.0)
+        quotas.limits_of("u", "x" * 5000 + str(number), 0.0)
     assert len(quotas._meters) == 50
-    assert len(quotas._known) == 50
+    assert len(quotas._limits) <= 50
     assert max(len(name) for _, _, name in quotas._meters) <= 256
 
 
-def test_a_client_in_use_outlives_ids_that_are_invented() -> None:
+def test_a_user_cannot_forget_its_use_by_inventing_client_ids() -> None:
     quotas = ClientQuotas(most_meters=50)
-    quotas.set(entity_of([(CLIENT_ID, None)]), {KEY: 100})
-    meter = quotas.meter(KEY, "u", "busy", 0.0)
+    quotas.set(entity_of([(USER, None)]), {KEY: 100})
+    meter = quotas.limits_of("u", "first", 0.0).produced_bytes
     for number in range(1000):
-        quotas.meter(KEY, "u", f"client-{number}", 0.0)
-        assert quotas.meter(KEY, "u", "busy", 0.0) is meter
+        assert quotas.limits_of("u", f"client-{number}", 0.0).produced_bytes is meter
 
 
 def test_an_address_has_its_own_quota_or_the_default() -> None:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from kafscale.access.quota_rates import USUAL_WINDOWS, QuotaMeter, QuotaWindows
+from kafscale.access.quota_rates import USUAL_WINDOWS, QuotaWindows
 from kafscale.access.quotas import (
+    ClientLimits,
     ClientQuotas,
     EntityFilter,
     QuotaEntity,
@@ -92,18 +93,9 @@ class Quotas:
 
     # -- measuring ---------------------------------------------------------------------------
 
-    def meter(self, key: QuotaKey, user: str, client_id: str) -> QuotaMeter | None:
-        """The meter of a client's quota; None: it has none."""
-        return self._clients.meter(key, user, client_id, self._clock.elapsed_s())
-
-    def charge(self, key: QuotaKey, user: str, client_id: str, amount: float) -> float:
-        """Count what a client uses; gives the seconds that it must wait."""
-        now_s = self._clock.elapsed_s()
-        meter = self._clients.meter(key, user, client_id, now_s)
-        if meter is None:
-            return 0.0
-        meter.record(amount, now_s)
-        return meter.delay_s(now_s)
+    def limits_of(self, user: str, client_id: str, now_s: float) -> ClientLimits:
+        """The meters of a client's quotas."""
+        return self._clients.limits_of(user, client_id, now_s)
 
     def charge_connection(self, address: str) -> float:
         """Count a new connection; gives the seconds of its penalty if it is one too many.
@@ -114,8 +106,7 @@ class Quotas:
         meter = self._clients.connections(address, now_s)
         if meter is None:
             return 0.0
-        meter.record(1, now_s)
-        delay_s = meter.delay_s(now_s)
+        delay_s = meter.charge(1, now_s)
         if delay_s > 0:
             meter.record(-1, now_s)
         return min(delay_s, self._clients.windows.sample_s)

@@ -269,7 +269,8 @@ class KafkaSession:
         self.writes = self.writes or router.writes(request)
         if self._context.engine.quotas.limits_clients:
             throttling.charge_request(request, call, slot.held_bytes - _QUEUED_BYTES)
-            self._connection.mute(call.throttle_s)
+            if call.throttle_s:
+                self._connection.mute(call.throttle_s)
         is_settled = self._is_settled(request.api_key)
         preparation = router.prepare(request, call) if is_settled else None
         if is_settled and preparation is None and not self._blocked:
@@ -340,7 +341,8 @@ class KafkaSession:
             begin = throttling.answer_timed if is_timed else router.answer
             answer = begin(slot.request, call)
             if answer is None or isinstance(answer, Message):
-                self._throttle(slot, call, answer)
+                if call.limits is not None:
+                    self._throttle(slot, call, answer)
                 self._fill(slot, _framed(slot.request, answer))
                 return
             key = slot.request.api_key
@@ -360,7 +362,8 @@ class KafkaSession:
         request = slot.request
         try:
             message = await answer
-            self._throttle(slot, call, message)
+            if call.limits is not None:
+                self._throttle(slot, call, message)
             frame: Sequence[Buffer] = ()
             if message is not None:
                 steps = response_frame_in_steps(request.correlation_id, message, request.version)
@@ -372,12 +375,14 @@ class KafkaSession:
 
     def _throttle(self, slot: _Slot, call: Call, message: Message | None) -> None:
         """Let a client that is over its quota wait after this answer."""
-        if self._context.engine.quotas.limits_clients:
-            self._connection.mute(throttling.charge_answer(slot.request, call, message))
+        throttling.charge_answer(slot.request, call, message)
+        if call.throttle_s:
+            self._connection.mute(call.throttle_s)
 
     def _fill_deferred(self, slot: _Slot, call: Call, message: Message | None) -> None:
         try:
-            self._throttle(slot, call, message)
+            if call.limits is not None:
+                self._throttle(slot, call, message)
             frame = _framed(slot.request, message)
         except Exception as problem:
             self._end_at(slot, problem)

@@ -25,33 +25,36 @@ _LONGEST_MS: Final = 2**31 - 1
 
 def charge_request(request: RequestHeader, call: Call, size: int) -> None:
     """Charge what a request brings, and let a fetch ask for no more than is left."""
-    user, client_id = call.principal.name, call.client_id
+    now_s = call.began_s
+    limits = call.engine.quotas.limits_of(call.principal.name, call.client_id, now_s)
+    call.limits = limits
     if request.api_key == produce.API_KEY:
-        delay_s = call.engine.quotas.charge(QuotaKey.PRODUCED_BYTES, user, client_id, size)
-        call.throttle(QuotaKey.PRODUCED_BYTES, delay_s)
-    elif request.api_key == fetch.API_KEY:
-        meter = call.engine.quotas.meter(QuotaKey.CONSUMED_BYTES, user, client_id)
-        if meter is not None:
-            # One batch is always handed out, or a client with little left would stand still.
-            left = max(1, int(meter.left(call.engine.clock.elapsed_s())))
-            call.message.max_bytes = min(call.message.max_bytes, left)
+        if limits.produced_bytes is not None:
+            delay_s = limits.produced_bytes.charge(size, now_s)
+            call.throttle(QuotaKey.PRODUCED_BYTES, delay_s)
+    elif request.api_key == fetch.API_KEY and limits.consumed_bytes is not None:
+        # One batch is always handed out, or a client with little left would stand still.
+        left = max(1, int(limits.consumed_bytes.left(now_s)))
+        call.message.max_bytes = min(call.message.max_bytes, left)
 
 
-def charge_answer(request: RequestHeader, call: Call, message: Message | None) -> float:
-    """Charge what an answer takes and write the wait into it; gives the seconds to wait."""
-    quotas = call.engine.quotas
-    user, client_id = call.principal.name, call.client_id
-    if request.api_key == fetch.API_KEY and message is not None:
-        delay_s = quotas.charge(QuotaKey.CONSUMED_BYTES, user, client_id, _record_bytes(message))
+def charge_answer(request: RequestHeader, call: Call, message: Message | None) -> None:
+    """Charge what an answer takes, and write into it how long the client must wait."""
+    limits = call.limits
+    if limits is None or message is None:
+        return
+    if request.api_key == fetch.API_KEY and limits.consumed_bytes is not None:
+        now_s = call.engine.clock.elapsed_s()
+        delay_s = limits.consumed_bytes.charge(_record_bytes(message), now_s)
         call.throttle(QuotaKey.CONSUMED_BYTES, delay_s)
-    if quotas.times_requests:
-        used = call.busy_s * _PERCENT
-        delay_s = quotas.charge(QuotaKey.REQUEST_TIME, user, client_id, used)
+    if limits.request_time is not None:
+        now_s = call.engine.clock.elapsed_s()
+        delay_s = limits.request_time.charge(call.busy_s * _PERCENT, now_s)
         # As in Kafka no single request costs more than one sample of the window.
-        call.throttle(QuotaKey.REQUEST_TIME, min(delay_s, quotas.longest_request_delay_s))
-    if call.throttle_s > 0 and message is not None and hasattr(message, "throttle_time_ms"):
+        longest_s = call.engine.quotas.longest_request_delay_s
+        call.throttle(QuotaKey.REQUEST_TIME, min(delay_s, longest_s))
+    if call.throttle_s and hasattr(message, "throttle_time_ms"):
         message.throttle_time_ms = min(math.ceil(call.throttle_s * 1000), _LONGEST_MS)
-    return call.throttle_s
 
 
 def _record_bytes(response: Any) -> int:

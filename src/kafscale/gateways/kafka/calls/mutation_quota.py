@@ -16,10 +16,7 @@ def charge_mutations(call: Call, partitions: int, strict_from: int) -> None:
 
     `strict_from`: the first version of the API whose clients know that error.
     """
-    quotas = call.engine.quotas
-    if not quotas.limits_clients:
-        return
-    meter = quotas.meter(QuotaKey.MUTATIONS, call.principal.name, call.client_id)
+    meter = call.limits.mutations if call.limits is not None else None
     if meter is None:
         return
     now_s = call.engine.clock.elapsed_s()
@@ -32,5 +29,4 @@ def charge_mutations(call: Call, partitions: int, strict_from: int) -> None:
             )
         meter.record(partitions, now_s)
     else:
-        meter.record(partitions, now_s)
-        call.throttle(QuotaKey.MUTATIONS, meter.delay_s(now_s))
+        call.throttle(QuotaKey.MUTATIONS, meter.charge(partitions, now_s))
