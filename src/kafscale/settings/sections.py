@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from kafscale.model.secret import Secret
 from kafscale.settings.values import (
     Acks1,
     BrokerId,
@@ -88,9 +89,9 @@ class S3Section(Section, frozen=True):
     region: str = "us-east-1"
     endpoint: str | None = None
     path_style: bool = False
-    access_key: str | None = None
-    secret_key: str | None = None
-    session_token: str | None = None
+    access_key: Secret | None = None
+    secret_key: Secret | None = None
+    session_token: Secret | None = None
     part_size: PositiveSize = PositiveSize(16 * _MI)
     concurrency: AtLeastOne = 64
     max_retries: Count = 3
@@ -133,7 +134,7 @@ class EtcdSection(Section, frozen=True):
     lease_ttl: Seconds = Seconds(10)
     gather_time: Seconds = Seconds(2)
     username: str | None = None
-    password: str | None = None
+    password: Secret | None = None
     tls: EtcdTlsSection = EtcdTlsSection()
 
     def targets(self) -> tuple[str, ...]:
