@@ -7,7 +7,7 @@ Never here: which protocol a record came in by.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kafscale.engine.access.quotas import Quotas
@@ -138,6 +138,15 @@ class Engine:
         await parts.cluster.aclose()
         await asyncio.sleep(0)  # waiters for a commit are told in the loop's next round
         await parts.tasks.aclose()
+
+    def watch_cluster(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Have `wake` called whenever topics, brokers or leaders may have changed.
+
+        Gives the function that ends it. `wake` must not wait: it marks work to be done.
+        """
+        watchers = self._reactions.watchers
+        watchers[wake] = None
+        return lambda: watchers.pop(wake, None)
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[CommittedPartition], *, goes_on: bool = False

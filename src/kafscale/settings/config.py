@@ -27,6 +27,7 @@ from kafscale.settings.sections import (
     CompressionSection,
     ConsumerSection,
     EtcdSection,
+    FluvioSection,
     LoggingSection,
     MappingSection,
     NetworkSection,
@@ -56,6 +57,7 @@ class Config(Section, frozen=True):
     compression: CompressionSection = CompressionSection()
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
+    fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
     quota: QuotaSection = QuotaSection()
     audit: AuditSection = AuditSection()

@@ -236,6 +236,17 @@ class MappingSection(Section, frozen=True, rename=None):
     topics: MappedTopics = MappedTopics({})
 
 
+class FluvioSection(Section, frozen=True):
+    """The ports for Fluvio clients, at the host of the first listener."""
+
+    enabled: bool = True
+    sc_port: Port | None = None  # None: 9003, and no door if it is taken; 0: any free one
+    spu_port: Port | None = None  # None: 9005, in the same way
+    advertised_host: str | None = None  # None: that of the first listener
+    advertised_sc_port: Port | None = None
+    advertised_spu_port: Port | None = None
+
+
 class LoggingSection(Section, frozen=True):
     """Log lines."""
 
