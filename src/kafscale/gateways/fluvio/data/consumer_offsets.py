@@ -49,7 +49,9 @@ async def update(session: "DataSession", request: FluvioRequest, frame: memoryvi
             if stream.consumer_id is None:
                 raise InvalidRequest("the stream was opened without a consumer id")
             error = DENIED
-            if session.allows(request, AccessOperation.READ, ResourceType.GROUP, stream.consumer_id):
+            if session.allows(
+                request, AccessOperation.READ, ResourceType.GROUP, stream.consumer_id
+            ):
                 place = OffsetCommit(
                     stream.topic.name, stream.partition, wanted.offset + 1, metadata=_METADATA
                 )

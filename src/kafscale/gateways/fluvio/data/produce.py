@@ -107,9 +107,7 @@ def _objection(message: ProduceRequest) -> str | None:
     return None
 
 
-async def _append(
-    request: _Request, name: str, data: PartitionProduceData, row: _Produced
-) -> None:
+async def _append(request: _Request, name: str, data: PartitionProduceData, row: _Produced) -> None:
     session, engine = request.session, request.session.engine
     denied = not session.allows(request.header, AccessOperation.WRITE, ResourceType.TOPIC, name)
     if denied or name == OFFSETS_TOPIC:

@@ -23,10 +23,14 @@ from kafscale.wire.fluvio.errors import NO_ERROR, FluvioCode, FluvioError
 from kafscale.wire.fluvio.frame import FluvioRequest
 from kafscale.wire.fluvio.messages import (
     api_versions,
-    consumer_offsets as consumer_offset_messages,
     fetch_offsets,
-    produce as produce_messages,
     stream_fetch,
+)
+from kafscale.wire.fluvio.messages import (
+    consumer_offsets as consumer_offset_messages,
+)
+from kafscale.wire.fluvio.messages import (
+    produce as produce_messages,
 )
 from kafscale.wire.fluvio.messages.fetch_offsets import (
     FetchOffsetsRequest,

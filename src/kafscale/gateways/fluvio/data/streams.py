@@ -86,10 +86,10 @@ class Stream:
 
     def go_on(self) -> None:
         """Read if there is credit and something to read; else wait for either."""
-        if self._has_credit and not self._is_queued and not self._is_over:
-            if not self.subscription.watch():
-                self._is_queued = True
-                self._streams.queue(self)
+        is_waiting = self._has_credit and not self._is_queued and not self._is_over
+        if is_waiting and not self.subscription.watch():
+            self._is_queued = True
+            self._streams.queue(self)
 
     def close(self) -> None:
         """End the stream."""
