@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from kafscale.access.quotas import QuotaKey
 from kafscale.broker import derived
 from kafscale.broker.fluvio_door import CannotListen, FluvioDoor
 from kafscale.engine.access.authentication import Authentication
@@ -93,6 +94,13 @@ def build_doors(
         series = metrics.client_errors if reason in HARMLESS else metrics.bad_requests
         series.labels(reason).inc()
 
+    def charge_connection(address: str) -> float:
+        if not engine.quotas.limits_connections:
+            return 0.0
+        seconds = engine.quotas.charge_connection(address)
+        engine.metrics.throttled(QuotaKey.CONNECTIONS, seconds)
+        return seconds
+
     connections = Connections(
         derived.connection_limits(config),
         clock,
@@ -100,6 +108,7 @@ def build_doors(
         refusals=count_refusal,
         client_log=client_log,
         audit=audit,
+        penalty_s=charge_connection,
     )
     fluvio = None
     notes = {}

@@ -8,7 +8,9 @@ Next door: the verbs (engine.py), what happens between the parts (reactions.py).
 import dataclasses
 from dataclasses import dataclass
 
+from kafscale.access.quota_rates import QuotaWindows
 from kafscale.engine.access.credentials import Credentials
+from kafscale.engine.access.quotas import Quotas
 from kafscale.engine.access.tokens import Tokens
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
@@ -77,6 +79,7 @@ class EngineSettings:
     upkeep: UpkeepRules
     validates_records: bool
     logs_each_flush: bool  # at level info, else debug
+    quota_windows: QuotaWindows
     token_secret: bytes | None = None  # of delegation tokens; None: there are none
 
     @property
@@ -155,6 +158,7 @@ async def build_engine(
         topics.discovery.search_soon,
     )
     return EngineParts(
+        quotas=Quotas(metadata, clock, settings.quota_windows),
         cluster=cluster,
         credentials=Credentials(metadata),
         tokens=Tokens(metadata, clock, dice, settings.token_secret),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kafscale.engine.access.credentials import Credentials
+from kafscale.engine.access.quotas import Quotas
 from kafscale.engine.access.tokens import Tokens
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.expiry import Expiry
@@ -45,6 +46,7 @@ from kafscale.turns import Turns
 class EngineParts:
     """All parts of an engine, for the broker that wires and samples them. No door gets this."""
 
+    quotas: Quotas
     cluster: Membership
     credentials: Credentials
     tokens: Tokens
@@ -92,6 +94,7 @@ class Engine:
         self.partitions = parts.partitions
         self.groups = parts.groups
         self.offsets = parts.offsets
+        self.quotas = parts.quotas
         self.metrics = parts.metrics
         self.clock = parts.clock
         self.turns = parts.turns
@@ -118,12 +121,14 @@ class Engine:
         await parts.credentials.rows.load()
         await parts.tokens.rows.load()
         await parts.topics.load(self._reactions)
+        await parts.quotas.load()
         begin = parts.tasks.spawn
         begin(parts.partitions.run_opener(), "opening")
         if self.cluster.has_peers:
             begin(parts.credentials.rows.run(), "credentials")
             begin(parts.tokens.rows.run(), "tokens")
             begin(watch_topics(parts.topics.registry, parts.metadata), "topics")
+            begin(parts.quotas.run(), "quotas")
         begin(parts.moves.run(), "moves")
         begin(parts.log_upkeep.run_roll_up(), "roll-up")
         begin(parts.log_upkeep.run(), "tidy")

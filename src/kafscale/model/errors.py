@@ -31,7 +31,7 @@ protocol's codes in one table (gateways/kafka/calls/errors.py); a test checks th
       TokenError            delegation tokens
         TokensDisabled  TokenNotFound  TokenOwnerMismatch  TokenExpired
       UserNotFound  UnacceptableCredential
-      InvalidRequest
+      InvalidRequest  UnsupportedEntity  ThrottlingQuotaExceeded
       MetadataConflict  MetadataUnavailable
 """
 
@@ -335,6 +335,14 @@ class UnacceptableCredential(KafscaleError):
 
 class InvalidRequest(KafscaleError):
     """The request contradicts itself or asks for more than one request may."""
+
+
+class UnsupportedEntity(KafscaleError):
+    """A question about quotas of a kind of entity that there is none of."""
+
+
+class ThrottlingQuotaExceeded(KafscaleError):
+    """The client makes more changes than its quota allows, and must wait before it tries again."""
 
 
 class MetadataConflict(KafscaleError):

@@ -32,6 +32,7 @@ from kafscale.settings.sections import (
     MappingSection,
     NetworkSection,
     PricesSection,
+    QuotaSection,
     S3Section,
     Section,
     StorageSection,
@@ -61,6 +62,7 @@ class Config(Section, frozen=True):
     mapping: MappingSection = MappingSection()
     fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
+    quota: QuotaSection = QuotaSection()
     audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()
 

@@ -82,6 +82,8 @@ CODE_OF: Final[dict[type[errors.KafscaleError], ErrorCode]] = {
     errors.UserNotFound: ErrorCode.RESOURCE_NOT_FOUND,
     errors.UnacceptableCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
+    errors.UnsupportedEntity: ErrorCode.UNSUPPORTED_VERSION,
+    errors.ThrottlingQuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     errors.MetadataConflict: ErrorCode.REQUEST_TIMED_OUT,
     errors.MetadataUnavailable: ErrorCode.REQUEST_TIMED_OUT,
 }
