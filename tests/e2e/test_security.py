@@ -93,8 +93,9 @@ def test_clients_get_in_by_every_way(broker: SecuredProcess, round_trip: RoundTr
 
 
 def test_clients_that_prove_nothing_are_told_so(
-    broker: SecuredProcess, round_trip: RoundTrip
+    broker: SecuredProcess, round_trip: RoundTrip, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Where a client's exception does not say why, its log does."""
     wrong = "wrong-password"
     refused = {
         "password": secured.with_password(broker, "SCRAM-SHA-256", ADMIN, wrong),
@@ -104,7 +105,9 @@ def test_clients_that_prove_nothing_are_told_so(
     }
     for what, settings in refused.items():
         problem = round_trip(broker.at("SASL_SSL"), TOPIC, settings)
-        assert "auth" in problem.lower(), f"{what}: {problem}"
+        assert problem, what
+        assert "auth" in f"{problem}\n{caplog.text}".lower(), f"{what}: {problem}"
+        caplog.clear()
 
 
 def test_certificates_of_another_authority_are_refused_by_both_sides(

@@ -63,6 +63,10 @@ public final class Secured {
     }
 
     private static String oneLine(Throwable failed) {
-        return failed.getClass().getSimpleName() + ": " + String.valueOf(failed.getMessage()).replace('\n', ' ');
+        StringBuilder words = new StringBuilder();
+        for (Throwable one = failed; one != null; one = one.getCause()) {
+            words.append(one.getClass().getSimpleName()).append(": ").append(one.getMessage()).append(" ");
+        }
+        return words.toString().replace('\n', ' ');
     }
 }
