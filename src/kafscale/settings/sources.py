@@ -115,7 +115,8 @@ FLAGS: Final[dict[str, str]] = {
 
 # Read by programs that may share an environment with the broker.
 _OTHER_PROGRAMS: Final = re.compile(
-    r"KAFSCALE_(BOOTSTRAP|CONFIG|(UI|CONSOLE|OPERATOR|PROXY|SPARK|TEST|BENCH)_.*)"
+    r"KAFSCALE_(BOOTSTRAP|CONFIG|USER|PASSWORD|NEW_PASSWORD|PASSWORD_FILE|CA|PROPERTIES"
+    r"|(UI|CONSOLE|OPERATOR|PROXY|SPARK|TEST|BENCH)_.*)"
 )
 # Kubernetes describes every service to every pod; a service called "kafscale-..." looks the same.
 _SERVICE_LINK: Final = re.compile(
