@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafscale import __version__
-from kafscale.model.endpoints import Endpoint
+from kafscale.model.endpoints import PULSAR, Endpoint
 from kafscale.settings.config import Config
 
 
 def show(config: Config, endpoints: Mapping[str, Endpoint]) -> None:
     """Print where clients connect, where data lies, and how to stop."""
-    where = next(iter(endpoints.values()))
+    kafka = {name: one for name, one in endpoints.items() if name != PULSAR}
+    where = next(iter(kafka.values()))
     command = _command()
     print(
         f"kafscale {__version__}: Kafka clients connect to {where}\n"
-        f"{_listeners(endpoints)}"
+        f"{_listeners(kafka)}"
+        f"{_pulsar(config, endpoints)}"
         f"  try it    echo hello | {command} produce --bootstrap {where} first\n"
         f"            {command} consume --bootstrap {where} first\n"
         f"            (or: kcat -b {where} -L)\n"
@@ -33,6 +35,16 @@ def _listeners(endpoints: Mapping[str, Endpoint]) -> str:
     if len(endpoints) == 1:
         return ""
     return "".join(f"  {name:9} {endpoint}\n" for name, endpoint in endpoints.items())
+
+
+def _pulsar(config: Config, endpoints: Mapping[str, Endpoint]) -> str:
+    """Where Pulsar clients connect, or why they cannot."""
+    if PULSAR in endpoints:
+        return f"  pulsar    pulsar://{endpoints[PULSAR]}\n"
+    if config.pulsar_listener is None:
+        return ""
+    taken = config.pulsar_listener.port
+    return f"  pulsar    no door: port {taken} is taken (KAFSCALE_PULSAR_PORT names another)\n"
 
 
 def _command() -> str:

@@ -6,6 +6,10 @@ Next door: one listener (gateways/listener.py), its settings (settings/listeners
 """
 
 from collections.abc import Callable, Sequence
+from errno import EADDRINUSE
+from typing import Any, NamedTuple
+
+import structlog
 
 from kafscale.broker import derived
 from kafscale.engine.engine import Engine
@@ -21,9 +25,12 @@ from kafscale.model.access import Authorizer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.endpoints import Endpoint
 from kafscale.model.errors import KafscaleError
+from kafscale.model.tenancy import Tenancy
 from kafscale.settings.config import Config
 from kafscale.settings.listeners import ListenerSetting
 from kafscale.tasks import Tasks
+
+logger = structlog.get_logger()
 
 
 def build_doors(
@@ -35,7 +42,7 @@ def build_doors(
     buffered_bytes: Callable[[], int],
     authorizer: Authorizer,
 ) -> "Doors":
-    """The listeners that the settings ask for; all of them speak Kafka.
+    """The listeners that the settings ask for.
 
     `buffered_bytes`: what logs hold beyond requests.
     """
@@ -64,7 +71,39 @@ def build_doors(
         refusals=count_refusal,
         client_log=client_log,
     )
-    return Doors(config.all_listeners, make_session, connections)
+    doors = [Door(setting, make_session) for setting in config.all_listeners]
+    if config.pulsar_listener is not None:
+        make_pulsar_session = _pulsar_sessions(config, engine, tasks, client_log, authorizer)
+        is_wanted = config.pulsar.port is not None
+        doors.append(Door(config.pulsar_listener, make_pulsar_session, is_wanted=is_wanted))
+    return Doors(doors, connections)
+
+
+def _pulsar_sessions(
+    config: Config, engine: Engine, tasks: Tasks, client_log: ClientLog, authorizer: Authorizer
+) -> Callable[[Connection], Session]:
+    """Speak Pulsar. What that takes is loaded for the first connection."""
+    context: list[Any] = []
+
+    def make_session(connection: Connection) -> Session:
+        from kafscale.gateways.pulsar.context import PulsarContext
+        from kafscale.gateways.pulsar.session import PulsarSession
+
+        if not context:
+            tenancy = Tenancy(config.pulsar.tenant, config.pulsar.namespace)
+            largest = config.topics.max_message_bytes
+            context.append(PulsarContext(engine, tasks, client_log, authorizer, tenancy, largest))
+        return PulsarSession(connection, context[0])
+
+    return make_session
+
+
+class Door(NamedTuple):
+    """A listener to be, and the protocol that is spoken there."""
+
+    setting: ListenerSetting
+    make_session: Callable[[Connection], Session]
+    is_wanted: bool = True  # False: without it the broker runs, too, if its port is taken
 
 
 class CannotListen(KafscaleError):
@@ -76,25 +115,31 @@ class Doors:
 
     def __init__(
         self,
-        settings: Sequence[ListenerSetting],
-        make_session: Callable[[Connection], Session],
+        doors: Sequence[Door],
         connections: Connections,
     ) -> None:
-        """Make a listener per setting; none is open yet."""
+        """Make a listener per door; none is open yet."""
         self.connections = connections
-        self.listeners = [Listener(one.name, make_session, connections) for one in settings]
-        self._settings = settings
+        self.listeners = [
+            Listener(one.setting.name, one.make_session, connections) for one in doors
+        ]
+        self._doors = doors
 
     async def open(self) -> dict[str, Endpoint]:
         """Begin to listen everywhere; gives what clients are told, by listener name."""
         endpoints = {}
-        for setting, listener in zip(self._settings, self.listeners, strict=True):
+        for door, listener in zip(self._doors, list(self.listeners), strict=True):
+            setting = door.setting
             try:
                 port = await listener.open(setting.host, setting.port)
             except OSError as problem:
-                raise CannotListen(
-                    f"cannot listen on {setting.host}:{setting.port}: {problem.strerror or problem}"
-                ) from None
+                why = f"cannot listen on {setting.host}:{setting.port}: "
+                why += problem.strerror or str(problem)
+                if door.is_wanted or problem.errno != EADDRINUSE:
+                    raise CannotListen(why) from None
+                logger.info("listener_left_out", listener=setting.name, reason=why)
+                self.listeners.remove(listener)
+                continue
             endpoints[setting.name] = setting.advertised(port)
         return endpoints
 

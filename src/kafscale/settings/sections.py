@@ -35,11 +35,13 @@ from kafscale.virtual.arithmetic import DEFAULT_RANGE
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
+TenantName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._=-]+$")]
 Milliseconds = Annotated[int, Meta(ge=0)]
 CpuShare = Annotated[float, Meta(gt=0, le=1)]
 Price = Annotated[float, Meta(ge=0)]
 MillisecondsOrForever = Annotated[int, Meta(ge=-1)]
 
+PULSAR_PORT: Final = 6650
 OBJECTS_FOLDER: Final = "objects"  # below broker.dataDir
 METADATA_FILE: Final = "metadata.db"
 _MI: Final = 1024 * 1024
@@ -240,6 +242,17 @@ class LoggingSection(Section, frozen=True):
     level: LogLevel = "info"
     format: LogFormat | None = None  # None: text on a terminal, json elsewhere
     long_turns: TurnLimit | None = None  # None: they are not looked for
+
+
+class PulsarSection(Section, frozen=True):
+    """The door for Pulsar clients. It listens where the first listener of Kafka's does."""
+
+    enabled: bool = True
+    port: Port | None = None  # None: 6650, and no door if that is taken; 0: any free one
+    advertised_host: str | None = None  # None: the host of the first listener
+    advertised_port: Port | None = None
+    tenant: TenantName = "public"  # of topics whose name has none
+    namespace: TenantName = "default"
 
 
 class PricesSection(Section, frozen=True):

@@ -75,6 +75,8 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_READAHEAD_SEGMENTS": "cache.readAheadSegments",
     "KAFSCALE_AUTO_CREATE_TOPICS": "topics.autoCreate",
     "KAFSCALE_AUTO_CREATE_PARTITIONS": "topics.defaultPartitions",
+    "KAFSCALE_PULSAR_ENABLED": "pulsar.enabled",
+    "KAFSCALE_PULSAR_PORT": "pulsar.port",
     "KAFSCALE_LOG_LEVEL": "logging.level",
     "KAFSCALE_LOG_FORMAT": "logging.format",
     "KAFSCALE_LOG_LONG_TURNS": "logging.longTurns",

@@ -21,10 +21,11 @@ from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.access import Authorizer
 from kafscale.model.clock import Clock, Dice
+from kafscale.model.endpoints import Endpoint
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
-from kafscale.settings.sections import BrokerSection, ConsumerSection
+from kafscale.settings.sections import BrokerSection, ConsumerSection, PulsarSection
 from kafscale.system import SystemClock, SystemDice
 
 _HOST: Final = "127.0.0.1"
@@ -33,6 +34,7 @@ _FLUSH_DEADLINE_S: Final = 5.0
 FOR_TESTS: Final = Config(
     broker=BrokerSection(port=0),
     consumer=ConsumerSection(initial_rebalance_delay_ms=0),
+    pulsar=PulsarSection(enabled=False),
     use_memory_s3=True,
 )
 
@@ -72,6 +74,7 @@ class InProcessBroker:
         )
         self._life: Lifecycle | None = None
         self.port = 0
+        self.endpoints: dict[str, Endpoint] = {}  # by listener name
 
     @property
     def parts(self) -> Broker:
@@ -116,6 +119,7 @@ class InProcessBroker:
             undo.push_async_callback(life.aclose)
             endpoints = await life.start()
             self.port = next(iter(endpoints.values())).port
+            self.endpoints = endpoints
             self._life = life
             self._undo = undo.pop_all()
         return self
