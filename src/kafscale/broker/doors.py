@@ -13,6 +13,7 @@ import structlog
 
 from kafscale.broker import derived
 from kafscale.engine.engine import Engine
+from kafscale.gateways.audit_log import AuditLog, Fields
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection, Session
 from kafscale.gateways.connections import HARMLESS, Connections
@@ -41,12 +42,17 @@ def build_doors(
     dice: Dice,
     buffered_bytes: Callable[[], int],
     authorizer: Authorizer,
+    audit_line: Callable[[Fields], None] | None = None,
 ) -> "Doors":
     """The listeners that the settings ask for.
 
-    `buffered_bytes`: what logs hold beyond requests.
+    `buffered_bytes`: what logs hold beyond requests. `audit_line`: where the audit log goes; None:
+    to the broker's log.
     """
     client_log = ClientLog(clock)
+    audit = AuditLog(
+        clock, lambda *labels: engine.metrics.audit_events.labels(*labels).inc(), audit_line
+    )
     context = KafkaContext(
         engine,
         FetchSessions(dice),
@@ -54,6 +60,7 @@ def build_doors(
         router.OFFERED,
         client_log,
         authorizer=authorizer,
+        audit=audit,
     )
 
     def make_session(connection: Connection) -> KafkaSession:
@@ -70,6 +77,7 @@ def build_doors(
         buffered_bytes=buffered_bytes,
         refusals=count_refusal,
         client_log=client_log,
+        audit=audit,
     )
     doors = [Door(setting, make_session) for setting in config.all_listeners]
     if config.pulsar_listener is not None:

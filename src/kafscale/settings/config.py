@@ -22,6 +22,7 @@ from kafscale.settings.sections import (
     METADATA_FILE,
     OBJECTS_FOLDER,
     PULSAR_PORT,
+    AuditSection,
     BrokerSection,
     CacheSection,
     CompressionSection,
@@ -58,6 +59,7 @@ class Config(Section, frozen=True):
     mapping: MappingSection = MappingSection()
     logging: LoggingSection = LoggingSection()
     pulsar: PulsarSection = PulsarSection()
+    audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()
 
     @property

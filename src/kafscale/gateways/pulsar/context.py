@@ -8,8 +8,9 @@ from typing import Final
 
 from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
+from kafscale.gateways.connection import Connection
 from kafscale.gateways.pulsar.producer_names import ProducerNames
-from kafscale.model.access import AccessOperation, Authorizer, Principal, ResourceType
+from kafscale.model.access import AccessOperation, Authorizer, ResourceType
 from kafscale.model.tenancy import Tenancy
 from kafscale.tasks import Tasks
 from kafscale.wire.pulsar.errors import ServerError
@@ -44,10 +45,9 @@ class PulsarContext:
         return max(1, self.max_message_bytes - SPARE_BYTES)
 
     def require(
-        self, principal: Principal, operation: AccessOperation, kind: ResourceType, name: str
+        self, connection: Connection, operation: AccessOperation, kind: ResourceType, name: str
     ) -> None:
         """Raise Refused unless the client may do this."""
-        if not self.authorizer.allows(principal, operation, kind, name):
-            raise Refused(
-                ServerError.AUTHORIZATION_ERROR, f"{principal} may not {operation.name} {name}"
-            )
+        who = connection.principal
+        if not self.authorizer.allows(who, connection.peer, operation, kind, name):
+            raise Refused(ServerError.AUTHORIZATION_ERROR, f"{who} may not {operation.name} {name}")

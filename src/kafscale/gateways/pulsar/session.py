@@ -270,8 +270,9 @@ class PulsarSession:
         if command.txn_enabled:
             raise Refused(ServerError.NOT_ALLOWED, "transactions are not supported")
         place = await topics.find_place(context, command.topic, may_create=True)
-        principal = self._connection.principal
-        context.require(principal, AccessOperation.WRITE, ResourceType.TOPIC, place.topic.name)
+        context.require(
+            self._connection, AccessOperation.WRITE, ResourceType.TOPIC, place.topic.name
+        )
         await context.engine.partitions.open(place.topic, place.partition)
         producer = PulsarProducer(
             context,

@@ -73,9 +73,7 @@ async def partitioned_metadata(
     try:
         may_create = asked.metadata_auto_creation_enabled
         place = await find_place(context, asked.topic, may_create=may_create)
-        context.require(
-            connection.principal, AccessOperation.DESCRIBE, ResourceType.TOPIC, place.topic.name
-        )
+        context.require(connection, AccessOperation.DESCRIBE, ResourceType.TOPIC, place.topic.name)
     except (KafscaleError, Refused) as problem:
         return PartitionedMetadataResponse(
             request_id=asked.request_id,
@@ -94,9 +92,7 @@ async def lookup(context: PulsarContext, connection: Connection, asked: Lookup) 
     """Say where the broker is that serves a partition."""
     try:
         place = await find_place(context, asked.topic, may_create=True)
-        context.require(
-            connection.principal, AccessOperation.DESCRIBE, ResourceType.TOPIC, place.topic.name
-        )
+        context.require(connection, AccessOperation.DESCRIBE, ResourceType.TOPIC, place.topic.name)
         url = _url(context, connection, place)
     except (KafscaleError, Refused) as problem:
         return LookupResponse(
@@ -147,7 +143,11 @@ def topics_of_namespace(
 
 def _may_see(context: PulsarContext, connection: Connection, topic: Topic) -> bool:
     return context.authorizer.allows(
-        connection.principal, AccessOperation.DESCRIBE, ResourceType.TOPIC, topic.name
+        connection.principal,
+        connection.peer,
+        AccessOperation.DESCRIBE,
+        ResourceType.TOPIC,
+        topic.name,
     )
 
 
