@@ -2,16 +2,16 @@
 
 Here: which listeners there are, opening and closing them together. All of them share the limits
 on connections and memory.
-Next door: one listener (gateways/listener.py), its settings (settings/listeners.py).
+Next door: one listener (gateways/listener.py), its settings (settings/listeners.py), the listeners
+of other clients (fluvio_door.py, pulsar_door.py).
 """
 
-from collections.abc import Callable, Sequence
-from errno import EADDRINUSE
-from typing import Any, NamedTuple
-
-import structlog
+from collections.abc import Callable, Mapping, Sequence
 
 from kafscale.broker import derived
+from kafscale.broker.fluvio_door import FluvioDoor
+from kafscale.broker.other_doors import CannotListen, OtherDoor
+from kafscale.broker.pulsar_door import PulsarDoor
 from kafscale.engine.engine import Engine
 from kafscale.gateways.audit_log import AuditLog, Fields
 from kafscale.gateways.client_log import ClientLog
@@ -25,13 +25,9 @@ from kafscale.gateways.listener import Listener
 from kafscale.model.access import Authorizer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.endpoints import Endpoint
-from kafscale.model.errors import KafscaleError
-from kafscale.model.tenancy import Tenancy
 from kafscale.settings.config import Config
 from kafscale.settings.listeners import ListenerSetting
 from kafscale.tasks import Tasks
-
-logger = structlog.get_logger()
 
 
 def build_doors(
@@ -79,43 +75,14 @@ def build_doors(
         client_log=client_log,
         audit=audit,
     )
-    doors = [Door(setting, make_session) for setting in config.all_listeners]
-    if config.pulsar_listener is not None:
-        make_pulsar_session = _pulsar_sessions(config, engine, tasks, client_log, authorizer)
-        is_wanted = config.pulsar.port is not None
-        doors.append(Door(config.pulsar_listener, make_pulsar_session, is_wanted=is_wanted))
-    return Doors(doors, connections)
-
-
-def _pulsar_sessions(
-    config: Config, engine: Engine, tasks: Tasks, client_log: ClientLog, authorizer: Authorizer
-) -> Callable[[Connection], Session]:
-    """Speak Pulsar. What that takes is loaded for the first connection."""
-    context: list[Any] = []
-
-    def make_session(connection: Connection) -> Session:
-        from kafscale.gateways.pulsar.context import PulsarContext
-        from kafscale.gateways.pulsar.session import PulsarSession
-
-        if not context:
-            tenancy = Tenancy(config.pulsar.tenant, config.pulsar.namespace)
-            largest = config.topics.max_message_bytes
-            context.append(PulsarContext(engine, tasks, client_log, authorizer, tenancy, largest))
-        return PulsarSession(connection, context[0])
-
-    return make_session
-
-
-class Door(NamedTuple):
-    """A listener to be, and the protocol that is spoken there."""
-
-    setting: ListenerSetting
-    make_session: Callable[[Connection], Session]
-    is_wanted: bool = True  # False: without it the broker runs, too, if its port is taken
-
-
-class CannotListen(KafscaleError):
-    """A listener's address cannot be used; the text names the address and the reason."""
+    others: dict[str, OtherDoor] = {}
+    if config.pulsar.enabled:
+        others["pulsar"] = PulsarDoor(config, engine, tasks, connections, client_log, authorizer)
+    if config.fluvio.enabled:
+        others["fluvio"] = FluvioDoor(
+            config, engine, tasks, connections, client_log, authorizer, audit
+        )
+    return Doors(config.all_listeners, make_session, connections, others)
 
 
 class Doors:
@@ -123,42 +90,48 @@ class Doors:
 
     def __init__(
         self,
-        doors: Sequence[Door],
+        settings: Sequence[ListenerSetting],
+        make_session: Callable[[Connection], Session],
         connections: Connections,
+        others: Mapping[str, OtherDoor],
     ) -> None:
-        """Make a listener per door; none is open yet."""
+        """Make a Kafka listener per setting; none is open yet. `others`: doors by their names."""
         self.connections = connections
-        self.listeners = [
-            Listener(one.setting.name, one.make_session, connections) for one in doors
-        ]
-        self._doors = doors
+        self.listeners = [Listener(one.name, make_session, connections) for one in settings]
+        self._settings = settings
+        self._others = others
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Which doors are closed, and why, for the person who has started the broker."""
+        return {name: door.note for name, door in self._others.items() if door.note}
 
     async def open(self) -> dict[str, Endpoint]:
         """Begin to listen everywhere; gives what clients are told, by listener name."""
         endpoints = {}
-        for door, listener in zip(self._doors, list(self.listeners), strict=True):
-            setting = door.setting
+        for setting, listener in zip(self._settings, self.listeners, strict=True):
             try:
                 port = await listener.open(setting.host, setting.port)
             except OSError as problem:
-                why = f"cannot listen on {setting.host}:{setting.port}: "
-                why += problem.strerror or str(problem)
-                if door.is_wanted or problem.errno != EADDRINUSE:
-                    raise CannotListen(why) from None
-                logger.info("listener_left_out", listener=setting.name, reason=why)
-                self.listeners.remove(listener)
-                continue
+                raise CannotListen(
+                    f"cannot listen on {setting.host}:{setting.port}: {problem.strerror or problem}"
+                ) from None
             endpoints[setting.name] = setting.advertised(port)
+        for door in self._others.values():
+            endpoints |= await door.open()
         return endpoints
 
     def why_not_ready(self) -> list[str]:
         """The listeners that accept no connections."""
-        return [f"listener {one.name} is not open" for one in self.listeners if not one.is_open]
+        closed = [f"listener {one.name} is not open" for one in self.listeners if not one.is_open]
+        return closed + [why for door in self._others.values() for why in door.why_not_ready()]
 
     def close(self) -> None:
         """Accept no new connections; those that are open go on."""
         for listener in self.listeners:
             listener.close()
+        for door in self._others.values():
+            door.close()
 
     def stop_reading(self) -> None:
         """Take no more requests; those under way will be answered."""

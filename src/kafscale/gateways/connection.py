@@ -110,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self._make_session = make_session
         self.listener = listener
         self.principal: Principal = ANONYMOUS  # a session that authenticates clients sets it
+        self.may_be_silent = False  # a session whose protocol has no heartbeats sets it
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._left = b""  # up to three bytes of a length that has not arrived whole
@@ -281,7 +282,8 @@ class Connection(asyncio.BufferedProtocol):
             return "slow_frame"
         if self._reads_nothing(now_s) and now_s - self.blocked_since_s > frame_s:
             return "slow_reader"
-        if self.held_bytes == 0 and now_s - self.last_active_s > idle_s:
+        is_silent = now_s - self.last_active_s > idle_s and not self.may_be_silent
+        if self.held_bytes == 0 and is_silent:
             return "idle"
         return None
 

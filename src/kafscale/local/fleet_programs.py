@@ -18,7 +18,7 @@ from kafscale.local import programs
 from kafscale.local.child import Program
 from kafscale.local.errors import LocalError
 from kafscale.local.folder import Folder, LocalFleet, write_privately
-from kafscale.local.ports import HOST
+from kafscale.local.ports import BLOCK, HOST
 from kafscale.settings.sources import VARIABLES
 
 BUCKET: Final = "kafscale"
@@ -38,13 +38,12 @@ _S3_PORTS: Final = {
     )
 }
 _ETCD_AT: Final = 10  # two each: clients, peers
-_BROKERS_AT: Final = 30  # two each: Kafka clients, metrics
-_PULSAR_AT: Final = 70  # one each
-MAX_BROKERS: Final = 20
+_BROKERS_AT: Final = 30  # two each: clients, metrics
+MAX_BROKERS: Final = (BLOCK - _BROKERS_AT) // 2
 
 # Settings that say where something is: the fleet sets them. All others reach the brokers.
 _PLACES: Final = (
-    *("broker.", "useMemoryS3", "storage.namespace", "pulsar.port"),
+    *("broker.", "useMemoryS3", "storage.namespace"),
     *("s3.bucket", "s3.region", "s3.endpoint", "s3.pathStyle"),
     *("s3.accessKey", "s3.secretKey", "s3.sessionToken"),
     *("etcd.endpoints", "etcd.username", "etcd.password"),
@@ -57,7 +56,6 @@ def offsets(brokers: int, etcd: int) -> list[int]:
         *_S3_PORTS.values(),
         *range(_ETCD_AT, _ETCD_AT + 2 * etcd),
         *range(_BROKERS_AT, _BROKERS_AT + 2 * brokers),
-        *range(_PULSAR_AT, _PULSAR_AT + brokers),
     ]
 
 
@@ -85,7 +83,6 @@ class FleetPrograms:
         programs.check_etcd_client()
         base = fleet.port_base
         self.broker_ports = [base + _BROKERS_AT + 2 * at for at in range(fleet.brokers)]
-        self.pulsar_ports = [base + _PULSAR_AT + at for at in range(fleet.brokers)]
         self._etcd_ports = [base + _ETCD_AT + 2 * at for at in range(fleet.etcd)]
         self._s3_ports = {name: base + offset for name, offset in _S3_PORTS.items()}
 
@@ -213,8 +210,7 @@ class FleetPrograms:
 
     def brokers(self) -> Iterator[Program]:
         """Yield the brokers; the first has id 1."""
-        ports = zip(self.broker_ports, self.pulsar_ports, strict=True)
-        for number, (port, pulsar_port) in enumerate(ports, start=1):
+        for number, port in enumerate(self.broker_ports, start=1):
             folder = self.folder.path / "brokers" / str(number)
             yield Program(
                 name=f"broker-{number}",
@@ -227,8 +223,8 @@ class FleetPrograms:
                     "KAFSCALE_BROKER_HOST": HOST,
                     "KAFSCALE_BROKER_PORT": str(port),
                     "KAFSCALE_METRICS_PORT": str(port + 1),
-                    "KAFSCALE_PULSAR_PORT": str(pulsar_port),
                     "KAFSCALE_DATA_DIR": str(folder),
+                    **_door_ports(number),
                 },
                 folder=folder,
                 log=self.folder.log(f"broker-{number}"),
@@ -242,6 +238,15 @@ class FleetPrograms:
         keys = {"accessKey": self.fleet.access_key, "secretKey": self.fleet.secret_key}
         actions = ["Admin", "Read", "Write", "List", "Tagging"]
         return {"identities": [{"name": BUCKET, "credentials": [keys], "actions": actions}]}
+
+
+def _door_ports(number: int) -> dict[str, str]:
+    """The first broker has the ports that Fluvio and Pulsar clients know.
+
+    There they hear of the others.
+    """
+    names = ("KAFSCALE_FLUVIO_SC_PORT", "KAFSCALE_FLUVIO_SPU_PORT", "KAFSCALE_PULSAR_PORT")
+    return {} if number == 1 else dict.fromkeys(names, "0")
 
 
 def _clean_environment() -> dict[str, str]:

@@ -6,8 +6,6 @@ import msgspec
 
 PLAINTEXT: Final = "PLAINTEXT"  # the protocol, and the name of a listener that was given none
 
-PULSAR: Final = "PULSAR"  # the name of the listener for Pulsar clients
-
 
 class Endpoint(msgspec.Struct, frozen=True):
     """What clients of one listener are told to connect to."""

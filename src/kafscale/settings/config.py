@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from kafscale.model.endpoints import PLAINTEXT, PULSAR
+from kafscale.model.endpoints import PLAINTEXT
 from kafscale.model.topics import TopicDefaults
 from kafscale.settings.listeners import (
     AdvertisedListeners,
@@ -21,13 +21,13 @@ from kafscale.settings.listeners import (
 from kafscale.settings.sections import (
     METADATA_FILE,
     OBJECTS_FOLDER,
-    PULSAR_PORT,
     AuditSection,
     BrokerSection,
     CacheSection,
     CompressionSection,
     ConsumerSection,
     EtcdSection,
+    FluvioSection,
     LoggingSection,
     MappingSection,
     NetworkSection,
@@ -57,6 +57,7 @@ class Config(Section, frozen=True):
     compression: CompressionSection = CompressionSection()
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
+    fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
     pulsar: PulsarSection = PulsarSection()
     audit: AuditSection = AuditSection()
@@ -106,21 +107,6 @@ class Config(Section, frozen=True):
             ),
         )
         return with_advertised(rows, self.advertised_listeners or ())
-
-    @property
-    def pulsar_listener(self) -> ListenerSetting | None:
-        """Where Pulsar clients connect; None if the door is closed."""
-        first, pulsar = self.all_listeners[0], self.pulsar
-        if not pulsar.enabled:
-            return None
-        return ListenerSetting(
-            name=PULSAR,
-            protocol=PLAINTEXT,
-            host=first.host,
-            port=PULSAR_PORT if pulsar.port is None else pulsar.port,
-            advertised_host=pulsar.advertised_host or first.advertised_host,
-            advertised_port=pulsar.advertised_port,
-        )
 
     @property
     def flush_interval_ms(self) -> int:

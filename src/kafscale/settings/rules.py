@@ -6,7 +6,6 @@ Next door: what a single value may look like (values.py), loading (loading.py).
 
 import ipaddress
 import re
-from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,7 +13,6 @@ from kafscale.model.errors import InvalidMapping
 from kafscale.settings.config import Config
 from kafscale.settings.listeners import (
     ListenerConflict,
-    ListenerSetting,
     check_listeners,
     is_loopback,
     is_unspecified,
@@ -72,21 +70,6 @@ def _check_addresses(config: Config) -> None:
             raise ConfigError(
                 f"broker.metricsPort: expected another port than {other}, found {listener.port}"
             )
-    _check_pulsar(config, listeners)
-
-
-def _check_pulsar(config: Config, listeners: Sequence[ListenerSetting]) -> None:
-    pulsar = config.pulsar_listener
-    if pulsar is None:
-        return
-    ports = {config.broker.metrics_port: "broker.metricsPort"}
-    ports |= {one.port: f"listener {one.name}" for one in listeners}
-    if pulsar.port and pulsar.port in ports:
-        raise ConfigError(
-            f"pulsar.port: expected another port than {ports[pulsar.port]}, found {pulsar.port}"
-        )
-    if any(one.name == pulsar.name for one in listeners):
-        raise ConfigError(f"listeners: {pulsar.name} is the listener of pulsar.port")
 
 
 def _check_one_form(broker: BrokerSection) -> None:

@@ -41,7 +41,6 @@ CpuShare = Annotated[float, Meta(gt=0, le=1)]
 Price = Annotated[float, Meta(ge=0)]
 MillisecondsOrForever = Annotated[int, Meta(ge=-1)]
 
-PULSAR_PORT: Final = 6650
 OBJECTS_FOLDER: Final = "objects"  # below broker.dataDir
 METADATA_FILE: Final = "metadata.db"
 _MI: Final = 1024 * 1024
@@ -234,6 +233,17 @@ class MappingSection(Section, frozen=True, rename=None):
     physical_partitions: AtLeastOne | None = None  # None: one log per partition
     offset_range: AtLeastOne = DEFAULT_RANGE
     topics: MappedTopics = MappedTopics({})
+
+
+class FluvioSection(Section, frozen=True):
+    """The ports for Fluvio clients, at the host of the first listener."""
+
+    enabled: bool = True
+    sc_port: Port | None = None  # None: 9003, and no door if it is taken; 0: any free one
+    spu_port: Port | None = None  # None: 9005, in the same way
+    advertised_host: str | None = None  # None: that of the first listener
+    advertised_sc_port: Port | None = None
+    advertised_spu_port: Port | None = None
 
 
 class LoggingSection(Section, frozen=True):

@@ -25,7 +25,12 @@ from kafscale.model.endpoints import Endpoint
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
-from kafscale.settings.sections import BrokerSection, ConsumerSection, PulsarSection
+from kafscale.settings.sections import (
+    BrokerSection,
+    ConsumerSection,
+    FluvioSection,
+    PulsarSection,
+)
 from kafscale.system import SystemClock, SystemDice
 
 _HOST: Final = "127.0.0.1"
@@ -39,10 +44,16 @@ FOR_TESTS: Final = Config(
 )
 
 
+def fluvio_if_asked(config: Config) -> FluvioSection:
+    """The Fluvio door as the settings have it, if they name a port: default ports are few."""
+    section = config.fluvio
+    return replace(section, enabled=section.enabled and section.sc_port is not None)
+
+
 def _on_free_port(config: Config) -> Config:
     """The same settings, listening where nothing else can be; listeners that are given stay."""
     place = replace(config.broker, host=_HOST, port=0, advertised_host=None, advertised_port=None)
-    return replace(config, broker=place)
+    return replace(config, broker=place, fluvio=fluvio_if_asked(config))
 
 
 class InProcessBroker:
@@ -118,8 +129,8 @@ class InProcessBroker:
             life = Lifecycle(broker, self.config.broker.rack, _FLUSH_DEADLINE_S)
             undo.push_async_callback(life.aclose)
             endpoints = await life.start()
-            self.port = next(iter(endpoints.values())).port
             self.endpoints = endpoints
+            self.port = next(iter(endpoints.values())).port
             self._life = life
             self._undo = undo.pop_all()
         return self

@@ -50,7 +50,7 @@ def test_every_port_in_a_command_was_checked_to_be_free(members: FleetPrograms) 
     brokers = {
         program.environment[name]
         for program in members.brokers()
-        for name in ("KAFSCALE_BROKER_PORT", "KAFSCALE_METRICS_PORT", "KAFSCALE_PULSAR_PORT")
+        for name in ("KAFSCALE_BROKER_PORT", "KAFSCALE_METRICS_PORT")
     }
     assert said | brokers == checked
 

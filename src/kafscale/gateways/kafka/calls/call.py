@@ -10,7 +10,7 @@ from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.kafka.calls.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.calls.request_order import Standing
-from kafscale.gateways.kafka.calls.workers import Workers, WorkQueue
+from kafscale.gateways.workers import Workers, WorkQueue
 from kafscale.model.access import (
     ANONYMOUS,
     AccessOperation,
