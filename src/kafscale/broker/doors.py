@@ -8,6 +8,7 @@ of other clients (fluvio_door.py, pulsar_door.py).
 
 from collections.abc import Callable, Mapping, Sequence
 
+from kafscale.access.quotas import QuotaKey
 from kafscale.broker import derived
 from kafscale.broker.fluvio_door import FluvioDoor
 from kafscale.broker.other_doors import CannotListen, OtherDoor
@@ -67,6 +68,13 @@ def build_doors(
         series = metrics.client_errors if reason in HARMLESS else metrics.bad_requests
         series.labels(reason).inc()
 
+    def charge_connection(address: str) -> float:
+        if not engine.quotas.limits_connections:
+            return 0.0
+        seconds = engine.quotas.charge_connection(address)
+        engine.metrics.throttled(QuotaKey.CONNECTIONS, seconds)
+        return seconds
+
     connections = Connections(
         derived.connection_limits(config),
         clock,
@@ -74,6 +82,7 @@ def build_doors(
         refusals=count_refusal,
         client_log=client_log,
         audit=audit,
+        penalty_s=charge_connection,
     )
     others: dict[str, OtherDoor] = {}
     if config.pulsar.enabled:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kafscale.engine.access.quotas import Quotas
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
@@ -43,6 +44,7 @@ from kafscale.turns import Turns
 class EngineParts:
     """All parts of an engine, for the broker that wires and samples them. No door gets this."""
 
+    quotas: Quotas
     cluster: Membership
     topics: TopicParts
     logs: OpenLogs
@@ -86,6 +88,7 @@ class Engine:
         self.partitions = parts.partitions
         self.groups = parts.groups
         self.offsets = parts.offsets
+        self.quotas = parts.quotas
         self.metrics = parts.metrics
         self.clock = parts.clock
         self.turns = parts.turns
@@ -110,10 +113,12 @@ class Engine:
         parts = self._parts
         self.cluster.start(self._reactions)
         await parts.topics.load(self._reactions)
+        await parts.quotas.load()
         begin = parts.tasks.spawn
         begin(parts.partitions.run_opener(), "opening")
         if self.cluster.has_peers:
             begin(watch_topics(parts.topics.registry, parts.metadata), "topics")
+            begin(parts.quotas.run(), "quotas")
         begin(parts.moves.run(), "moves")
         begin(parts.log_upkeep.run_roll_up(), "roll-up")
         begin(parts.log_upkeep.run(), "tidy")

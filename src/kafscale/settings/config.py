@@ -33,6 +33,7 @@ from kafscale.settings.sections import (
     NetworkSection,
     PricesSection,
     PulsarSection,
+    QuotaSection,
     S3Section,
     Section,
     StorageSection,
@@ -60,6 +61,7 @@ class Config(Section, frozen=True):
     fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
     pulsar: PulsarSection = PulsarSection()
+    quota: QuotaSection = QuotaSection()
     audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()
 
