@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from kafscale.gateways.fluvio.data.session import DataSession
-
 from kafscale.gateways.fluvio.control.session import ControlSession
+from kafscale.gateways.fluvio.data.session import DataSession
 
 PAGE = Path(__file__).parents[4] / "docs/protocols/fluvio.md"
 
