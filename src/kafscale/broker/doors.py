@@ -3,17 +3,18 @@
 Here: which listeners there are, what each asks of its clients, opening and closing them together.
 All of them share the limits on connections and memory.
 Next door: one listener (gateways/listener.py), its settings (settings/listeners.py,
-settings/security.py), how clients prove who they are (logins.py), the listeners of Fluvio's clients
-(fluvio_door.py).
+settings/security.py), how clients prove who they are (logins.py), the listeners of other clients
+(fluvio_door.py, pulsar_door.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafscale.access.quotas import QuotaKey
 from kafscale.broker import derived
-from kafscale.broker.fluvio_door import CannotListen, FluvioDoor
+from kafscale.broker.fluvio_door import FluvioDoor
+from kafscale.broker.other_doors import CannotListen, ClosedDoor, OtherDoor
+from kafscale.broker.pulsar_door import PulsarDoor
 from kafscale.engine.access.authentication import Authentication
 from kafscale.engine.engine import Engine
 from kafscale.gateways.audit_log import AuditLog, Fields
@@ -36,6 +37,10 @@ from kafscale.settings.config import Config
 from kafscale.settings.listeners import ListenerSetting
 from kafscale.settings.security import ListenerTls, is_authenticated, mechanisms_of, tls_of
 from kafscale.tasks import Tasks
+
+_NO_LOGIN: Final = (
+    "off: its clients cannot prove who they are, and a listener asks its own for that"
+)
 
 
 def build_doors(
@@ -110,14 +115,21 @@ def build_doors(
         audit=audit,
         penalty_s=charge_connection,
     )
-    fluvio = None
-    notes = {}
-    if config.fluvio.enabled and not _asks_who(config):
-        fluvio = FluvioDoor(config, engine, tasks, connections, client_log, authorizer, audit)
-    elif config.fluvio.enabled:
-        notes["fluvio"] = "off: its clients cannot prove who they are, and listeners ask for that"
-    doors = [open_door(setting) for setting in config.all_listeners]
-    return Doors(doors, connections, fluvio, notes)
+    others: dict[str, OtherDoor] = {}
+    asks_who = _asks_who(config)
+    if config.pulsar.enabled:
+        others["pulsar"] = (
+            ClosedDoor(_NO_LOGIN)
+            if asks_who
+            else PulsarDoor(config, engine, tasks, connections, client_log, authorizer)
+        )
+    if config.fluvio.enabled:
+        others["fluvio"] = (
+            ClosedDoor(_NO_LOGIN)
+            if asks_who
+            else FluvioDoor(config, engine, tasks, connections, client_log, authorizer, audit)
+        )
+    return Doors([open_door(setting) for setting in config.all_listeners], connections, others)
 
 
 def _asks_who(config: Config) -> bool:
@@ -175,25 +187,21 @@ class Doors:
         self,
         doors: Sequence[Door],
         connections: Connections,
-        fluvio: FluvioDoor | None = None,
-        notes: Mapping[str, str] = MappingProxyType({}),
+        others: Mapping[str, OtherDoor],
     ) -> None:
-        """Make a Kafka listener for each; none is open yet. `notes`: see the property."""
+        """Make a Kafka listener for each; none is open yet. `others`: doors by their names."""
         self.connections = connections
         self.listeners = [
             Listener(one.setting.name, one.make_session, connections) for one in doors
         ]
         self._doors = doors
-        self._fluvio = fluvio
-        self._notes = notes
+        self._others = others
         self._tasks = Tasks()
 
     @property
     def notes(self) -> dict[str, str]:
         """Which doors are closed, and why, for the person who has started the broker."""
-        if self._fluvio is not None and self._fluvio.note:
-            return {**self._notes, "fluvio": self._fluvio.note}
-        return dict(self._notes)
+        return {name: door.note for name, door in self._others.items() if door.note}
 
     async def open(self) -> dict[str, Endpoint]:
         """Begin to listen everywhere; gives what clients are told, by listener name."""
@@ -209,21 +217,21 @@ class Doors:
         for one in self._doors:
             if one.tls is not None:
                 self._tasks.spawn(one.tls.keep_reread(), "certificates")
-        if self._fluvio is not None:
-            endpoints |= await self._fluvio.open()
+        for door in self._others.values():
+            endpoints |= await door.open()
         return endpoints
 
     def why_not_ready(self) -> list[str]:
         """The listeners that accept no connections."""
         closed = [f"listener {one.name} is not open" for one in self.listeners if not one.is_open]
-        return closed + (self._fluvio.why_not_ready() if self._fluvio else [])
+        return closed + [why for door in self._others.values() for why in door.why_not_ready()]
 
     def close(self) -> None:
         """Accept no new connections; those that are open go on."""
         for listener in self.listeners:
             listener.close()
-        if self._fluvio is not None:
-            self._fluvio.close()
+        for door in self._others.values():
+            door.close()
 
     def stop_reading(self) -> None:
         """Take no more requests; those under way will be answered."""

@@ -35,7 +35,7 @@ class UserCredential(NamedTuple):
 
 def list_users(admin: AdminClient) -> list[UserCredential]:
     """Every credential of every user."""
-    answer = admin.describe_user_scram_credentials(request_timeout=ANSWER_WITHIN_S)
+    answer: Any = admin.describe_user_scram_credentials(request_timeout=ANSWER_WITHIN_S)
     found = wait("", answer)
     return sorted(
         UserCredential(user, _NAMES[one.mechanism], one.iterations)
