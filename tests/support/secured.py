@@ -34,7 +34,7 @@ LISTENERS = ("PLAINTEXT", "SSL", "MUTUAL", "SASL_PLAINTEXT", "SASL_SSL", "SHORT"
 
 
 class SecuredProcess(KafscaleProcess):
-    """Listens in every way that there is; only PLAINTEXT, for administration, asks nobody."""
+    """Listens in every way that there is; only PLAINTEXT, for administration, asks no client."""
 
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
         super().__init__(folder, env)
@@ -246,7 +246,9 @@ class SecuredJava:
 
     def __init__(self, folder: Path) -> None:
         client = f"org.apache.kafka:kafka-clients:{JAVA_VERSION}"
-        command = compiled(SOURCES / "Secured.java", client)
+        # The client's own way to tokens needs a library that it does not bring.
+        reader = "com.fasterxml.jackson.core:jackson-databind:2.21.2"
+        command = compiled(SOURCES / "Secured.java", client, reader)
         # The client reads its token from a file that must be allowed when it starts.
         self._token_file = folder / "token-of-java"
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://{self._token_file}"

@@ -26,7 +26,7 @@ class DelegationToken(msgspec.Struct, frozen=True, kw_only=True):
     """One token."""
 
     token_id: str
-    owner: Principal  # whoever logs in with the token is this one
+    owner: Principal  # a client that logs in with the token is this one
     requester: Principal
     renewers: tuple[Principal, ...] = ()
     issued_ms: int

@@ -24,7 +24,7 @@ from kafscale.gateways.connections import HARMLESS, Connections
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.calls.call import KafkaContext
 from kafscale.gateways.kafka.calls.fetch_sessions import FetchSessions
-from kafscale.gateways.kafka.calls.login import SUCCEEDED, Login, LoginRules, Report
+from kafscale.gateways.kafka.calls.login import SUCCEEDED, Login, LoginReport, LoginRules
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import Listener
 from kafscale.gateways.tls import Tls, TlsFiles
@@ -138,7 +138,7 @@ def _asks_who(config: Config) -> bool:
     return is_asked and not config.broker.allow_insecure_bind
 
 
-def _report_logins(connection: Connection, engine: Engine, audit: AuditLog) -> Report:
+def _report_logins(connection: Connection, engine: Engine, audit: AuditLog) -> LoginReport:
     """Count the logins of a connection, and write failed ones to the audit log."""
 
     def report(mechanism: str, outcome: str, claimed: str) -> None:

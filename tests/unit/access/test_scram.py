@@ -94,7 +94,7 @@ def test_a_right_password_and_a_wrong_one(mechanism: ScramMechanism) -> None:
 
 
 def test_an_unknown_user_is_answered_like_one_with_a_wrong_password() -> None:
-    first = b"n,,n=nobody,r=abc"
+    first = b"n,,n=unknown,r=abc"
     answers = set()
     for _ in range(2):
         talk = exchange()
@@ -107,9 +107,9 @@ def test_an_unknown_user_is_answered_like_one_with_a_wrong_password() -> None:
 
 
 def test_no_proof_fits_the_decoy_even_if_its_key_is_known() -> None:
-    kept = decoy(SCRAM_SHA_512, b"decoys", "nobody")
+    kept = decoy(SCRAM_SHA_512, b"decoys", "unknown")
     talk = exchange(SCRAM_SHA_512)
-    first = b"n,,n=nobody,r=abc"
+    first = b"n,,n=unknown,r=abc"
     answer = talk.step(first)
     proof = base64.b64encode(kept.stored_key).decode()
     nonce = answer.split(b",")[0].decode()

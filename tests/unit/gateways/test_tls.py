@@ -84,7 +84,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
             Tls("one", files)
 
 
-def test_a_client_without_a_certificate_is_nobody_known(tmp_path: Path) -> None:
+def test_a_client_without_a_certificate_is_anonymous(tmp_path: Path) -> None:
     own = Authority(tmp_path, "authority").issue("own")
     tls = Tls("one", files_of(own, mapping_rules="RULE:^CN=(.*)$/$1/"))
     assert tls.principal_of(None) == ANONYMOUS

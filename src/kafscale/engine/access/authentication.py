@@ -29,7 +29,7 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 _NONCE_BYTES: Final = 18  # of random: 24 characters
 
 
-class Identity(NamedTuple):
+class ClientIdentity(NamedTuple):
     """Who a client has proved to be."""
 
     principal: Principal
@@ -37,11 +37,11 @@ class Identity(NamedTuple):
     is_by_token: bool = False  # a delegation token
 
 
-class Reply(NamedTuple):
+class SaslReply(NamedTuple):
     """What a client is answered; with an identity the conversation is over."""
 
     message: bytes
-    identity: Identity | None = None
+    identity: ClientIdentity | None = None
 
 
 class Exchange(Protocol):
@@ -52,7 +52,7 @@ class Exchange(Protocol):
         """Who the client says it is; "" as long as it has not said so."""
         ...
 
-    async def step(self, message: bytes) -> Reply:
+    async def step(self, message: bytes) -> SaslReply:
         """Answer one message. Raises AuthenticationFailed."""
         ...
 
@@ -119,18 +119,18 @@ class _ScramLogin:
         """See Exchange."""
         return self._exchange.user
 
-    async def step(self, message: bytes) -> Reply:
+    async def step(self, message: bytes) -> SaslReply:
         """See Exchange."""
         exchange = self._exchange
         answer = exchange.step(message)
         if not exchange.is_over:
-            return Reply(answer)
+            return SaslReply(answer)
         if not exchange.is_token:
-            return Reply(answer, Identity(Principal("User", exchange.user)))
+            return SaslReply(answer, ClientIdentity(Principal("User", exchange.user)))
         token = self._tokens.find(exchange.user)
         if token is None:  # it has expired, or has been removed, during the conversation
             raise AuthenticationFailed("the token has expired")
-        return Reply(answer, Identity(token.owner, token.expires_ms, is_by_token=True))
+        return SaslReply(answer, ClientIdentity(token.owner, token.expires_ms, is_by_token=True))
 
 
 class _PlainLogin:
@@ -140,13 +140,13 @@ class _PlainLogin:
         self._passwords = passwords
         self.claimed = ""
 
-    async def step(self, message: bytes) -> Reply:
+    async def step(self, message: bytes) -> SaslReply:
         """See Exchange."""
         said = read_plain(message)
         self.claimed = said.user
         passwords = await self._passwords.current()
         check_password(passwords.get(said.user), said.password)
-        return Reply(b"", Identity(Principal("User", said.user)))
+        return SaslReply(b"", ClientIdentity(Principal("User", said.user)))
 
 
 class _BearerLogin:
@@ -162,7 +162,7 @@ class _BearerLogin:
         self._refusal = ""
         self.claimed = ""
 
-    async def step(self, message: bytes) -> Reply:
+    async def step(self, message: bytes) -> SaslReply:
         """See Exchange."""
         from kafscale.access.bearer import read_bearer
 
@@ -173,14 +173,14 @@ class _BearerLogin:
             found = await self._identify(token)
         except AuthenticationFailed as problem:
             self._refusal = json.dumps({"status": "invalid_token", "error": str(problem)})
-            return Reply(self._refusal.encode())
+            return SaslReply(self._refusal.encode())
         self.claimed = found.user
         if authzid and authzid != found.user:
             raise AuthenticationFailed(
                 "Authentication failed: Client requested an authorization id that is different "
                 "from the token's principal name"
             )
-        return Reply(b"", Identity(Principal("User", found.user), found.expires_ms))
+        return SaslReply(b"", ClientIdentity(Principal("User", found.user), found.expires_ms))
 
     async def _identify(self, token: str) -> "BearerIdentity":
         from kafscale.access.bearer import UnknownKey, check_token

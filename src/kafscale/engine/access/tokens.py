@@ -118,7 +118,7 @@ class Tokens:
         return self._secret
 
     async def _remove_expired(self) -> None:
-        """Forget what has expired, whenever a token is made: the rows do not grow for ever."""
+        """Forget what has expired, whenever a token is made, so that rows do not pile up."""
         now_ms = self._clock.now_ms()
         gone = [name for name, token in self.rows.rows.items() if token.is_expired(now_ms)]
         if gone:

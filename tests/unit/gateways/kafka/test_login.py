@@ -96,7 +96,7 @@ async def test_a_failure_is_told_and_ends_the_connection(
 
 async def test_a_wrong_user_and_a_wrong_password_are_told_the_same(broker: SecuredBroker) -> None:
     words = set()
-    for user, password in (("admin", "wrong"), ("nobody", "pencil")):
+    for user, password in (("admin", "wrong"), ("unknown", "pencil")):
         async with connected(broker) as caller:
             said = await log_in(caller, user, password)
             assert said.error_code == FAILED

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from kafscale.engine.access.authentication import Authentication, Exchange, Identity
+from kafscale.engine.access.authentication import Authentication, ClientIdentity, Exchange
 from kafscale.model.clock import Clock
 from kafscale.model.errors import AuthenticationFailed
 
@@ -62,7 +62,7 @@ class LoginRules(NamedTuple):
 
 
 # Told mechanism and outcome of every login, and who the client claims to be.
-Report = Callable[[str, str, str], None]
+LoginReport = Callable[[str, str, str], None]
 SUCCEEDED: Final = "ok"  # every other outcome is a failure
 
 
@@ -80,12 +80,12 @@ class IllegalState(Exception):
 class Login:
     """The authentication of one connection."""
 
-    def __init__(self, rules: LoginRules, clock: Clock, report: Report) -> None:
+    def __init__(self, rules: LoginRules, clock: Clock, report: LoginReport) -> None:
         self.rules = rules
         self._clock = clock
         self._report = report
         self.state = LoginState.HANDSHAKE
-        self.identity: Identity | None = None
+        self.identity: ClientIdentity | None = None
         self.expires_s = math.inf  # of the session, by the clock's elapsed seconds
         self._mechanism = ""
         self._exchange: Exchange | None = None
@@ -151,7 +151,7 @@ class Login:
         self._exchange = None
         return LoginAnswer(reply.message, self._begin_session(reply.identity))
 
-    def _begin_session(self, identity: Identity) -> int:
+    def _begin_session(self, identity: ClientIdentity) -> int:
         """The client has proved who it is; gives the milliseconds until it must do so again."""
         self.identity = identity
         self.state = LoginState.DONE
@@ -171,7 +171,7 @@ class Login:
         self._report(known, outcome, claimed)
 
 
-def _check_unchanged(before: Identity, after: Identity) -> None:
+def _check_unchanged(before: ClientIdentity, after: ClientIdentity) -> None:
     if before.principal != after.principal:
         raise AuthenticationFailed(
             f"Cannot change principals during re-authentication from {before.principal} to "
