@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kafscale.model.errors import KafscaleError
 
 ConsumerId = int  # the shell gives them out; none is used twice in one subscription
-Span = tuple[int, int]  # offsets: the first one, and the one after the last
+OffsetSpan = tuple[int, int]  # offsets: the first one, and the one after the last
 
 
 class Mode(Enum):
@@ -30,7 +30,7 @@ class Mode(Enum):
         return self in (Mode.EXCLUSIVE, Mode.FAILOVER)
 
 
-class Run(NamedTuple):
+class MessageRun(NamedTuple):
     """Messages as the log has them. The door says how a batch is cut into runs.
 
     `is_split`: each message is an entry of its own, so that the run can be cut anywhere. Otherwise
@@ -45,7 +45,7 @@ class Run(NamedTuple):
     source: object = None  # what the door needs to send it; the machine never opens it
 
 
-class Delivery(NamedTuple):
+class MessageDelivery(NamedTuple):
     """Messages for one consumer: a run, or a part of it where the rest is acknowledged already."""
 
     first: int
@@ -77,7 +77,7 @@ class Attach:
     name: str
     mode: Mode
     priority: int = 0  # 0 comes before 1
-    key_ranges: Sequence[Span] = ()
+    key_ranges: Sequence[OffsetSpan] = ()
     epoch: int = 0
 
 
@@ -124,7 +124,7 @@ class AcknowledgeUpTo:
 class AcknowledgeSpans:
     """The same for offsets, after the shell has looked up where entries end."""
 
-    spans: Sequence[Span]
+    spans: Sequence[OffsetSpan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Found:
 
     at: int
     next: int
-    runs: Sequence[Run]
+    runs: Sequence[MessageRun]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +170,11 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TimePassed:
     """Time has passed."""
 
 
-Event = (
+SubscriptionEvent = (
     Attach
     | Detach
     | Permit
@@ -187,7 +187,7 @@ Event = (
     | Seek
     | LogStart
     | End
-    | Tick
+    | TimePassed
 )
 
 # -- effects ---------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class Deliver:
 
     consumer: ConsumerId
     epoch: int
-    deliveries: Sequence[Delivery]
+    deliveries: Sequence[MessageDelivery]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +241,13 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
-class WakeAt:
-    """The subscription wants a Tick at this time."""
+class WakeUpAt:
+    """The subscription wants a TimePassed at this time."""
 
     at_ms: int
 
 
-Effect = Deliver | Activity | Disconnect | Refuse | LookUp | Save | WakeAt
+SubscriptionEffect = Deliver | Activity | Disconnect | Refuse | LookUp | Save | WakeUpAt
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from kafscale.model.errors import ConsumerBusy, KeyRangeTaken
-from kafscale.subscriptions.events import ConsumerId, Span
+from kafscale.subscriptions.events import ConsumerId, OffsetSpan
 
 HASHES: Final = 65_536
 MOST_RANGES: Final = 1_000  # that one consumer may wish for
@@ -40,7 +40,7 @@ class KeyRanges:
         owner = self._owners[bisect_right(self._begins, key_hash) - 1]
         return None if owner == _NO_CONSUMER else owner
 
-    def add(self, consumer: ConsumerId, wished: Sequence[Span]) -> None:
+    def add(self, consumer: ConsumerId, wished: Sequence[OffsetSpan]) -> None:
         """Give a consumer its share. Raises KeyRangeTaken, ConsumerBusy."""
         if not self.is_empty and self.is_wished != bool(wished):
             raise ConsumerBusy("the other consumers divide the keys in another way")
@@ -61,7 +61,7 @@ class KeyRanges:
         self._begins.insert(largest + 1, middle)
         self._owners.insert(largest + 1, consumer)
 
-    def _add_wished(self, consumer: ConsumerId, wished: Sequence[Span]) -> None:
+    def _add_wished(self, consumer: ConsumerId, wished: Sequence[OffsetSpan]) -> None:
         if len(wished) > MOST_RANGES:
             raise KeyRangeTaken(f"a consumer may wish for {MOST_RANGES} ranges of keys")
         for first, after in wished:

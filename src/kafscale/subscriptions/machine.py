@@ -3,7 +3,7 @@
 Here: the state machine. Events come in with the time. Effects go out in the order in which the
 shell must carry them out. The shell also asks `next_read` after each event, reads there, and says
 what it Found.
-Next door: where messages are (progress.py), which consumer gets them (dispatch.py), events and
+Next door: where messages are (places.py), which consumer gets them (dispatch.py), events and
 effects (events.py), the shell (engine/subscriptions/serving.py).
 Never here: the bytes of messages, or how an entry looks to a client.
 """
@@ -27,26 +27,26 @@ from kafscale.subscriptions.events import (
     Deliver,
     Detach,
     Disconnect,
-    Effect,
     End,
-    Event,
     Found,
     LogStart,
     LookUp,
     Mode,
+    OffsetSpan,
     Pause,
     Permit,
     Redeliver,
     Refuse,
     Save,
     Seek,
-    Span,
+    SubscriptionEffect,
+    SubscriptionEvent,
     SubscriptionRules,
-    Tick,
-    WakeAt,
+    TimePassed,
+    WakeUpAt,
 )
 from kafscale.subscriptions.key_ranges import KeyRanges
-from kafscale.subscriptions.progress import Progress
+from kafscale.subscriptions.places import MessagePlaces
 from kafscale.subscriptions.runs import InFlight, Waiting
 from kafscale.subscriptions.snapshot import CursorSnapshot
 from kafscale.subscriptions.spans import clear_bits
@@ -55,7 +55,7 @@ from kafscale.subscriptions.spans import clear_bits
 class SubscriptionMachine:
     """The machine. `handle` is the only way in."""
 
-    __slots__ = ("_dispatch", "_effects", "_pauses_until_ms", "_progress", "_rules", "_seat")
+    __slots__ = ("_dispatch", "_effects", "_pauses_until_ms", "_places", "_rules", "_seat")
 
     def __init__(
         self,
@@ -68,10 +68,10 @@ class SubscriptionMachine:
         """`seat`: a number of the partition, for spreading active consumers over partitions."""
         self._rules = rules
         self._seat = seat
-        self._effects: list[Effect] = []
-        self._progress = Progress(saved.acknowledged_to, 2 * rules.most_spans)
-        self._progress.restart(saved.acknowledged_to, saved.spans)
-        self._dispatch = Dispatch(self._progress, rules, mode)
+        self._effects: list[SubscriptionEffect] = []
+        self._places = MessagePlaces(saved.acknowledged_to, 2 * rules.most_spans)
+        self._places.restart(saved.acknowledged_to, saved.spans)
+        self._dispatch = Dispatch(self._places, rules, mode)
         self._pauses_until_ms = 0  # a change of the active consumer is under way
 
     @property
@@ -82,17 +82,17 @@ class SubscriptionMachine:
     @property
     def consumer_count(self) -> int:
         """How many consumers are attached."""
-        return len(self._progress.consumers)
+        return len(self._places.consumers)
 
     @property
     def acknowledged_to(self) -> int:
         """Everything before this offset is acknowledged."""
-        return self._progress.acknowledged.to
+        return self._places.acknowledged.to
 
     @property
     def acknowledged_beyond(self) -> int:
         """How many messages after that offset are acknowledged."""
-        return self._progress.acknowledged.beyond.covered
+        return self._places.acknowledged.beyond.covered
 
     def next_read(self, now_ms: int) -> int | None:
         """The offset to read at next; None if no consumer takes anything now."""
@@ -100,27 +100,27 @@ class SubscriptionMachine:
 
     def snapshot(self) -> CursorSnapshot:
         """What is to be saved: of the spans only the lowest, the others come again."""
-        acknowledged = self._progress.acknowledged
+        acknowledged = self._places.acknowledged
         lowest = zip(acknowledged.beyond, range(self._rules.most_saved_spans), strict=False)
         return CursorSnapshot(acknowledged.to, [span for span, _ in lowest])
 
-    def unacknowledged(self, first: int, after: int) -> Iterator[Span]:
+    def unacknowledged(self, first: int, after: int) -> Iterator[OffsetSpan]:
         """Which of these offsets are not acknowledged."""
-        return self._progress.acknowledged.gaps(first, after)
+        return self._places.acknowledged.gaps(first, after)
 
     def census(self) -> Census:
         """The subscription as tools show it."""
-        progress, dispatch = self._progress, self._dispatch
+        places, dispatch = self._places, self._dispatch
         is_single = dispatch.mode.is_ordered
         return Census(
             dispatch.mode,
-            progress.acknowledged.to,
-            progress.acknowledged.beyond.covered,
-            len(progress.acknowledged.beyond),
-            progress.read_to,
-            progress.unacked,
-            len(progress.waiting) + len(progress.delayed),
-            len(progress.delayed),
+            places.acknowledged.to,
+            places.acknowledged.beyond.covered,
+            len(places.acknowledged.beyond),
+            places.read_to,
+            places.unacked,
+            len(places.waiting) + len(places.delayed),
+            len(places.delayed),
             tuple(
                 ConsumerCensus(
                     one.consumer_id,
@@ -131,11 +131,11 @@ class SubscriptionMachine:
                     one is dispatch.active or not is_single,
                     not is_single and one.unacked >= self._rules.most_unacked,
                 )
-                for one in progress.consumers
+                for one in places.consumers
             ),
         )
 
-    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+    def handle(self, event: SubscriptionEvent, now_ms: int) -> list[SubscriptionEffect]:
         """Handle one event; gives the effects, in the order in which to carry them out."""
         self._effects = []
         self._handlers[type(event)](self, event, now_ms)
@@ -153,11 +153,11 @@ class SubscriptionMachine:
             self._effects.append(Refuse(problem))
             return
         consumer = Consumer(event.consumer, event.name, event.priority, event.epoch)
-        self._progress.consumers.add(consumer)
+        self._places.consumers.add(consumer)
         self._elect(consumer, now_ms)
 
     def _require_place(self, event: Attach) -> None:
-        consumers = self._progress.consumers
+        consumers = self._places.consumers
         if not len(consumers):
             self._dispatch.mode = event.mode
             self._dispatch.keys = KeyRanges()
@@ -169,26 +169,26 @@ class SubscriptionMachine:
             raise ConsumerBusy(f"the subscription has {len(consumers)} consumers")
 
     def _detach(self, event: Detach, now_ms: int) -> None:
-        consumer = self._progress.consumers.get(event.consumer)
+        consumer = self._places.consumers.get(event.consumer)
         if consumer is None:
             return
-        progress = self._progress
+        places = self._places
         if self.mode.is_ordered:
             if consumer is self._dispatch.active:
-                progress.rewind()
+                places.rewind()
         else:
-            for given in [one for one in progress.in_flight if one.consumer == event.consumer]:
-                progress.hand_back(given, given.first, given.next, given.redeliveries)
-        progress.consumers.remove(consumer)
+            for given in [one for one in places.in_flight if one.consumer == event.consumer]:
+                places.hand_back(given, given.first, given.next, given.redeliveries)
+        places.consumers.remove(consumer)
         if self.mode is Mode.KEY_SHARED:
             self._dispatch.keys.remove(event.consumer)
-        if not len(progress.consumers):
-            progress.rewind()  # nothing is remembered of deliveries while there is no consumer
+        if not len(places.consumers):
+            places.rewind()  # nothing is remembered of deliveries while there is no consumer
         self._elect(None, now_ms)
 
     def _elect(self, newcomer: Consumer | None, now_ms: int) -> None:
         """Choose the active consumer of an ordered mode, and tell who was and who is."""
-        dispatch, consumers = self._dispatch, self._progress.consumers
+        dispatch, consumers = self._dispatch, self._places.consumers
         if not self.mode.is_ordered:
             dispatch.active = None
             return
@@ -196,7 +196,7 @@ class SubscriptionMachine:
         dispatch.active = active
         if active is not before:
             is_there = before is not None and consumers.get(before.consumer_id) is before
-            self._progress.rewind()
+            self._places.rewind()
             self._pauses_until_ms = 0
             if is_there:
                 self._pauses_until_ms = now_ms + self._rules.failover_delay_ms
@@ -208,13 +208,13 @@ class SubscriptionMachine:
         self._wake()
 
     def _permit(self, event: Permit, now_ms: int) -> None:
-        consumer = self._progress.consumers.get(event.consumer)
+        consumer = self._places.consumers.get(event.consumer)
         if consumer is not None:
             permits = consumer.permits + max(0, event.messages)
             consumer.permits = min(permits, self._rules.most_permits)
 
     def _pause(self, event: Pause, now_ms: int) -> None:
-        consumer = self._progress.consumers.get(event.consumer)
+        consumer = self._places.consumers.get(event.consumer)
         if consumer is not None:
             consumer.is_paused = event.is_paused
 
@@ -222,7 +222,7 @@ class SubscriptionMachine:
 
     def _acknowledge(self, event: Acknowledge, now_ms: int) -> None:
         unknown: list[Ack] = []
-        spans: list[Span] = []
+        spans: list[OffsetSpan] = []
         for ack in sorted(event.acks, key=_first):
             found = self._spans_of(ack)
             if found is None:
@@ -237,9 +237,9 @@ class SubscriptionMachine:
         if unknown:
             self._effects.append(LookUp(unknown))
 
-    def _spans_of(self, ack: Ack) -> list[Span] | None:
+    def _spans_of(self, ack: Ack) -> list[OffsetSpan] | None:
         """The messages that an acknowledgement is for; None if their entry is not in flight."""
-        given = self._progress.in_flight.at(ack.first)
+        given = self._places.in_flight.at(ack.first)
         if given is None:
             # A part of the entry may have been acknowledged, and another part be in flight.
             later = self._parts_of(ack.first)
@@ -258,10 +258,10 @@ class SubscriptionMachine:
     def _parts_of(self, entry: int) -> list[InFlight]:
         """What is in flight of the entry that begins at this offset in the log."""
         parts: list[InFlight] = []
-        part = self._progress.in_flight.following(entry)
+        part = self._places.in_flight.following(entry)
         while part is not None and part.entry == entry:
             parts.append(part)
-            part = self._progress.in_flight.following(part.next)
+            part = self._places.in_flight.following(part.next)
         return parts
 
     def _acknowledge_up_to(self, event: AcknowledgeUpTo, now_ms: int) -> None:
@@ -280,50 +280,50 @@ class SubscriptionMachine:
     def _acknowledge_spans(self, event: AcknowledgeSpans, now_ms: int) -> None:
         self._add(event.spans)
 
-    def _add(self, spans: Iterable[Span]) -> None:
+    def _add(self, spans: Iterable[OffsetSpan]) -> None:
         has_changed = False
         for first, after in spans:
-            has_changed |= self._progress.acknowledge(first, after)
-        if self._progress.read_to < self.acknowledged_to:
-            self._progress.read_to = self.acknowledged_to
+            has_changed |= self._places.acknowledge(first, after)
+        if self._places.read_to < self.acknowledged_to:
+            self._places.read_to = self.acknowledged_to
         if has_changed:
             self._effects.append(Save())
 
     # -- again -------------------------------------------------------------------------------
 
     def _redeliver(self, event: Redeliver, now_ms: int) -> None:
-        progress = self._progress
-        consumer = progress.consumers.get(event.consumer)
+        places = self._places
+        consumer = places.consumers.get(event.consumer)
         if consumer is None:
             return
         consumer.epoch = max(consumer.epoch, event.epoch)
         if self.mode.is_ordered:
             if consumer is self._dispatch.active:
-                progress.rewind()
+                places.rewind()
             return
         if event.offsets is None:
-            mine = [one for one in progress.in_flight if one.consumer == event.consumer]
+            mine = [one for one in places.in_flight if one.consumer == event.consumer]
             for given in mine:
-                progress.hand_back(given, given.first, given.next, given.redeliveries + 1)
+                places.hand_back(given, given.first, given.next, given.redeliveries + 1)
             return
         for offset in sorted(set(event.offsets)):
-            one = progress.in_flight.at(offset)
+            one = places.in_flight.at(offset)
             named = [one] if one is not None else self._parts_of(offset)
             for given in named:
                 if given.consumer == event.consumer:
                     span = (given.first, given.next)
                     if given.is_split:
                         span = (offset, offset + 1)
-                    progress.hand_back(given, *span, given.redeliveries + 1)
+                    places.hand_back(given, *span, given.redeliveries + 1)
 
     # -- the log -----------------------------------------------------------------------------
 
     def _found(self, event: Found, now_ms: int) -> None:
-        progress = self._progress
+        places = self._places
         if event.next <= event.at:
             return
         place = event.at
-        empty: list[Span] = []
+        empty: list[OffsetSpan] = []
         for run in event.runs:
             if run.first > place:
                 empty.append((place, run.first))
@@ -333,20 +333,20 @@ class SubscriptionMachine:
         if self.next_read(now_ms) is not None:
             given = self._dispatch.place(event, now_ms)
             for consumer_id, deliveries in given.items():
-                consumer = progress.consumers.get(consumer_id)
+                consumer = places.consumers.get(consumer_id)
                 assert consumer is not None
                 self._effects.append(Deliver(consumer_id, consumer.epoch, deliveries))
         self._add(empty)
-        for waiting in progress.waiting.within(event.at, event.next):
+        for waiting in places.waiting.within(event.at, event.next):
             if not any(self.unacknowledged(waiting.first, waiting.next)):
-                progress.unwait(waiting)
+                places.unwait(waiting)
         if self.mode.is_ordered:
-            progress.forget_lowest(self._rules.most_waiting)
+            places.forget_lowest(self._rules.most_waiting)
         self._wake()
 
     def _seek(self, event: Seek, now_ms: int) -> None:
         self._disconnect_all(None)
-        self._progress.restart(event.offset)
+        self._places.restart(event.offset)
         self._effects.append(Save(at_once=True))
 
     def _log_start(self, event: LogStart, now_ms: int) -> None:
@@ -355,10 +355,10 @@ class SubscriptionMachine:
 
     def _end(self, event: End, now_ms: int) -> None:
         self._disconnect_all(event.problem)
-        self._progress.rewind()
+        self._places.rewind()
 
     def _disconnect_all(self, problem: KafscaleError | None) -> None:
-        consumers = self._progress.consumers
+        consumers = self._places.consumers
         for consumer in list(consumers):
             consumers.remove(consumer)
             self._dispatch.keys.remove(consumer.consumer_id)
@@ -367,20 +367,20 @@ class SubscriptionMachine:
 
     # -- time --------------------------------------------------------------------------------
 
-    def _tick(self, event: Tick, now_ms: int) -> None:
-        for waiting in self._progress.delayed.take_due(now_ms):
+    def _tick(self, event: TimePassed, now_ms: int) -> None:
+        for waiting in self._places.delayed.take_due(now_ms):
             for part in self.unacknowledged(waiting.first, waiting.next):
-                self._progress.wait(Waiting(*part, 0, waiting.hash))
+                self._places.wait(Waiting(*part, 0, waiting.hash))
         if now_ms >= self._pauses_until_ms:
             self._pauses_until_ms = 0
         self._wake()
 
     def _wake(self) -> None:
         times = [self._pauses_until_ms] if self._pauses_until_ms else []
-        if (due_ms := self._progress.delayed.due_ms()) is not None:
+        if (due_ms := self._places.delayed.due_ms()) is not None:
             times.append(due_ms)
         if times:
-            self._effects.append(WakeAt(min(times)))
+            self._effects.append(WakeUpAt(min(times)))
 
     _handlers: ClassVar[Mapping[type[Any], Callable[[Any, Any, int], None]]] = {
         Attach: _attach,
@@ -395,7 +395,7 @@ class SubscriptionMachine:
         Seek: _seek,
         LogStart: _log_start,
         End: _end,
-        Tick: _tick,
+        TimePassed: _tick,
     }
 
 

@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from kafscale.model.errors import CorruptObject, InvalidRecord
 from kafscale.records import varint
-from kafscale.subscriptions.events import Span
+from kafscale.subscriptions.events import OffsetSpan
 
 
 class CursorSnapshot(NamedTuple):
     """What is acknowledged."""
 
     acknowledged_to: int
-    spans: Sequence[Span] = ()
+    spans: Sequence[OffsetSpan] = ()
 
 
-def encode_spans(to: int, spans: Iterable[Span]) -> bytes:
+def encode_spans(to: int, spans: Iterable[OffsetSpan]) -> bytes:
     """The bytes of spans that lie beyond `to`."""
     out = bytearray()
     for first, after in spans:
@@ -30,9 +30,9 @@ def encode_spans(to: int, spans: Iterable[Span]) -> bytes:
     return bytes(out)
 
 
-def decode_spans(to: int, data: bytes) -> list[Span]:
+def decode_spans(to: int, data: bytes) -> list[OffsetSpan]:
     """The spans that these bytes were made from. Raises CorruptObject."""
-    spans: list[Span] = []
+    spans: list[OffsetSpan] = []
     at = 0
     try:
         while at < len(data):

@@ -9,10 +9,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from kafscale.subscriptions.events import Span
+from kafscale.subscriptions.events import OffsetSpan
 
 
-class Spans:
+class OffsetSet:
     """A set of offsets. No two of its spans touch each other."""
 
     __slots__ = ("_firsts", "_nexts", "covered")
@@ -26,7 +26,7 @@ class Spans:
         """Count the spans."""
         return len(self._firsts)
 
-    def __iter__(self) -> Iterator[Span]:
+    def __iter__(self) -> Iterator[OffsetSpan]:
         """Every span, the lowest first."""
         return zip(self._firsts, self._nexts, strict=True)
 
@@ -64,7 +64,7 @@ class Spans:
             at += 1
         return count
 
-    def gaps(self, first: int, after: int) -> Iterator[Span]:
+    def gaps(self, first: int, after: int) -> Iterator[OffsetSpan]:
         """Which of these offsets are not in the set, as spans."""
         at = bisect_right(self._nexts, first)
         while at < len(self._firsts) and self._firsts[at] < after:
@@ -93,7 +93,7 @@ class Acknowledged:
 
     def __init__(self, to: int) -> None:
         self.to = to
-        self.beyond = Spans()
+        self.beyond = OffsetSet()
 
     def add(self, first: int, after: int) -> int:
         """Acknowledge offsets; gives how many of them were not acknowledged before."""
@@ -112,12 +112,12 @@ class Acknowledged:
         below = max(0, min(after, self.to) - first)
         return below + self.beyond.count_in(max(first, self.to), after)
 
-    def gaps(self, first: int, after: int) -> Iterator[Span]:
+    def gaps(self, first: int, after: int) -> Iterator[OffsetSpan]:
         """Which of these offsets are not acknowledged."""
         return self.beyond.gaps(max(first, self.to), after)
 
 
-def clear_bits(first: int, after: int, words: Sequence[int]) -> Iterator[Span]:
+def clear_bits(first: int, after: int, words: Sequence[int]) -> Iterator[OffsetSpan]:
     """The offsets from `first` to `after` whose bit is not set, as spans.
 
     Words beyond `after` are not looked at: their number is a client's.

@@ -11,16 +11,16 @@ from kafscale.subscriptions.events import (
     Deliver,
     Detach,
     Disconnect,
-    Effect,
-    Event,
     Found,
     LookUp,
+    MessageRun,
     Mode,
     Permit,
     Redeliver,
     Refuse,
-    Run,
     Save,
+    SubscriptionEffect,
+    SubscriptionEvent,
     SubscriptionRules,
 )
 from kafscale.subscriptions.machine import SubscriptionMachine
@@ -52,7 +52,7 @@ class Subscribed:
         self.seat = seat
         self.now_ms = NOW_MS
         self.machine = SubscriptionMachine(CursorSnapshot(start), seat=seat, rules=rules)
-        self.batches: list[tuple[int, int, Sequence[Run]]] = []
+        self.batches: list[tuple[int, int, Sequence[MessageRun]]] = []
         self.got: dict[ConsumerId, Got] = {}
         self.saves = 0
         self.look_ups: list[LookUp] = []
@@ -74,7 +74,7 @@ class Subscribed:
     ) -> int:
         """Append a batch; gives its first offset. `empty_after`: offsets without a message."""
         first = self.end
-        run = Run(first, first + count, is_split, hashes, deliver_at_ms, f"batch {first}")
+        run = MessageRun(first, first + count, is_split, hashes, deliver_at_ms, f"batch {first}")
         self.batches.append((first, run.next + empty_after, [run]))
         self.pump()
         return first
@@ -85,7 +85,7 @@ class Subscribed:
             at = self.machine.next_read(self.now_ms)
             if at is None or at >= self.end:
                 return
-            runs: list[Run] = []
+            runs: list[MessageRun] = []
             after = at
             for first, behind, of_batch in self.batches:
                 if behind > at and len(runs) < 3:
@@ -97,7 +97,7 @@ class Subscribed:
 
     # -- consumers ---------------------------------------------------------------------------
 
-    def say(self, event: Event) -> list[Effect]:
+    def say(self, event: SubscriptionEvent) -> list[SubscriptionEffect]:
         effects = self.machine.handle(event, self.now_ms)
         self._carry_out(effects)
         self.pump()
@@ -138,7 +138,7 @@ class Subscribed:
         for got in self.got.values():
             got.held.clear()
 
-    def _carry_out(self, effects: Sequence[Effect]) -> None:
+    def _carry_out(self, effects: Sequence[SubscriptionEffect]) -> None:
         for effect in effects:
             if isinstance(effect, Deliver):
                 self._deliver(effect)

@@ -19,7 +19,7 @@ from kafscale.subscriptions.events import (
     Permit,
     Seek,
     SubscriptionRules,
-    Tick,
+    TimePassed,
 )
 from kafscale.subscriptions.machine import SubscriptionMachine
 from kafscale.subscriptions.snapshot import CursorSnapshot, decode_spans, encode_spans
@@ -132,10 +132,10 @@ class Consumers(RuleBasedStateMachine):
                 return
 
     def _done(self, event: Acknowledge | AcknowledgeUpTo) -> None:
-        before = self.it.machine._progress.dropped_acks
+        before = self.it.machine._places.dropped_acks
         # What the event acknowledges must count before the machine delivers anything more.
         effects = self.it.machine.handle(event, self.it.now_ms)
-        is_kept = self.it.machine._progress.dropped_acks == before
+        is_kept = self.it.machine._places.dropped_acks == before
         done = {offset for offset in range(self.it.end) if self.it.is_done(offset)}
         if is_kept and isinstance(event, AcknowledgeUpTo):
             assert set(range(event.ack.first + 1)) <= done
@@ -161,7 +161,7 @@ class Consumers(RuleBasedStateMachine):
     @rule(by_ms=st.sampled_from([1, 1_000, 6_000]))
     def wait(self, by_ms: int) -> None:
         self.it.now_ms += by_ms
-        self.it.say(Tick())
+        self.it.say(TimePassed())
 
     @rule(share=st.floats(0, 1))
     def seek(self, share: float) -> None:
@@ -185,32 +185,32 @@ class Consumers(RuleBasedStateMachine):
 
     @invariant()
     def every_message_is_in_one_place(self) -> None:
-        progress = self.it.machine._progress
+        places = self.it.machine._places
         if self.it.mode.is_ordered:
             return
         places: dict[int, int] = {}
-        for run in [*progress.in_flight, *progress.waiting]:
+        for run in [*places.in_flight, *places.waiting]:
             for offset in range(run.first, run.next):
                 places[offset] = places.get(offset, 0) + 1
-        for _, first, after, _ in progress.delayed._heap:
+        for _, first, after, _ in places.delayed._heap:
             for offset in range(first, after):
                 places[offset] = places.get(offset, 0) + 1
-        for offset in range(progress.acknowledged.to, progress.read_to):
+        for offset in range(places.acknowledged.to, places.read_to):
             if not self.it.is_done(offset):
                 assert places.get(offset) == 1, offset
 
     @invariant()
     def memory_is_bounded(self) -> None:
-        progress = self.it.machine._progress
-        assert len(progress.acknowledged.beyond) <= 2 * SMALL.most_spans + 1
+        places = self.it.machine._places
+        assert len(places.acknowledged.beyond) <= 2 * SMALL.most_spans + 1
         if self.it.mode.is_ordered:
-            assert len(progress.in_flight) <= SMALL.most_waiting
+            assert len(places.in_flight) <= SMALL.most_waiting
         else:
             most = SMALL.most_unacked_in_all + 6  # an entry is given whole
-            assert progress.unacked <= most
-            assert len(progress.waiting) + len(progress.delayed) <= SMALL.most_waiting + most
-        unacked = {one.consumer_id: one.unacked for one in progress.consumers}
-        assert sum(unacked.values()) == progress.unacked
+            assert places.unacked <= most
+            assert len(places.waiting) + len(places.delayed) <= SMALL.most_waiting + most
+        unacked = {one.consumer_id: one.unacked for one in places.consumers}
+        assert sum(unacked.values()) == places.unacked
         if not self.it.mode.is_ordered:
             held = {consumer: len(got.held) for consumer, got in self.it.got.items()}
             assert unacked == held
@@ -223,13 +223,13 @@ class Consumers(RuleBasedStateMachine):
         for consumer in list(it.got):
             it.detach(consumer)
         it.now_ms += 100_000
-        it.say(Tick())
+        it.say(TimePassed())
         missing = {one for one in range(it.end) if it.has(one)} - it.acknowledged
         assert it.attach(self.next_id) is None
         got = it.got[self.next_id]
         for _ in range(2 * it.end + 10):
             it.say(Permit(self.next_id, 10))
-            it.say(Tick())
+            it.say(TimePassed())
             if got.held:
                 firsts = sorted(set(got.entries) & set(got.held))
                 self._done(Acknowledge(self.next_id, [Ack(first) for first in firsts]))

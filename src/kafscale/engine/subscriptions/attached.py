@@ -16,10 +16,10 @@ from kafscale.subscriptions.events import (
     AcknowledgeUpTo,
     ConsumerId,
     Detach,
-    Event,
     Pause,
     Permit,
     Redeliver,
+    SubscriptionEvent,
 )
 
 
@@ -71,7 +71,7 @@ class Attached:
         """Hand entries back, named by their offsets; None: all."""
         self._say(Redeliver(self._consumer, offsets, epoch))
 
-    def _say(self, event: Event) -> None:
+    def _say(self, event: SubscriptionEvent) -> None:
         if self.is_attached:
             self._serving.handle(event)
 
@@ -89,7 +89,7 @@ class Attached:
         """
         await self._acknowledge(AcknowledgeUpTo(self._consumer, ack))
 
-    async def _acknowledge(self, event: Event) -> None:
+    async def _acknowledge(self, event: SubscriptionEvent) -> None:
         if self.is_attached:
             for look_up in self._serving.handle(event):
                 await self._serving.look_up(look_up)

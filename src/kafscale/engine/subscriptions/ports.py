@@ -12,7 +12,7 @@ import msgspec
 from kafscale.engine.topics.topic import Topic
 from kafscale.model.errors import KafscaleError
 from kafscale.records.batch import BatchHeader
-from kafscale.subscriptions.events import Census, Delivery, Mode, Run, Span
+from kafscale.subscriptions.events import Census, MessageDelivery, MessageRun, Mode, OffsetSpan
 
 EARLIEST = -2  # a start: the log's first offset
 LATEST = -1  # a start: the log's end
@@ -29,7 +29,9 @@ class SubscriptionName(NamedTuple):
 class Framing(Protocol):
     """Says how a door cuts batches into runs. It must always cut the same batch the same way."""
 
-    def frame(self, batch: memoryview, header: BatchHeader, *, by_key: bool) -> Sequence[Run]:
+    def frame(
+        self, batch: memoryview, header: BatchHeader, *, by_key: bool
+    ) -> Sequence[MessageRun]:
         """The runs of one batch, by offset, with what `Receiver.deliver` needs as their source.
 
         `by_key`: each run has the hashes of its keys, and no entry has two keys.
@@ -41,7 +43,7 @@ class Framing(Protocol):
 class Receiver(Protocol):
     """A consumer's end of the connection. Nothing here may wait or raise."""
 
-    def deliver(self, deliveries: Sequence[Delivery], epoch: int) -> None:
+    def deliver(self, deliveries: Sequence[MessageDelivery], epoch: int) -> None:
         """Send these messages."""
 
     def activity(self, is_active: bool) -> None:
@@ -64,7 +66,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     start_ms: int = -1  # instead: the first message of this time or later
     may_create: bool = True
     priority: int = 0
-    key_ranges: tuple[Span, ...] = ()
+    key_ranges: tuple[OffsetSpan, ...] = ()
     epoch: int = 0
     properties: dict[str, str] = {}  # of a subscription that is new
 

@@ -34,20 +34,20 @@ from kafscale.subscriptions.events import (
     ConsumerId,
     Deliver,
     Disconnect,
-    Effect,
     End,
-    Event,
     Found,
     LogStart,
     LookUp,
+    MessageRun,
     Mode,
+    OffsetSpan,
     Refuse,
-    Run,
     Save,
     Seek,
-    Span,
-    Tick,
-    WakeAt,
+    SubscriptionEffect,
+    SubscriptionEvent,
+    TimePassed,
+    WakeUpAt,
 )
 from kafscale.subscriptions.machine import SubscriptionMachine
 from kafscale.subscriptions.snapshot import CursorSnapshot
@@ -134,7 +134,7 @@ class Serving(CursorEvents):
         """Whether this consumer is attached."""
         return consumer in self._receivers
 
-    def handle(self, event: Event) -> list[LookUp]:
+    def handle(self, event: SubscriptionEvent) -> list[LookUp]:
         """Let the machine handle an event now; gives what has to be looked up for it.
 
         Raises what the machine refuses the event with.
@@ -153,14 +153,14 @@ class Serving(CursorEvents):
         self._go_on()
         return look_ups
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _carry_out(self, effect: SubscriptionEffect) -> None:
         if isinstance(effect, Deliver):
             if (receiver := self._receivers.get(effect.consumer)) is not None:
                 receiver.deliver(effect.deliveries, effect.epoch)
         elif isinstance(effect, Save):
             if self.cursor is not None:
                 self._around.cursors.save_soon(self.cursor)
-        elif isinstance(effect, WakeAt):
+        elif isinstance(effect, WakeUpAt):
             self._wake_at(effect.at_ms)
         elif isinstance(effect, Activity):
             if (receiver := self._receivers.get(effect.consumer)) is not None:
@@ -252,7 +252,7 @@ class Serving(CursorEvents):
     def _frame(self, at: int, batches: Sequence[memoryview]) -> Found | None:
         """What batches have from this offset on; None if that is nothing."""
         by_key = self.machine.mode is Mode.KEY_SHARED
-        runs: list[Run] = []
+        runs: list[MessageRun] = []
         after = at
         for view in batches:
             for place, header in batch.walk(view):
@@ -276,14 +276,14 @@ class Serving(CursorEvents):
             logger.warning("subscription_waits", group=self.name.group_id, error=str(problem))
             asyncio.get_running_loop().call_later(_PAUSE_S, self._go_on)
 
-    def _later(self, event: Event) -> None:
+    def _later(self, event: SubscriptionEvent) -> None:
         asyncio.get_running_loop().call_soon(self.handle, event)
 
     # -- acknowledgements of entries that are not in flight ----------------------------------
 
     async def look_up(self, wanted: LookUp) -> None:
         """Read where entries end that were delivered long ago, or by another broker."""
-        spans: list[Span] = []
+        spans: list[OffsetSpan] = []
         known: Found | None = None
         for ack in wanted.acks:
             if ack.first < 0:
@@ -316,7 +316,7 @@ class Serving(CursorEvents):
     def _wake(self) -> None:
         self._timer = None
         if not self.is_over:
-            self.handle(Tick())
+            self.handle(TimePassed())
 
     def _rest(self) -> None:
         """Hold nothing while there is no consumer."""
@@ -329,7 +329,7 @@ class Serving(CursorEvents):
         self._found = None
 
 
-def _spans_in(found: Found, ack: Ack, *, is_cumulative: bool) -> list[Span]:
+def _spans_in(found: Found, ack: Ack, *, is_cumulative: bool) -> list[OffsetSpan]:
     """The messages that an acknowledgement is for."""
     for run in found.runs:
         if run.first <= ack.first < run.next:

@@ -42,7 +42,7 @@ from kafscale.subscriptions.events import (
     DEFAULT_RULES,
     AcknowledgeSpans,
     Attach,
-    Run,
+    MessageRun,
     Seek,
     SubscriptionRules,
 )
@@ -59,9 +59,11 @@ _Key = tuple[str, bytes, int]  # group, topic id, partition
 class WholeBatches(Framing):
     """Each batch is one entry: for questions that no door asks."""
 
-    def frame(self, batch: memoryview, header: BatchHeader, *, by_key: bool) -> Sequence[Run]:
+    def frame(
+        self, batch: memoryview, header: BatchHeader, *, by_key: bool
+    ) -> Sequence[MessageRun]:
         """One run."""
-        return (Run(header.base_offset, header.next_offset),)
+        return (MessageRun(header.base_offset, header.next_offset),)
 
 
 class Subscriptions(ServingChanges):

@@ -9,12 +9,12 @@ from bisect import insort
 from collections.abc import Iterable
 
 from kafscale.subscriptions.consumers import Consumer, Consumers
-from kafscale.subscriptions.events import ConsumerId, Delivery, Run, Span
+from kafscale.subscriptions.events import ConsumerId, MessageDelivery, MessageRun, OffsetSpan
 from kafscale.subscriptions.runs import NO_KEY, ByOffset, Delayed, InFlight, Waiting
 from kafscale.subscriptions.spans import Acknowledged
 
 
-class Progress:
+class MessagePlaces:
     """The places of messages."""
 
     __slots__ = (
@@ -47,8 +47,14 @@ class Progress:
     # -- to a consumer, and back -------------------------------------------------------------
 
     def give(
-        self, run: Run, first: int, after: int, consumer: Consumer, redeliveries: int, key: int
-    ) -> Delivery:
+        self,
+        run: MessageRun,
+        first: int,
+        after: int,
+        consumer: Consumer,
+        redeliveries: int,
+        key: int,
+    ) -> MessageDelivery:
         """These messages are with a consumer now."""
         count = after - first
         given = InFlight(
@@ -65,7 +71,7 @@ class Progress:
         consumer.permits -= count
         consumer.unacked += count
         self.unacked += count
-        return Delivery(first, after, run.is_split, redeliveries, run.source)
+        return MessageDelivery(first, after, run.is_split, redeliveries, run.source)
 
     def _hold(self, given: InFlight) -> None:
         self.in_flight.add(given)
@@ -173,7 +179,7 @@ class Progress:
             consumer.unacked = 0
         self.read_to = self.acknowledged.to
 
-    def restart(self, to: int, spans: Iterable[Span] = ()) -> None:
+    def restart(self, to: int, spans: Iterable[OffsetSpan] = ()) -> None:
         """Begin anew with this acknowledged, and nothing else."""
         self.acknowledged = Acknowledged(to)
         for first, after in spans:
