@@ -188,16 +188,16 @@ class Consumers(RuleBasedStateMachine):
         places = self.it.machine._places
         if self.it.mode.is_ordered:
             return
-        places: dict[int, int] = {}
+        counts: dict[int, int] = {}
         for run in [*places.in_flight, *places.waiting]:
             for offset in range(run.first, run.next):
-                places[offset] = places.get(offset, 0) + 1
+                counts[offset] = counts.get(offset, 0) + 1
         for _, first, after, _ in places.delayed._heap:
             for offset in range(first, after):
-                places[offset] = places.get(offset, 0) + 1
+                counts[offset] = counts.get(offset, 0) + 1
         for offset in range(places.acknowledged.to, places.read_to):
             if not self.it.is_done(offset):
-                assert places.get(offset) == 1, offset
+                assert counts.get(offset) == 1, offset
 
     @invariant()
     def memory_is_bounded(self) -> None:

@@ -36,4 +36,5 @@ async def test_an_idle_subscription_with_a_consumer_takes_less_than_10_kb(
     assert each < MOST_BYTES
     for taker in takers:
         await taker.attached.close()
+    await asyncio.sleep(0.1)
     assert len(harness.engine.subscriptions) == 0
