@@ -29,7 +29,7 @@ protocol's codes in one table (gateways/kafka/calls/errors.py); a test checks th
         GroupSubscribed  NotTheCoordinator
       SubscriptionError     subscriptions
         ConsumerBusy  KeyRangeTaken  SubscriptionExists  SubscriptionNotFound
-      InvalidRequest
+      InvalidRequest  UnsupportedEntity  ThrottlingQuotaExceeded
       MetadataConflict  MetadataUnavailable
 """
 
@@ -321,6 +321,14 @@ class SubscriptionNotFound(SubscriptionError):
 
 class InvalidRequest(KafscaleError):
     """The request contradicts itself or asks for more than one request may."""
+
+
+class UnsupportedEntity(KafscaleError):
+    """A question about quotas of a kind of entity that there is none of."""
+
+
+class ThrottlingQuotaExceeded(KafscaleError):
+    """The client makes more changes than its quota allows, and must wait before it tries again."""
 
 
 class MetadataConflict(KafscaleError):

@@ -27,10 +27,12 @@ from kafscale.settings.sections import (
     CompressionSection,
     ConsumerSection,
     EtcdSection,
+    FluvioSection,
     LoggingSection,
     MappingSection,
     NetworkSection,
     PricesSection,
+    QuotaSection,
     S3Section,
     Section,
     StorageSection,
@@ -55,7 +57,9 @@ class Config(Section, frozen=True):
     compression: CompressionSection = CompressionSection()
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
+    fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
+    quota: QuotaSection = QuotaSection()
     audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()
 
