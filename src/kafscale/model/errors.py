@@ -31,6 +31,8 @@ protocol's codes in one table (gateways/kafka/calls/errors.py); a test checks th
       TokenError            delegation tokens
         TokensDisabled  TokenNotFound  TokenOwnerMismatch  TokenExpired
       UserNotFound  UnacceptableCredential
+      SubscriptionError     subscriptions
+        ConsumerBusy  KeyRangeTaken  SubscriptionExists  SubscriptionNotFound
       InvalidRequest  UnsupportedEntity  ThrottlingQuotaExceeded
       MetadataConflict  MetadataUnavailable
 """
@@ -331,6 +333,26 @@ class UserNotFound(KafscaleError):
 
 class UnacceptableCredential(KafscaleError):
     """A credential is too weak, or has no form that can be stored."""
+
+
+class SubscriptionError(KafscaleError):
+    """A consumer of a subscription asked for something it cannot have now."""
+
+
+class ConsumerBusy(SubscriptionError):
+    """The subscription has consumers that exclude this one."""
+
+
+class KeyRangeTaken(SubscriptionError):
+    """The hashes that a consumer wants for itself are another's, or are no ranges."""
+
+
+class SubscriptionExists(SubscriptionError):
+    """The partition has a subscription of this name."""
+
+
+class SubscriptionNotFound(SubscriptionError):
+    """The partition has no subscription of this name."""
 
 
 class InvalidRequest(KafscaleError):
