@@ -71,9 +71,8 @@ async def build(
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),
     )
-    doors = build_doors(
-        config, engine, tasks, clock, dice, lambda: parts.buffered.size, authorizer or AllowAll()
-    )
+    authorizer = authorizer or (parts.acls.authorizer if parts.acls is not None else AllowAll())
+    doors = build_doors(config, engine, tasks, clock, dice, lambda: parts.buffered.size, authorizer)
     started_s = clock.now_ms() / 1000
     left = parts.compactions.left_to_pipeline
     sampling.sample_engine(parts, parts.topics.registry, parts.checkpoints.age_s, left)

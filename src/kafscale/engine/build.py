@@ -8,6 +8,7 @@ Next door: the verbs (engine.py), what happens between the parts (reactions.py).
 import dataclasses
 from dataclasses import dataclass
 
+from kafscale.engine.access.acls import AclRules, Acls
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
@@ -75,6 +76,7 @@ class EngineSettings:
     upkeep: UpkeepRules
     validates_records: bool
     logs_each_flush: bool  # at level info, else debug
+    acls: AclRules | None  # None: everyone may do everything
 
     @property
     def namespace(self) -> str:
@@ -152,6 +154,7 @@ async def build_engine(
         topics.discovery.search_soon,
     )
     return EngineParts(
+        acls=Acls(metadata, settings.acls) if settings.acls is not None else None,
         cluster=cluster,
         topics=topics,
         logs=logs,

@@ -16,6 +16,7 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/members                                      the brokers that own logs: placement.py
     /kafscale/broker-names/{name}                          the id of a broker without a set one
     /kafscale/writers/{lease}/{number}                     witnesses of commits: etcd/commits.py
+    /kafscale/acls/{type}/{pattern}/{name}/{principal}/{host}/{operation}/{permission}
     /kafscale/consumers/{group}/coordinator                the broker that writes the others
     /kafscale/consumers/{group}/metadata
     /kafscale/consumers/{group}/offsets/{topic}/{partition}
@@ -48,6 +49,7 @@ CHANGES: Final = f"{ROOT}/changes/"
 MOVES: Final = f"{ROOT}/moves/"
 EPOCHS: Final = f"{ROOT}/marks/epochs"
 WRITERS: Final = f"{ROOT}/writers/"
+ACLS: Final = f"{ROOT}/acls/"
 
 PACKED_FROM_BYTES: Final = 256 << 10  # of a group's record
 
@@ -168,6 +170,22 @@ def place_committed_by(key: str) -> tuple[str, int] | None:
     if not key.startswith(CONSUMERS) or len(parts) != _OFFSET_PARTS or parts[1] != "offsets":
         return None
     return (text_of(parts[2]), int(parts[3])) if parts[3].isdecimal() else None
+
+
+class AclRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One access control list entry, by the names that Kafka gives its parts."""
+
+    resource_type: str
+    pattern_type: str
+    resource_name: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+    def name(self) -> str:
+        """What its key is called: all of its parts, so that no entry is there twice."""
+        return "/".join(segment(part) for part in msgspec.structs.astuple(self))
 
 
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -301,6 +301,14 @@ class InvalidRequest(KafscaleError):
     """The request contradicts itself or asks for more than one request may."""
 
 
+class InvalidAcl(InvalidRequest):
+    """An access control list that cannot be: an empty name, a principal without a type."""
+
+
+class SecurityDisabled(KafscaleError):
+    """The broker has no authorizer, so there are no access control lists."""
+
+
 class MetadataConflict(KafscaleError):
     """A compared value had changed: read again and decide again."""
 

@@ -21,6 +21,7 @@ from kafscale.settings.listeners import (
 from kafscale.settings.sections import (
     METADATA_FILE,
     OBJECTS_FOLDER,
+    AuthorizationSection,
     BrokerSection,
     CacheSection,
     CompressionSection,
@@ -54,6 +55,7 @@ class Config(Section, frozen=True):
     compression: CompressionSection = CompressionSection()
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
+    authorization: AuthorizationSection = AuthorizationSection()
     logging: LoggingSection = LoggingSection()
     prices: PricesSection = PricesSection()
 
