@@ -202,7 +202,9 @@ REQUESTS: dict[str, tuple[int, Make]] = {
     "SyncGroup": (5, lambda _: sync_group.SyncGroupRequest(GROUP)),
     "DescribeGroups": (
         5,
-        lambda _: describe_groups.DescribeGroupsRequest([GROUP], include_authorized_operations=True),
+        lambda _: describe_groups.DescribeGroupsRequest(
+            [GROUP], include_authorized_operations=True
+        ),
     ),
     "ListGroups": (4, lambda _: list_groups.ListGroupsRequest()),
     "CreateTopics": (
