@@ -177,6 +177,16 @@ REQUESTS: dict[str, tuple[int, Make]] = {
         ),
     ),
     "OffsetFetch of all topics": (7, lambda _: offset_fetch.OffsetFetchRequest(GROUP, None)),
+    "OffsetFetch of groups, all topics": (
+        8,
+        lambda _: offset_fetch.OffsetFetchRequest(
+            groups=[offset_fetch.OffsetFetchRequestGroup(GROUP, None)]
+        ),
+    ),
+    "InitProducerId, transactional id": (
+        4,
+        lambda _: init_producer_id.InitProducerIdRequest("x", 60_000),
+    ),
     "OffsetFetch of groups": (
         8,
         lambda _: offset_fetch.OffsetFetchRequest(
@@ -198,8 +208,23 @@ REQUESTS: dict[str, tuple[int, Make]] = {
     ),
     "JoinGroup": (9, lambda _: join_group.JoinGroupRequest(GROUP, 10_000, 10_000)),
     "Heartbeat": (4, lambda _: heartbeat.HeartbeatRequest(GROUP)),
-    "LeaveGroup": (5, lambda _: leave_group.LeaveGroupRequest(GROUP)),
-    "SyncGroup": (5, lambda _: sync_group.SyncGroupRequest(GROUP)),
+    "LeaveGroup": (
+        5,
+        lambda _: leave_group.LeaveGroupRequest(
+            GROUP, members=[leave_group.MemberIdentity("nobody")]
+        ),
+    ),
+    "LeaveGroup of nobody": (5, lambda _: leave_group.LeaveGroupRequest(GROUP)),
+    "LeaveGroup of one member": (
+        2,
+        lambda _: leave_group.LeaveGroupRequest(GROUP, member_id="nobody"),
+    ),
+    "SyncGroup": (
+        5,
+        lambda _: sync_group.SyncGroupRequest(
+            GROUP, protocol_type="consumer", protocol_name="range"
+        ),
+    ),
     "DescribeGroups": (
         5,
         lambda _: describe_groups.DescribeGroupsRequest(
@@ -210,7 +235,7 @@ REQUESTS: dict[str, tuple[int, Make]] = {
     "CreateTopics": (
         7,
         lambda name: create_topics.CreateTopicsRequest(
-            [create_topics.CreatableTopic(name, 1, 1)], validate_only=True
+            [create_topics.CreatableTopic(f"{name}-more", 1, 1)], validate_only=True
         ),
     ),
     "CreateTopics, existing topic": (
@@ -220,6 +245,10 @@ REQUESTS: dict[str, tuple[int, Make]] = {
     "DeleteTopics": (
         6,
         lambda _: delete_topics.DeleteTopicsRequest([delete_topics.DeleteTopicState("absent")]),
+    ),
+    "DeleteTopics of versions without ids": (
+        5,
+        lambda _: delete_topics.DeleteTopicsRequest(topic_names=["absent"]),
     ),
     "DeleteTopics by id": (
         6,
