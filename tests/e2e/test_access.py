@@ -87,9 +87,7 @@ def test_clients_are_told_what_they_may_not_do_and_roles_change_it(broker: Broke
         broker, "roles", "grant", "consumer", "User:alice",
         "--topic-prefix", "team.", "--group", "team",
     )  # fmt: skip
-    rows = [
-        json.loads(line) for line in kafscale(broker, "roles", "list", "--json").splitlines()
-    ]
+    rows = [json.loads(line) for line in kafscale(broker, "roles", "list", "--json").splitlines()]
     assert [(row["role"], row["topics"], row["groups"]) for row in rows] == [
         ("consumer", "team.*", "team"),
         ("producer", "secret", ""),

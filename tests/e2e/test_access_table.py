@@ -21,7 +21,9 @@ from tests.support.access_table import (
     TOPIC,
     USERS,
     acl_of,
+    doomed,
     judge,
+    name_for,
     pack,
     read_answers,
 )
@@ -73,7 +75,8 @@ class User(Caller):
 
 async def judge_apache(kafka: GuardedKafka) -> dict[str, dict[str, str]]:
     async with Caller(kafka.port) as admin:
-        assert (await admin.create(TOPIC)).error_code == 0
+        for name in (TOPIC, *(doomed(name_for(number)) for number in range(len(USERS)))):
+            assert (await admin.create(name)).error_code == 0
         acls = [acl_of(user, grant) for user, grants in USERS.items() for grant in grants]
         results = (await admin.ask(CreateAclsRequest(acls), 3)).results
         assert {row.error_code for row in results} == {0}
@@ -90,7 +93,7 @@ async def judge_apache(kafka: GuardedKafka) -> dict[str, dict[str, str]]:
         async with User(kafka.sasl_port) as caller:
             await caller.log_in(user)
             for name, (version, make) in REQUESTS.items():
-                judged[name][user] = judge(await caller.ask(make(f"n-{number}"), version))
+                judged[name][user] = judge(await caller.ask(make(name_for(number)), version))
     return judged
 
 

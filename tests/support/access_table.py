@@ -15,6 +15,7 @@ import msgspec
 
 from kafscale.access.acls import OPERATIONS_ON
 from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
+from kafscale.records.batch import TRANSACTIONAL, sign
 from kafscale.wire.kafka.messages import (
     alter_client_quotas,
     alter_configs,
@@ -95,6 +96,16 @@ def acl_of(user: str, grant: Grant) -> create_acls.AclCreation:
     return create_acls.AclCreation(kind, name, 3, f"User:{user}", "*", operation, 3)
 
 
+def doomed(name: str) -> str:
+    """A topic that is there to be deleted, made of the name that a request gets."""
+    return f"{name}-doomed"
+
+
+def name_for(number: int) -> str:
+    """The name that requests of one user get."""
+    return f"n-{number}"
+
+
 Make = Callable[[str], Message]  # takes a name that no other request uses
 
 _ops: dict[str, Any] = {"include_topic_authorized_operations": True}
@@ -130,6 +141,16 @@ _CONFIG_KINDS = {
 }
 
 
+def _transactional(_: str) -> Message:
+    """A batch that says that it is part of a transaction."""
+    batch = bytearray(make_batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0))
+    batch[22] |= TRANSACTIONAL
+    sign(batch)
+    request = produce_request(TOPIC, bytes(batch))
+    request.transactional_id = "x"
+    return request
+
+
 def _commit(_: str) -> Message:
     row = offset_commit.OffsetCommitRequestPartition(0, 7)
     topics = [offset_commit.OffsetCommitRequestTopic(TOPIC, [row])]
@@ -139,6 +160,7 @@ def _commit(_: str) -> Message:
 # By name: the version, and the request. Nothing here changes what a later request is answered.
 REQUESTS: dict[str, tuple[int, Make]] = {
     "Produce": (9, lambda _: produce_request(TOPIC, make_batch(b"x"))),
+    "Produce, transactional id": (9, _transactional),
     "Produce, absent topic": (9, lambda _: produce_request("absent", make_batch(b"x"))),
     "Fetch": (12, lambda _: fetch_request([(TOPIC, 0, 0)])),
     "Fetch, absent topic": (12, lambda _: fetch_request([("absent", 0, 0)])),
@@ -244,11 +266,9 @@ REQUESTS: dict[str, tuple[int, Make]] = {
     ),
     "DeleteTopics": (
         6,
-        lambda _: delete_topics.DeleteTopicsRequest([delete_topics.DeleteTopicState("absent")]),
-    ),
-    "DeleteTopics of versions without ids": (
-        5,
-        lambda _: delete_topics.DeleteTopicsRequest(topic_names=["absent"]),
+        lambda name: delete_topics.DeleteTopicsRequest(
+            [delete_topics.DeleteTopicState(doomed(name))], timeout_ms=10_000
+        ),
     ),
     "DeleteTopics by id": (
         6,
@@ -291,10 +311,10 @@ REQUESTS: dict[str, tuple[int, Make]] = {
     "OffsetDelete": (
         0,
         lambda _: offset_delete.OffsetDeleteRequest(
-            "absent",
+            GROUP,
             [
                 offset_delete.OffsetDeleteRequestTopic(
-                    TOPIC, [offset_delete.OffsetDeleteRequestPartition(0)]
+                    TOPIC, [offset_delete.OffsetDeleteRequestPartition(7)]
                 )
             ],
         ),

@@ -35,7 +35,7 @@ from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock
-from kafscale.model.errors import KafscaleError
+from kafscale.model.errors import GroupNotFound, KafscaleError
 from kafscale.tasks import Tasks
 from kafscale.turns import Turns
 
@@ -142,11 +142,18 @@ class Engine:
         await parts.tasks.aclose()
 
     async def delete_offsets(
-        self, group_id: str, partitions: Sequence[CommittedPartition]
+        self, group_id: str, partitions: Sequence[CommittedPartition], *, goes_on: bool = False
     ) -> dict[CommittedPartition, KafscaleError]:
         """Delete committed offsets of a group; gives the error of each that could not be deleted.
 
-        Offsets of topics that members of the group read are kept.
+        Offsets of topics that members of the group read are kept. `goes_on`: the client's request
+        has deleted others before. They may have been the last that the group had, and then there
+        is no such group any more.
         """
-        kept = await self.groups.list_subscribed_topics(group_id)
+        try:
+            kept = await self.groups.list_subscribed_topics(group_id)
+        except GroupNotFound:
+            if not goes_on:
+                raise
+            kept = frozenset()
         return await self.offsets.delete_unless_read(group_id, partitions, kept)

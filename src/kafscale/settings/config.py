@@ -21,6 +21,7 @@ from kafscale.settings.listeners import (
 from kafscale.settings.sections import (
     METADATA_FILE,
     OBJECTS_FOLDER,
+    AuditSection,
     AuthorizationSection,
     BrokerSection,
     CacheSection,
@@ -57,6 +58,7 @@ class Config(Section, frozen=True):
     mapping: MappingSection = MappingSection()
     authorization: AuthorizationSection = AuthorizationSection()
     logging: LoggingSection = LoggingSection()
+    audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from kafscale.gateways.kafka.calls import client_errors
-from kafscale.gateways.kafka.calls.call import Call
+from kafscale.gateways.kafka.calls.call import Call, Requirement
 from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.schema import Message
@@ -32,8 +32,7 @@ def is_denied(call: Call, operation: AccessOperation, kind: ResourceType, name: 
     """Whether the client may not do this; counted if so. Nothing to name: nothing to deny."""
     if name is None or call.allows(operation, kind, name):
         return False
-    detail = f"{call.principal} asks for {operation.name} of a {kind.name.lower()}"
-    client_errors.note_ordinary(call, CODE_OF[kind].name.lower(), detail)
+    client_errors.note_denied(call, CODE_OF[kind].name.lower(), operation, kind, name)
     return True
 
 
@@ -88,6 +87,20 @@ class WholeRequest:
         if is_denied(call, self.operation, self.kind, self.name_of(call.message)):
             return self.refused(call, CODE_OF[self.kind])
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class UnlessOnCluster:
+    """A client that may do something to the cluster needs no leave for single resources."""
+
+    operation: AccessOperation
+    otherwise: Requirement
+
+    def check(self, call: Call) -> Message | None:
+        """Ask for the rest where the client may not do this."""
+        if call.allows(self.operation, ResourceType.CLUSTER, CLUSTER_NAME):
+            return None
+        return self.otherwise.check(call)
 
 
 def by_name(row: Any) -> str:

@@ -9,6 +9,7 @@ topic where its settings, the request and the authorizer allow that.
 
 from typing import Final
 
+from kafscale.engine.cluster.membership import Node
 from kafscale.engine.cluster.placement import NO_BROKER
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.kafka.access.api_requirements import MetadataTopics
@@ -59,10 +60,15 @@ async def _answer(call: Call) -> MetadataResponse:
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
         every = list(call.engine.topics.all())
-        return _response(call, [await _describe(call, topic) async for topic in call.each(every)])
+        topics = [await _describe(call, topic) async for topic in call.each(every)]
+        return _response(call, topics, cluster.nodes())
     # A topic can have thousands of partitions: one named thousands of times is described once.
     named = {(one.topic_id, one.name): one async for one in call.each(asked)}.values()
-    return _response(call, [await _row(call, one) async for one in call.each(named)])
+    topics = [await _row(call, one) async for one in call.each(named)]
+    # A client of topics may wait for answers of a broker that has vanished, and librdkafka can hang
+    # if such a broker is no longer named. Tools that ask brokers one by one name no topics: they
+    # get the brokers that are there (decision 65).
+    return _response(call, topics, cluster.nodes() + (cluster.vanished_nodes() if topics else []))
 
 
 async def _row(call: Call, one: MetadataRequestTopic) -> MetadataResponseTopic:
@@ -160,9 +166,10 @@ def _hide_leaders(call: Call, topics: list[MetadataResponseTopic], reachable: se
                 partition.error_code = code
 
 
-def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _response(
+    call: Call, topics: list[MetadataResponseTopic], nodes: list[Node]
+) -> MetadataResponse:
     cluster = call.engine.cluster
-    nodes = cluster.nodes()
     brokers = [
         MetadataResponseBroker(node.broker_id, endpoint.host, endpoint.port, node.rack)
         for node, endpoint in call.reachable(nodes)
