@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from kafscale.wire.kafka.messages.create_acls import CreateAclsRequest
+from kafscale.wire.kafka.messages.describe_acls import DescribeAclsRequest
 from kafscale.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
+from tests.support import acl_cases
 from tests.support.access_table import (
     ANSWERS,
-    GROUP,
     REQUESTS,
     TOPIC,
     USERS,
@@ -97,11 +98,18 @@ async def judge_apache(kafka: GuardedKafka) -> dict[str, dict[str, str]]:
     return judged
 
 
-def acls_seen() -> object:
-    from kafscale.wire.kafka.messages.describe_acls import DescribeAclsRequest
-
+def acls_seen() -> DescribeAclsRequest:
+    """A question for the last access control list that was created."""
     last = [user for user, grants in USERS.items() if grants][-1]
     return DescribeAclsRequest(1, None, 1, f"User:{last}", None, 1, 1)
+
+
+async def answer_cases(port: int) -> dict[str, int]:
+    codes = {}
+    for name, (request, _, _) in acl_cases.CASES.items():
+        async with Caller(port) as caller:
+            codes[name] = await acl_cases.code_of(caller, request)
+    return codes
 
 
 @pytest.mark.slow
@@ -116,7 +124,8 @@ def test_the_table_is_what_apache_kafka_answers() -> None:
         pytest.skip(f"Apache Kafka: {reason}")
     with kafka:
         found = pack(asyncio.run(judge_apache(kafka)))
+        codes = asyncio.run(answer_cases(kafka.port))
     if WRITES:
         ANSWERS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     assert found == read_answers()
-    assert GROUP in str(found)
+    assert codes == {name: row[1] for name, row in acl_cases.CASES.items()}

@@ -97,7 +97,7 @@ def check_binding(binding: AclBinding) -> None:
         raise InvalidAcl("the name of a resource is empty")
     if not binding.host:
         raise InvalidAcl("the host is empty; * means every host")
-    if binding.kind is ResourceType.CLUSTER and binding.name not in (CLUSTER_NAME, WILDCARD):
+    if binding.kind is ResourceType.CLUSTER and binding.name != CLUSTER_NAME:
         raise InvalidAcl(f"the only cluster is called {CLUSTER_NAME}")
     texts = (binding.name, *binding.principal, binding.host)
     if sum(map(len, texts)) > LONGEST_ACL:

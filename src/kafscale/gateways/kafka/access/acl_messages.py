@@ -18,7 +18,7 @@ from kafscale.access.acls import (
 )
 from kafscale.engine.access.acls import Acls
 from kafscale.gateways.kafka.calls.call import Call
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.access import AccessOperation, Principal, ResourceType
 from kafscale.model.errors import InvalidAcl, SecurityDisabled
 from kafscale.wire.kafka.messages.create_acls import AclCreation
 from kafscale.wire.kafka.messages.delete_acls import DeleteAclsFilter
@@ -56,14 +56,17 @@ def read_binding(row: AclCreation) -> AclBinding:
 
 
 def read_filter(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    """The bindings that a client means. Raises InvalidAcl."""
+    """The bindings that a client means. Raises InvalidAcl.
+
+    A principal that no binding can have selects none, as in Kafka.
+    """
     pattern = row.pattern_type_filter
     principal = row.principal_filter
     return AclFilter(
         _known_or_any(ResourceType, row.resource_type_filter),
         row.resource_name_filter,
         None if pattern == _MATCH else _known_or_any(PatternType, pattern),
-        read_principal(principal) if principal is not None else None,
+        Principal(*principal.partition(":")[::2]) if principal is not None else None,
         row.host_filter,
         _known_or_any(AccessOperation, row.operation),
         _known_or_any(Permission, row.permission_type),
