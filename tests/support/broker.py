@@ -46,6 +46,7 @@ class KafscaleProcess(BrokerProcess):
             "KAFSCALE_BROKER_PORT": str(self.port),
             "KAFSCALE_METRICS_PORT": str(self.metrics_port),
             "KAFSCALE_DATA_DIR": str(self.data),
+            "KAFSCALE_FLUVIO_ENABLED": "false",  # its default ports are the same for all brokers
         }
 
 

@@ -3,6 +3,7 @@
 Here: configuration in, frozen dataclasses out. Next door: who gets them (wiring.py).
 """
 
+from kafscale.access.quota_rates import QuotaWindows
 from kafscale.engine.access.acls import AclRules
 from kafscale.engine.build import CacheSizes, EngineSettings
 from kafscale.engine.coordinator.expiry import ExpiryRules
@@ -43,6 +44,7 @@ def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings
         ),
         logs_each_flush=bool(config.flush_interval_ms),
         acls=acl_rules(config),
+        quota_windows=QuotaWindows(config.quota.window_num, config.quota.window_size_seconds),
     )
 
 

@@ -2,12 +2,15 @@
 
 Here: which listeners there are, opening and closing them together. All of them share the limits
 on connections and memory.
-Next door: one listener (gateways/listener.py), its settings (settings/listeners.py).
+Next door: one listener (gateways/listener.py), its settings (settings/listeners.py), the listeners
+of Fluvio's clients (fluvio_door.py).
 """
 
 from collections.abc import Callable, Sequence
 
+from kafscale.access.quotas import QuotaKey
 from kafscale.broker import derived
+from kafscale.broker.fluvio_door import CannotListen, FluvioDoor
 from kafscale.engine.engine import Engine
 from kafscale.gateways.audit_log import AuditLog, Fields
 from kafscale.gateways.client_log import ClientLog
@@ -21,7 +24,6 @@ from kafscale.gateways.listener import Listener
 from kafscale.model.access import Authorizer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.endpoints import Endpoint
-from kafscale.model.errors import KafscaleError
 from kafscale.settings.config import Config
 from kafscale.settings.listeners import ListenerSetting
 from kafscale.tasks import Tasks
@@ -37,7 +39,7 @@ def build_doors(
     authorizer: Authorizer,
     audit_line: Callable[[Fields], None] | None = None,
 ) -> "Doors":
-    """The listeners that the settings ask for; all of them speak Kafka.
+    """The listeners that the settings ask for.
 
     `buffered_bytes`: what logs hold beyond requests. `audit_line`: where the audit log goes; None:
     to the broker's log.
@@ -64,6 +66,13 @@ def build_doors(
         series = metrics.client_errors if reason in HARMLESS else metrics.bad_requests
         series.labels(reason).inc()
 
+    def charge_connection(address: str) -> float:
+        if not engine.quotas.limits_connections:
+            return 0.0
+        seconds = engine.quotas.charge_connection(address)
+        engine.metrics.throttled(QuotaKey.CONNECTIONS, seconds)
+        return seconds
+
     connections = Connections(
         derived.connection_limits(config),
         clock,
@@ -71,12 +80,12 @@ def build_doors(
         refusals=count_refusal,
         client_log=client_log,
         audit=audit,
+        penalty_s=charge_connection,
     )
-    return Doors(config.all_listeners, make_session, connections)
-
-
-class CannotListen(KafscaleError):
-    """A listener's address cannot be used; the text names the address and the reason."""
+    fluvio = None
+    if config.fluvio.enabled:
+        fluvio = FluvioDoor(config, engine, tasks, connections, client_log, authorizer, audit)
+    return Doors(config.all_listeners, make_session, connections, fluvio)
 
 
 class Doors:
@@ -87,11 +96,18 @@ class Doors:
         settings: Sequence[ListenerSetting],
         make_session: Callable[[Connection], Session],
         connections: Connections,
+        fluvio: FluvioDoor | None = None,
     ) -> None:
-        """Make a listener per setting; none is open yet."""
+        """Make a Kafka listener per setting; none is open yet."""
         self.connections = connections
         self.listeners = [Listener(one.name, make_session, connections) for one in settings]
         self._settings = settings
+        self._fluvio = fluvio
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Which doors are closed, and why, for the person who has started the broker."""
+        return {"fluvio": self._fluvio.note} if self._fluvio and self._fluvio.note else {}
 
     async def open(self) -> dict[str, Endpoint]:
         """Begin to listen everywhere; gives what clients are told, by listener name."""
@@ -104,16 +120,21 @@ class Doors:
                     f"cannot listen on {setting.host}:{setting.port}: {problem.strerror or problem}"
                 ) from None
             endpoints[setting.name] = setting.advertised(port)
+        if self._fluvio is not None:
+            endpoints |= await self._fluvio.open()
         return endpoints
 
     def why_not_ready(self) -> list[str]:
         """The listeners that accept no connections."""
-        return [f"listener {one.name} is not open" for one in self.listeners if not one.is_open]
+        closed = [f"listener {one.name} is not open" for one in self.listeners if not one.is_open]
+        return closed + (self._fluvio.why_not_ready() if self._fluvio else [])
 
     def close(self) -> None:
         """Accept no new connections; those that are open go on."""
         for listener in self.listeners:
             listener.close()
+        if self._fluvio is not None:
+            self._fluvio.close()
 
     def stop_reading(self) -> None:
         """Take no more requests; those under way will be answered."""

@@ -8,7 +8,9 @@ Next door: the verbs (engine.py), what happens between the parts (reactions.py).
 import dataclasses
 from dataclasses import dataclass
 
+from kafscale.access.quota_rates import QuotaWindows
 from kafscale.engine.access.acls import AclRules, Acls
+from kafscale.engine.access.quotas import Quotas
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
@@ -77,6 +79,7 @@ class EngineSettings:
     validates_records: bool
     logs_each_flush: bool  # at level info, else debug
     acls: AclRules | None  # None: everyone may do everything
+    quota_windows: QuotaWindows
 
     @property
     def namespace(self) -> str:
@@ -155,6 +158,7 @@ async def build_engine(
     )
     return EngineParts(
         acls=Acls(metadata, settings.acls) if settings.acls is not None else None,
+        quotas=Quotas(metadata, clock, settings.quota_windows),
         cluster=cluster,
         topics=topics,
         logs=logs,

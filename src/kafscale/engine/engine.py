@@ -7,10 +7,11 @@ Never here: which protocol a record came in by.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kafscale.engine.access.acls import Acls
+from kafscale.engine.access.quotas import Quotas
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
@@ -45,6 +46,7 @@ class EngineParts:
     """All parts of an engine, for the broker that wires and samples them. No door gets this."""
 
     acls: Acls | None
+    quotas: Quotas
     cluster: Membership
     topics: TopicParts
     logs: OpenLogs
@@ -89,6 +91,7 @@ class Engine:
         self.partitions = parts.partitions
         self.groups = parts.groups
         self.offsets = parts.offsets
+        self.quotas = parts.quotas
         self.metrics = parts.metrics
         self.clock = parts.clock
         self.turns = parts.turns
@@ -115,12 +118,14 @@ class Engine:
             await parts.acls.load()
         self.cluster.start(self._reactions)
         await parts.topics.load(self._reactions)
+        await parts.quotas.load()
         begin = parts.tasks.spawn
         if parts.acls is not None:
             begin(parts.acls.run(), "acls")
         begin(parts.partitions.run_opener(), "opening")
         if self.cluster.has_peers:
             begin(watch_topics(parts.topics.registry, parts.metadata), "topics")
+            begin(parts.quotas.run(), "quotas")
         begin(parts.moves.run(), "moves")
         begin(parts.log_upkeep.run_roll_up(), "roll-up")
         begin(parts.log_upkeep.run(), "tidy")
@@ -140,6 +145,15 @@ class Engine:
         await parts.cluster.aclose()
         await asyncio.sleep(0)  # waiters for a commit are told in the loop's next round
         await parts.tasks.aclose()
+
+    def watch_cluster(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Have `wake` called whenever topics, brokers or leaders may have changed.
+
+        Gives the function that ends it. `wake` must not wait: it marks work to be done.
+        """
+        watchers = self._reactions.watchers
+        watchers[wake] = None
+        return lambda: watchers.pop(wake, None)
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[CommittedPartition], *, goes_on: bool = False

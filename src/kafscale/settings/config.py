@@ -28,10 +28,12 @@ from kafscale.settings.sections import (
     CompressionSection,
     ConsumerSection,
     EtcdSection,
+    FluvioSection,
     LoggingSection,
     MappingSection,
     NetworkSection,
     PricesSection,
+    QuotaSection,
     S3Section,
     Section,
     StorageSection,
@@ -57,7 +59,9 @@ class Config(Section, frozen=True):
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
     authorization: AuthorizationSection = AuthorizationSection()
+    fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
+    quota: QuotaSection = QuotaSection()
     audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()
 

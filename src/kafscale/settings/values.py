@@ -13,6 +13,7 @@ import msgspec
 from kafscale.access.acls import read_principal
 from kafscale.model.access import Principal
 from kafscale.model.errors import InvalidAcl
+from kafscale.model.secret import Secret
 from kafscale.model.topic_configs import magic_of
 from kafscale.settings.listeners import (
     AdvertisedListeners,
@@ -116,6 +117,8 @@ def _prepared(info: msgspec.inspect.Type, raw: object) -> object:
 
 
 def _special(kind: type, raw: object) -> object:
+    if issubclass(kind, Secret):
+        return kind(msgspec.convert(raw, str, strict=False))
     if issubclass(kind, Limit):
         return kind(-1 if str(raw).strip() == "-1" else _bytes(raw))
     if issubclass(kind, Size):
@@ -200,6 +203,7 @@ def _ordinal(raw: object) -> int:
 
 
 _NAMED_KINDS: Final[dict[type, str]] = {
+    Secret: "text",
     PositiveSize: 'a size above zero such as 4096 or "512Mi"',
     Size: 'a size such as 4096 or "512Mi"',
     Limit: '-1 for no limit or a size such as 4096 or "512Mi"',
