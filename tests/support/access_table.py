@@ -233,13 +233,13 @@ REQUESTS: dict[str, tuple[int, Make]] = {
     "LeaveGroup": (
         5,
         lambda _: leave_group.LeaveGroupRequest(
-            GROUP, members=[leave_group.MemberIdentity("nobody")]
+            GROUP, members=[leave_group.MemberIdentity("absent")]
         ),
     ),
-    "LeaveGroup of nobody": (5, lambda _: leave_group.LeaveGroupRequest(GROUP)),
+    "LeaveGroup without members": (5, lambda _: leave_group.LeaveGroupRequest(GROUP)),
     "LeaveGroup of one member": (
         2,
-        lambda _: leave_group.LeaveGroupRequest(GROUP, member_id="nobody"),
+        lambda _: leave_group.LeaveGroupRequest(GROUP, member_id="absent"),
     ),
     "SyncGroup": (
         5,
@@ -332,7 +332,7 @@ REQUESTS: dict[str, tuple[int, Make]] = {
     "CreateAcls": (
         3,
         lambda _: create_acls.CreateAclsRequest(
-            [create_acls.AclCreation(2, "unused", 3, "User:nobody", "*", 3, 3)]
+            [create_acls.AclCreation(2, "unused", 3, "User:unused", "*", 3, 3)]
         ),
     ),
     "DeleteAcls": (
@@ -353,7 +353,7 @@ REQUESTS: dict[str, tuple[int, Make]] = {
     "AlterClientQuotas": (
         1,
         lambda _: alter_client_quotas.AlterClientQuotasRequest(
-            [alter_client_quotas.EntryData([alter_client_quotas.EntityData("user", "nobody")])],
+            [alter_client_quotas.EntryData([alter_client_quotas.EntityData("user", "unused")])],
             validate_only=True,
         ),
     ),

@@ -1,4 +1,4 @@
-"""Checkpoints: committed offsets, groups and number marks, copied to the bucket now and then.
+"""Checkpoints: groups, number marks and access control lists, copied to the bucket now and then.
 
 Here: when a broker takes a checkpoint, and what is in it. One broker does it for all. It reads the
 metadata store page by page, so the pages are not of one moment: every row was in the store at some
@@ -33,7 +33,7 @@ BLOCK_BYTES: Final = 256 << 10
 PART_BYTES: Final = 4 << 20  # packed
 _PAGE: Final = 500
 _LEAVING_S: Final = 5.0
-_PREFIXES: Final = (keys.CLUSTER, keys.MARKS, keys.BROKER_NAMES, keys.CONSUMERS)
+_PREFIXES: Final = (keys.CLUSTER, keys.MARKS, keys.BROKER_NAMES, keys.ACLS, keys.CONSUMERS)
 
 
 @dataclass(slots=True)

@@ -55,13 +55,12 @@ _KIND_OF_RESOURCE: Final = {
 
 
 class MetadataTopics:
-    """Topics that are named get an error; of all topics, denied ones are left out."""
+    """Topics that are named get an error; the handler leaves out denied ones of all topics."""
 
     def check(self, call: Call) -> Message | None:
         """See call.Requirement."""
         asked = call.message.topics
         if asked is None or (call.version == 0 and not asked):
-            call.amend(lambda response: _keep(call, response.topics))
             return None
         allowed, denied = split(call, _DESCRIBE, _TOPIC, asked, lambda row: _name_of(call, row))
         if denied:

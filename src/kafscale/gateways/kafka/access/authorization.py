@@ -36,6 +36,11 @@ def operations_on_cluster(call: Call, *, asked: bool) -> int:
     return authorized_operations(call, _CLUSTER, CLUSTER_NAME, asked=asked)
 
 
+def may_describe(call: Call, name: str) -> bool:
+    """Whether the client may know of a topic."""
+    return call.context.authorizer.allows_all or call.allows(_DESCRIBE, _TOPIC, name)
+
+
 def may_create(call: Call, name: str) -> bool:
     """Whether the client may create a topic of this name, by request or by asking for it."""
     anywhere = call.allows(_CREATE, _CLUSTER, CLUSTER_NAME)

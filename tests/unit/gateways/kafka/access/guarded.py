@@ -1,4 +1,4 @@
-"""A broker with access control lists, and a client that acts as whoever a test says."""
+"""A broker with access control lists, and an authorizer that takes its clients for any user."""
 
 import msgspec
 
