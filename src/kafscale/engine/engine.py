@@ -25,6 +25,7 @@ from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.partitions import Partitions
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.reactions import Reactions
+from kafscale.engine.subscriptions.subscriptions import Subscriptions
 from kafscale.engine.topics.discovery import watch_topics
 from kafscale.engine.topics.topics import TopicParts
 from kafscale.engine.upkeep.checkpoints import Checkpoints
@@ -54,6 +55,7 @@ class EngineParts:
     partitions: Partitions
     groups: Groups
     offsets: Offsets
+    subscriptions: Subscriptions
     expiry: Expiry
     lag: ConsumerLag
     moves: Moves
@@ -91,6 +93,7 @@ class Engine:
         self.partitions = parts.partitions
         self.groups = parts.groups
         self.offsets = parts.offsets
+        self.subscriptions = parts.subscriptions
         self.quotas = parts.quotas
         self.metrics = parts.metrics
         self.clock = parts.clock
@@ -105,6 +108,7 @@ class Engine:
             parts.logs,
             parts.partitions,
             parts.groups,
+            parts.subscriptions,
             parts.moves,
             parts.removals,
             parts.metrics,
@@ -140,6 +144,7 @@ class Engine:
         """Flush every log and stop."""
         parts = self._parts
         await parts.groups.aclose()
+        await parts.subscriptions.aclose()
         await parts.logs.aclose(deadline_s)
         await parts.checkpoints.aclose()
         await parts.cluster.aclose()

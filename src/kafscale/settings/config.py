@@ -33,6 +33,7 @@ from kafscale.settings.sections import (
     MappingSection,
     NetworkSection,
     PricesSection,
+    PulsarSection,
     QuotaSection,
     S3Section,
     Section,
@@ -61,6 +62,7 @@ class Config(Section, frozen=True):
     authorization: AuthorizationSection = AuthorizationSection()
     fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
+    pulsar: PulsarSection = PulsarSection()
     quota: QuotaSection = QuotaSection()
     audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()

@@ -37,6 +37,7 @@ from kafscale.virtual.arithmetic import DEFAULT_RANGE
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
+TenantName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._=-]+$")]
 Samples = Annotated[int, Meta(ge=2, le=1000)]
 Milliseconds = Annotated[int, Meta(ge=0)]
 CpuShare = Annotated[float, Meta(gt=0, le=1)]
@@ -262,6 +263,17 @@ class LoggingSection(Section, frozen=True):
     level: LogLevel = "info"
     format: LogFormat | None = None  # None: text on a terminal, json elsewhere
     long_turns: TurnLimit | None = None  # None: they are not looked for
+
+
+class PulsarSection(Section, frozen=True):
+    """The door for Pulsar clients. It listens where the first listener of Kafka's does."""
+
+    enabled: bool = True
+    port: Port | None = None  # None: 6650, and no door if that is taken; 0: any free one
+    advertised_host: str | None = None  # None: the host of the first listener
+    advertised_port: Port | None = None
+    tenant: TenantName = "public"  # of topics whose name has none
+    namespace: TenantName = "default"
 
 
 class QuotaSection(Section, frozen=True):

@@ -78,6 +78,8 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_AUTHORIZATION": "authorization.enabled",
     "KAFSCALE_SUPER_USERS": "authorization.superUsers",
     "KAFSCALE_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "authorization.allowEveryoneIfNoAclFound",
+    "KAFSCALE_PULSAR_ENABLED": "pulsar.enabled",
+    "KAFSCALE_PULSAR_PORT": "pulsar.port",
     "KAFSCALE_FLUVIO_ENABLED": "fluvio.enabled",
     "KAFSCALE_FLUVIO_SC_PORT": "fluvio.scPort",
     "KAFSCALE_FLUVIO_SPU_PORT": "fluvio.spuPort",

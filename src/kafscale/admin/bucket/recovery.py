@@ -174,7 +174,7 @@ class _Planner:
                 self._plan_offset(key, bytes(value))
             elif key not in self._stored:
                 self._plan.groups += self._put(key, bytes(value))
-        elif key.startswith(keys.BROKER_NAMES) and key not in self._stored:
+        elif key.startswith((keys.BROKER_NAMES, keys.SUBSCRIPTIONS)) and key not in self._stored:
             self._put(key, bytes(value))
         elif key.startswith(keys.ACLS) and key not in self._stored:
             self._plan.acls += self._put(key, bytes(value))
