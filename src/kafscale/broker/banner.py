@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafscale import __version__
+from kafscale.broker.pulsar_door import PULSAR
 from kafscale.gateways.fluvio.listener_names import CONTROL_LISTENER
 from kafscale.model.endpoints import Endpoint
 from kafscale.settings.config import Config
@@ -25,6 +26,7 @@ def show(config: Config, endpoints: Mapping[str, Endpoint], notes: Mapping[str, 
         f"  try it    echo hello | {command} produce --bootstrap {where} first\n"
         f"            {command} consume --bootstrap {where} first\n"
         f"            (or: kcat -b {where} -L)\n"
+        f"{_pulsar(endpoints)}"
         f"{_fluvio(endpoints)}"
         f"{_notes(notes)}"
         f"  data      {data_location(config)}\n"
@@ -41,6 +43,12 @@ def _listeners(endpoints: Mapping[str, Endpoint]) -> str:
     if len(kafka) == 1:
         return ""
     return "".join(f"  {name:9} {endpoint}\n" for name, endpoint in kafka.items())
+
+
+def _pulsar(endpoints: Mapping[str, Endpoint]) -> str:
+    """Where Pulsar clients connect, if their door is open."""
+    endpoint = endpoints.get(PULSAR)
+    return f"  pulsar    pulsar://{endpoint}\n" if endpoint else ""
 
 
 def _fluvio(endpoints: Mapping[str, Endpoint]) -> str:

@@ -1,14 +1,13 @@
 """The Fluvio door of a broker: two listeners that are opened together or not at all.
 
-Here: which addresses they have, and what a taken port means. A port that was asked for must be
-free. A default port that is taken closes this door, with a line for the person who has started the
-broker: another program or another broker of this machine has it, and Kafka clients do not care.
-The code of the protocol is loaded when the first client comes.
-Next door: all listeners (doors.py), the protocol (gateways/fluvio).
+Here: which addresses they have. The code of the protocol is loaded when the first client comes.
+Next door: what a taken port means (other_doors.py), all listeners (doors.py), the protocol
+(gateways/fluvio).
 """
 
 from typing import TYPE_CHECKING, Final
 
+from kafscale.broker.other_doors import CannotListen
 from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection, Session
@@ -18,7 +17,6 @@ from kafscale.gateways.listener import Listener
 from kafscale.model.access import Authorizer
 from kafscale.model.audit import Audit
 from kafscale.model.endpoints import Endpoint
-from kafscale.model.errors import KafscaleError
 from kafscale.settings.config import Config
 from kafscale.tasks import Tasks
 
@@ -27,10 +25,6 @@ if TYPE_CHECKING:
     from kafscale.gateways.fluvio.control.view import Views
 
 PROTOCOL: Final = "FLUVIO"
-
-
-class CannotListen(KafscaleError):
-    """A listener's address cannot be used; the text names the address and the reason."""
 
 
 class FluvioDoor:

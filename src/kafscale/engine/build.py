@@ -8,6 +8,8 @@ Next door: the verbs (engine.py), what happens between the parts (reactions.py).
 import dataclasses
 from dataclasses import dataclass
 
+from kafscale.access.quota_rates import QuotaWindows
+from kafscale.engine.access.quotas import Quotas
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
@@ -27,6 +29,9 @@ from kafscale.engine.partitions.build import LogFactory, PartitionParts, build_p
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.producer_ids import ProducerIds
 from kafscale.engine.partitions.store_gate import StoreGate
+from kafscale.engine.subscriptions.cursors import Cursors
+from kafscale.engine.subscriptions.serving import Surroundings
+from kafscale.engine.subscriptions.subscriptions import Subscriptions
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Topic
@@ -75,6 +80,7 @@ class EngineSettings:
     upkeep: UpkeepRules
     validates_records: bool
     logs_each_flush: bool  # at level info, else debug
+    quota_windows: QuotaWindows
 
     @property
     def namespace(self) -> str:
@@ -137,6 +143,8 @@ async def build_engine(
     logs = serving.logs
     lag = ConsumerLag(metadata, registry, logs, cluster)
     coordinator = builder.build_coordinator(cluster, member_data, lag)
+    cursors = Cursors(metadata, cluster.identity, clock, tasks, lag)
+    around = Surroundings(serving.partitions, cursors, clock, tasks, turns)
     moves = builder.build_moves(cluster, topics, logs)
     upkeep = build_upkeep(
         settings.upkeep,
@@ -145,6 +153,7 @@ async def build_engine(
         registry,
         logs,
         coordinator.offsets,
+        cursors,
         cluster,
         clock,
         dice,
@@ -152,6 +161,7 @@ async def build_engine(
         topics.discovery.search_soon,
     )
     return EngineParts(
+        quotas=Quotas(metadata, clock, settings.quota_windows),
         cluster=cluster,
         topics=topics,
         logs=logs,
@@ -159,6 +169,7 @@ async def build_engine(
         partitions=serving.partitions,
         groups=coordinator.groups,
         offsets=coordinator.offsets,
+        subscriptions=Subscriptions(around, cluster),
         expiry=coordinator.expiry,
         lag=lag,
         moves=moves,

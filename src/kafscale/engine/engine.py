@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kafscale.engine.access.quotas import Quotas
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
@@ -23,6 +24,7 @@ from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.partitions import Partitions
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.reactions import Reactions
+from kafscale.engine.subscriptions.subscriptions import Subscriptions
 from kafscale.engine.topics.discovery import watch_topics
 from kafscale.engine.topics.topics import TopicParts
 from kafscale.engine.upkeep.checkpoints import Checkpoints
@@ -43,6 +45,7 @@ from kafscale.turns import Turns
 class EngineParts:
     """All parts of an engine, for the broker that wires and samples them. No door gets this."""
 
+    quotas: Quotas
     cluster: Membership
     topics: TopicParts
     logs: OpenLogs
@@ -50,6 +53,7 @@ class EngineParts:
     partitions: Partitions
     groups: Groups
     offsets: Offsets
+    subscriptions: Subscriptions
     expiry: Expiry
     lag: ConsumerLag
     moves: Moves
@@ -86,6 +90,8 @@ class Engine:
         self.partitions = parts.partitions
         self.groups = parts.groups
         self.offsets = parts.offsets
+        self.subscriptions = parts.subscriptions
+        self.quotas = parts.quotas
         self.metrics = parts.metrics
         self.clock = parts.clock
         self.turns = parts.turns
@@ -99,6 +105,7 @@ class Engine:
             parts.logs,
             parts.partitions,
             parts.groups,
+            parts.subscriptions,
             parts.moves,
             parts.removals,
             parts.metrics,
@@ -110,10 +117,12 @@ class Engine:
         parts = self._parts
         self.cluster.start(self._reactions)
         await parts.topics.load(self._reactions)
+        await parts.quotas.load()
         begin = parts.tasks.spawn
         begin(parts.partitions.run_opener(), "opening")
         if self.cluster.has_peers:
             begin(watch_topics(parts.topics.registry, parts.metadata), "topics")
+            begin(parts.quotas.run(), "quotas")
         begin(parts.moves.run(), "moves")
         begin(parts.log_upkeep.run_roll_up(), "roll-up")
         begin(parts.log_upkeep.run(), "tidy")
@@ -128,6 +137,7 @@ class Engine:
         """Flush every log and stop."""
         parts = self._parts
         await parts.groups.aclose()
+        await parts.subscriptions.aclose()
         await parts.logs.aclose(deadline_s)
         await parts.checkpoints.aclose()
         await parts.cluster.aclose()

@@ -27,7 +27,9 @@ protocol's codes in one table (gateways/kafka/calls/errors.py); a test checks th
         InconsistentProtocol  InvalidSessionTimeout  RebalanceInProgress  MemberIdRequired
         GroupFull  GroupMemoryFull  FencedInstance  GroupNotEmpty  GroupNotFound  GroupIsGoing
         GroupSubscribed  NotTheCoordinator
-      InvalidRequest
+      SubscriptionError     subscriptions
+        ConsumerBusy  KeyRangeTaken  SubscriptionExists  SubscriptionNotFound
+      InvalidRequest  UnsupportedEntity  ThrottlingQuotaExceeded
       MetadataConflict  MetadataUnavailable
 """
 
@@ -297,8 +299,36 @@ class OffsetMetadataTooLarge(GroupError):
     """The metadata of a committed offset is longer than allowed."""
 
 
+class SubscriptionError(KafscaleError):
+    """A consumer of a subscription asked for something it cannot have now."""
+
+
+class ConsumerBusy(SubscriptionError):
+    """The subscription has consumers that exclude this one."""
+
+
+class KeyRangeTaken(SubscriptionError):
+    """The hashes that a consumer wants for itself are another's, or are no ranges."""
+
+
+class SubscriptionExists(SubscriptionError):
+    """The partition has a subscription of this name."""
+
+
+class SubscriptionNotFound(SubscriptionError):
+    """The partition has no subscription of this name."""
+
+
 class InvalidRequest(KafscaleError):
     """The request contradicts itself or asks for more than one request may."""
+
+
+class UnsupportedEntity(KafscaleError):
+    """A question about quotas of a kind of entity that there is none of."""
+
+
+class ThrottlingQuotaExceeded(KafscaleError):
+    """The client makes more changes than its quota allows, and must wait before it tries again."""
 
 
 class MetadataConflict(KafscaleError):

@@ -32,6 +32,8 @@ from kafscale.settings.sections import (
     MappingSection,
     NetworkSection,
     PricesSection,
+    PulsarSection,
+    QuotaSection,
     S3Section,
     Section,
     StorageSection,
@@ -58,6 +60,8 @@ class Config(Section, frozen=True):
     mapping: MappingSection = MappingSection()
     fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
+    pulsar: PulsarSection = PulsarSection()
+    quota: QuotaSection = QuotaSection()
     audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()
 

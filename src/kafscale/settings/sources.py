@@ -75,6 +75,8 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_READAHEAD_SEGMENTS": "cache.readAheadSegments",
     "KAFSCALE_AUTO_CREATE_TOPICS": "topics.autoCreate",
     "KAFSCALE_AUTO_CREATE_PARTITIONS": "topics.defaultPartitions",
+    "KAFSCALE_PULSAR_ENABLED": "pulsar.enabled",
+    "KAFSCALE_PULSAR_PORT": "pulsar.port",
     "KAFSCALE_FLUVIO_ENABLED": "fluvio.enabled",
     "KAFSCALE_FLUVIO_SC_PORT": "fluvio.scPort",
     "KAFSCALE_FLUVIO_SPU_PORT": "fluvio.spuPort",

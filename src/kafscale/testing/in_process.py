@@ -25,7 +25,12 @@ from kafscale.model.endpoints import Endpoint
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
-from kafscale.settings.sections import BrokerSection, ConsumerSection, FluvioSection
+from kafscale.settings.sections import (
+    BrokerSection,
+    ConsumerSection,
+    FluvioSection,
+    PulsarSection,
+)
 from kafscale.system import SystemClock, SystemDice
 
 _HOST: Final = "127.0.0.1"
@@ -34,6 +39,7 @@ _FLUSH_DEADLINE_S: Final = 5.0
 FOR_TESTS: Final = Config(
     broker=BrokerSection(port=0),
     consumer=ConsumerSection(initial_rebalance_delay_ms=0),
+    pulsar=PulsarSection(enabled=False),
     use_memory_s3=True,
 )
 
