@@ -4,8 +4,18 @@ from typing import Any
 
 import pytest
 
+from kafscale.groups.events import Join, Joined, Sync, Synced
 from kafscale.model.endpoints import Endpoint
 from kafscale.wire.fluvio.errors import NO_ERROR, FluvioCode
+from kafscale.wire.fluvio.messages.consumer_offsets import (
+    DeleteConsumerOffsetRequest,
+    DeleteConsumerOffsetResponse,
+    FetchConsumerOffsetsRequest,
+    FetchConsumerOffsetsResponse,
+    ReplicaKey,
+    UpdateConsumerOffsetRequest,
+    UpdateConsumerOffsetResponse,
+)
 from kafscale.wire.fluvio.messages.objects import PartitionObject, SpuObject
 from kafscale.wire.fluvio.messages.watch import DELETE, WatchRequest
 from kafscale.wire.fluvio.schema import FluvioTable
@@ -23,6 +33,7 @@ from tests.unit.gateways.fluvio.test_data import (
 
 pytestmark = pytest.mark.real_time
 V, WATCH = 19, 1004
+COMMIT, DELETE_COMMITTED, FETCH_COMMITTED = 1006, 1007, 1008
 PARTITIONS = 8
 
 
@@ -112,3 +123,71 @@ async def _produce_everywhere(spus: Known, partitions: Known) -> None:
             assert refused.error.code == FluvioCode.NOT_LEADER_FOR_PARTITION
     for connection in connections.values():
         await connection.aclose()
+
+
+async def test_every_broker_commits_lists_and_deletes_offsets() -> None:
+    async with FleetHarness(gather_s=0.05) as fleet:
+        members = [await fleet.start(number, WITH_FLUVIO) for number in (1, 2)]
+        await fleet.agree()
+        await members[0].engine.topics.create("t", PARTITIONS, {})
+        await eventually(lambda: members[1].engine.topics.find("t") is not None)
+        owner = fleet.owner("t", 0)
+        await owner.append("t", 0, b"a", b"b")
+        (other,) = (member for member in members if member is not owner)
+        group = next(
+            name for name in map(str, range(100)) if other.engine.cluster.may_coordinate(name)
+        )
+        place = ReplicaKey("t", 0)
+        async with (
+            await FluvioConnection.open(owner.broker.endpoints["FLUVIO_SPU"]) as data,
+            await FluvioConnection.open(other.broker.endpoints["FLUVIO_SPU"]) as elsewhere,
+        ):
+            wanted = StreamFetchRequest("t", max_bytes=1 << 20, consumer_id=group)
+            _, _, stream_id = await StreamOf(data, wanted).read()
+            commit = UpdateConsumerOffsetRequest(1, stream_id)
+            answer = await data.ask(COMMIT, 24, commit, UpdateConsumerOffsetResponse)
+            assert answer.error == NO_ERROR
+            for connection in (data, elsewhere):
+                found = await connection.ask(
+                    FETCH_COMMITTED,
+                    24,
+                    FetchConsumerOffsetsRequest(),
+                    FetchConsumerOffsetsResponse,
+                )
+                assert [(one.consumer_id, one.offset) for one in found.consumers] == [(group, 1)]
+            committed = await other.engine.offsets.committed(group)
+            assert committed["t", 0].offset == 2
+            gone = await data.ask(
+                DELETE_COMMITTED,
+                24,
+                DeleteConsumerOffsetRequest(place, group),
+                DeleteConsumerOffsetResponse,
+            )
+            assert gone.error == NO_ERROR
+            assert await other.engine.offsets.committed(group) == {}
+            await _join(other, group)
+            answer = await data.ask(COMMIT, 24, commit, UpdateConsumerOffsetResponse)
+            assert "has members" in str(answer.error.details[0])
+
+
+async def _join(member: Member, group: str) -> None:
+    """Give a group a member, with its record saved."""
+    groups = member.engine.groups
+    await groups.load(group)
+    joining = Join(
+        call=groups.new_call(),
+        fresh_id="m",
+        session_timeout_s=10.0,
+        rebalance_timeout_s=10.0,
+        protocol_type="consumer",
+        protocols={"range": b""},
+    )
+    joined = await groups.settled(group, groups.ask(group, joining), "m")
+    assert isinstance(joined, Joined)
+    syncing = Sync(
+        call=groups.new_call(),
+        generation=joined.generation,
+        member_id="m",
+        assignments={"m": b"all"},
+    )
+    assert isinstance(await groups.settled(group, groups.ask(group, syncing), "m"), Synced)
