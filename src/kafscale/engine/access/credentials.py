@@ -23,6 +23,7 @@ from kafscale.metadata.store import MetadataStore
 from kafscale.model.errors import CorruptObject, UnacceptableCredential, UserNotFound
 
 MOST_NAME: Final = 249  # characters of a user's name
+MOST_SALT: Final = 256  # bytes; librdkafka takes 64
 
 
 class NewCredential(NamedTuple):
@@ -92,7 +93,7 @@ class Credentials:
             raise UnacceptableCredential("Too few iterations")
         if new.iterations > MOST_ITERATIONS:
             raise UnacceptableCredential("Too many iterations")
-        if not new.salt or len(new.salt) > size:
+        if not 0 < len(new.salt) <= MOST_SALT:
             raise UnacceptableCredential("The salt has no usable length")
         if len(new.salted_password) != size:
             raise UnacceptableCredential("The salted password has not the length of the hash")
