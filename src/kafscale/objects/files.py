@@ -5,8 +5,9 @@ refuses a name that is taken and shows whole files only, so it is our create-if-
 links below the folder are refused: what lies behind one is not the broker's to read or delete.
 Next door: the path-safe key check (names.py), the same port on a bucket (s3.py).
 
-Small bodies without fsync are written in the event loop itself: for 1 KiB the way through a
-thread costs six times the CPU of the write (22 against 128 us), for 64 KiB still 1.6 times.
+Bodies up to 320 KiB are written without fsync in the event loop itself: the way through a thread
+costs more CPU than such a write. A kernel whose disk is behind makes writers wait, however little
+they write; after a slow write threads write for a while, so that only the flushes wait.
 What the page cache holds is read in the event loop, too, where the kernel can tell (Linux, most
 file systems): 256 KiB take 33 us there, and 99 by a thread.
 """
@@ -16,6 +17,7 @@ import errno
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,8 +36,10 @@ from kafscale.model.errors import (
 from kafscale.objects.names import check_folder, check_key, inside
 from kafscale.objects.store import StoredObject
 
-INLINE_BYTES: Final = 64 * 1024  # up to this size the event loop does the work itself
-CACHED_BYTES: Final = 320 * 1024  # up to this size the event loop reads what the page cache holds
+QUICK_BYTES: Final = 320 * 1024  # up to this the event loop writes, and reads what is cached
+INLINE_BYTES: Final = 64 * 1024  # up to this it reads, too, if the kernel cannot tell what is
+SLOW_S: Final = 0.02  # a write that takes longer had to wait
+THREADS_S: Final = 1.0  # how long threads write after that
 LEFTOVER_AGE_S: Final = 600  # a temporary file this old was left by a process that died
 _BUFFERS_PER_WRITE: Final = 1024  # IOV_MAX
 _MOST_FOLDERS_KNOWN: Final = 100_000
@@ -66,15 +70,23 @@ class FileObjectStore:
     the file system keeps the order of data and names.
     """
 
-    def __init__(self, root: Path, fsync: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        fsync: bool = False,
+        elapsed_s: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._root = os.path.abspath(root)
         self._fsync = fsync
+        self._elapsed_s = elapsed_s
+        self._quick_from_s = elapsed_s()  # until then threads write
         self._temp = os.path.join(self._root, ".tmp")
         self._temp_name = f"{self._temp}/{_token()}"
         self._numbers = count()
         self._clock_file = f"{self._temp}/clock"
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="kafscale-files")
         self._real_folders = {self._root}  # known to be no symbolic links
+        self._can_tell_cached = True  # until the file system says that it cannot
         try:
             if os.path.islink(self._temp):
                 raise _link_refused(self._temp)
@@ -90,15 +102,19 @@ class FileObjectStore:
     async def put_new(self, key: str, body: Sequence[Buffer]) -> None:
         """Write beside, then link."""
         path = self._path(key)
-        if not self._fsync and sum(map(len, body)) <= INLINE_BYTES:
-            self._put(path, body)
-        else:
+        if self._fsync or sum(map(len, body)) > QUICK_BYTES:
             await self._in_thread(self._put, path, body)
+        elif (began_s := self._elapsed_s()) < self._quick_from_s:
+            await self._in_thread(self._put, path, body)
+        else:
+            self._put(path, body)
+            if (now_s := self._elapsed_s()) - began_s > SLOW_S:
+                self._quick_from_s = now_s + THREADS_S
 
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         """Read a range; in a thread if it takes long, so that the loop goes on meanwhile."""
         path = self._path(key)
-        data = _read(path, start, length, _read_at_once)
+        data = _read(path, start, length, self._read_at_once)
         if data is not None:
             return data
         return await self._in_thread(_read, path, start, length, _read_range)
@@ -155,6 +171,19 @@ class FileObjectStore:
         if len(self._real_folders) >= _MOST_FOLDERS_KNOWN:
             self._real_folders = {self._root}
         self._real_folders.add(folder)
+
+    def _read_at_once(self, source: int, start: int, length: int) -> memoryview | None:
+        """A range that takes no waiting; None if a thread should read it."""
+        if length > QUICK_BYTES:
+            return None
+        if self._can_tell_cached:
+            try:
+                return _read_cached(source, start, length)
+            except OSError as failed:
+                if failed.errno != errno.EOPNOTSUPP:
+                    raise
+            self._can_tell_cached = False
+        return _read_range(source, start, length) if length <= INLINE_BYTES else None
 
     async def _in_thread(self, work: Callable[..., _T], *arguments: object) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
@@ -367,18 +396,6 @@ def _read(
         _fail("read", path, failed)
     finally:
         os.close(source)
-
-
-def _read_at_once(source: int, start: int, length: int) -> memoryview | None:
-    """A range that takes no waiting; None if a thread should read it."""
-    if length > CACHED_BYTES:
-        return None
-    try:
-        return _read_cached(source, start, length)
-    except OSError as failed:
-        if failed.errno != errno.EOPNOTSUPP:
-            raise
-    return _read_range(source, start, length) if length <= INLINE_BYTES else None
 
 
 def _read_cached(source: int, start: int, length: int) -> memoryview | None:
