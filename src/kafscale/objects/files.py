@@ -7,7 +7,7 @@ Next door: the path-safe key check (names.py), the same port on a bucket (s3.py)
 
 Bodies up to 320 KiB are written without fsync in the event loop itself: the way through a thread
 costs more CPU than such a write. A kernel whose disk is behind makes writers wait, however little
-they write; after a slow write threads write for a while, so that only the flushes wait.
+they write; when writes are slow, threads write for a while, so that only the flushes wait.
 What the page cache holds is read in the event loop, too, where the kernel can tell (Linux, most
 file systems): 256 KiB take 33 us there, and 99 by a thread.
 """
@@ -38,7 +38,8 @@ from kafscale.objects.store import StoredObject
 
 QUICK_BYTES: Final = 320 * 1024  # up to this the event loop writes, and reads what is cached
 INLINE_BYTES: Final = 64 * 1024  # up to this it reads, too, if the kernel cannot tell what is
-SLOW_S: Final = 0.02  # a write that takes longer had to wait
+SLOW_S: Final = 0.02  # a write that takes longer had to wait, or other programs were running
+MANY_SLOW: Final = 3  # more slow writes than quick ones: not by chance
 THREADS_S: Final = 1.0  # how long threads write after that
 LEFTOVER_AGE_S: Final = 600  # a temporary file this old was left by a process that died
 _BUFFERS_PER_WRITE: Final = 1024  # IOV_MAX
@@ -80,6 +81,7 @@ class FileObjectStore:
         self._fsync = fsync
         self._elapsed_s = elapsed_s
         self._quick_from_s = elapsed_s()  # until then threads write
+        self._slow_writes = 0  # beyond quick ones
         self._temp = os.path.join(self._root, ".tmp")
         self._temp_name = f"{self._temp}/{_token()}"
         self._numbers = count()
@@ -108,8 +110,7 @@ class FileObjectStore:
             await self._in_thread(self._put, path, body)
         else:
             self._put(path, body)
-            if (now_s := self._elapsed_s()) - began_s > SLOW_S:
-                self._quick_from_s = now_s + THREADS_S
+            self._judge(began_s, self._elapsed_s())
 
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         """Read a range; in a thread if it takes long, so that the loop goes on meanwhile."""
@@ -202,6 +203,16 @@ class FileObjectStore:
             with suppress(OSError):
                 os.unlink(temp)
         self._sync_folder_of(path)
+
+    def _judge(self, began_s: float, ended_s: float) -> None:
+        """Note how long the event loop was writing; leave it to threads if that is often long."""
+        if ended_s - began_s <= SLOW_S:
+            self._slow_writes = max(0, self._slow_writes - 1)
+            return
+        self._slow_writes += 1
+        if self._slow_writes >= MANY_SLOW:
+            self._slow_writes -= 1  # after the pause one slow write is enough
+            self._quick_from_s = ended_s + THREADS_S
 
     def _sync_folder_of(self, path: str) -> None:
         if self._fsync:
