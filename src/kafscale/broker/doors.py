@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from kafscale.broker import derived
 from kafscale.engine.engine import Engine
+from kafscale.gateways.audit_log import AuditLog, Fields
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection, Session
 from kafscale.gateways.connections import HARMLESS, Connections
@@ -34,12 +35,17 @@ def build_doors(
     dice: Dice,
     buffered_bytes: Callable[[], int],
     authorizer: Authorizer,
+    audit_line: Callable[[Fields], None] | None = None,
 ) -> "Doors":
     """The listeners that the settings ask for; all of them speak Kafka.
 
-    `buffered_bytes`: what logs hold beyond requests.
+    `buffered_bytes`: what logs hold beyond requests. `audit_line`: where the audit log goes; None:
+    to the broker's log.
     """
     client_log = ClientLog(clock)
+    audit = AuditLog(
+        clock, lambda *labels: engine.metrics.audit_events.labels(*labels).inc(), audit_line
+    )
     context = KafkaContext(
         engine,
         FetchSessions(dice),
@@ -47,6 +53,7 @@ def build_doors(
         router.OFFERED,
         client_log,
         authorizer=authorizer,
+        audit=audit,
     )
 
     def make_session(connection: Connection) -> KafkaSession:
@@ -63,6 +70,7 @@ def build_doors(
         buffered_bytes=buffered_bytes,
         refusals=count_refusal,
         client_log=client_log,
+        audit=audit,
     )
     return Doors(config.all_listeners, make_session, connections)
 

@@ -9,17 +9,19 @@ import contextlib
 import gc
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import structlog
 import uvloop
 
 from kafscale.broker import banner, file_limit, log_output
+from kafscale.broker.audit_file import AuditFile
 from kafscale.broker.lifecycle import Lifecycle
 from kafscale.broker.ops_http import OpsServer
 from kafscale.broker.turn_watch import TurnWatch
 from kafscale.broker.wiring import Broker, build
+from kafscale.gateways.audit_log import Fields
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.settings.config import Config
@@ -95,7 +97,9 @@ async def _start(config: Config, undo: contextlib.AsyncExitStack) -> Lifecycle:
     store = open_store(config)
     undo.push_async_callback(store.aclose)
     await check_create_if_absent(store, f"{config.storage.namespace}/.probe", dice.token(8).hex())
-    life = Lifecycle(await build(config, store, metadata, clock, dice), config.broker.rack)
+    audit_line = _open_audit(config, undo)
+    broker = await build(config, store, metadata, clock, dice, audit_line=audit_line)
+    life = Lifecycle(broker, config.broker.rack)
     page = contextlib.AsyncExitStack()  # ends after the broker: it answers while the broker drains
     undo.push_async_callback(page.aclose)
     undo.push_async_callback(life.aclose)
@@ -103,6 +107,20 @@ async def _start(config: Config, undo: contextlib.AsyncExitStack) -> Lifecycle:
     await _start_metrics(config, life.broker, page)
     _calm_collector()
     return life
+
+
+def _open_audit(config: Config, undo: contextlib.AsyncExitStack) -> Callable[[Fields], None] | None:
+    """The file of the audit log, if it has one of its own."""
+    audit = config.audit
+    if audit.file is None:
+        return None
+    try:
+        file = AuditFile(audit.file, audit.max_file_size, audit.max_files)
+    except OSError as problem:
+        reason = problem.strerror or problem
+        raise StartFailed(f"cannot write the audit log to {audit.file}: {reason}") from None
+    undo.callback(file.close)
+    return file.write
 
 
 def _calm_collector() -> None:

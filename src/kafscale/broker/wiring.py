@@ -5,6 +5,7 @@ engine is made of (engine/build.py), which stores there are (settings/stores.py)
 (main.py).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafscale.admin.bucket.pairing import require_pair
@@ -21,6 +22,7 @@ from kafscale.engine.build import build_engine, instrument
 from kafscale.engine.engine import Engine
 from kafscale.engine.metrics import sampling
 from kafscale.engine.metrics.series import BrokerMetrics
+from kafscale.gateways.audit_log import Fields
 from kafscale.gateways.kafka.groups.consumer_protocol import ConsumerProtocol
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.access import AllowAll, Authorizer
@@ -51,10 +53,12 @@ async def build(
     *,
     has_peers: bool | None = None,
     authorizer: Authorizer | None = None,
+    audit_line: Callable[[Fields], None] | None = None,
 ) -> Broker:
     """Put a broker together on an open store and an open metadata store.
 
-    `has_peers`: other brokers use the same stores; None: as the settings say.
+    `has_peers`: other brokers use the same stores; None: as the settings say. `audit_line`: where
+    the audit log goes; None: to the broker's log.
     """
     is_verbose = config.logging.level == "debug"
     log_received = sampling.log_received if is_verbose else None
@@ -72,7 +76,14 @@ async def build(
         store_name=kafka_names.store_name(config),
     )
     doors = build_doors(
-        config, engine, tasks, clock, dice, lambda: parts.buffered.size, authorizer or AllowAll()
+        config,
+        engine,
+        tasks,
+        clock,
+        dice,
+        lambda: parts.buffered.size,
+        authorizer or AllowAll(),
+        audit_line,
     )
     started_s = clock.now_ms() / 1000
     left = parts.compactions.left_to_pipeline

@@ -10,6 +10,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kafscale.gateways.audit_log import AuditLog
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
 from kafscale.model.clock import Clock
@@ -59,6 +60,7 @@ class Connections:
         buffered_bytes: Callable[[], int],
         refusals: Callable[[str], None],
         client_log: ClientLog,
+        audit: AuditLog,
     ) -> None:
         """`buffered_bytes`: what logs hold beyond requests."""
         self.limits = limits
@@ -66,6 +68,7 @@ class Connections:
         self._buffered_bytes = buffered_bytes
         self._refusals = refusals
         self._client_log = client_log
+        self._audit = audit
         self._open: dict[Connection, None] = {}
         self._silent: dict[Connection, None] = {}  # without a whole frame yet; the oldest first
         self._per_ip: Counter[str] = Counter()
@@ -104,6 +107,7 @@ class Connections:
         for connection in list(self._open):
             connection.abort("shutdown")
         self._client_log.aclose()
+        self._audit.aclose()
 
     # -- called by connections ---------------------------------------------------------------
 
@@ -230,4 +234,5 @@ class Connections:
             if reason is not None:
                 connection.abort(reason)
         self._client_log.end_windows()
+        self._audit.end_windows()
         self.let_go_on()

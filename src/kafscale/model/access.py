@@ -2,8 +2,8 @@
 
 Here: principals, operations and resources, and the port that decides. Operations and resource
 types have Kafka's names and numbers.
-Next door: what each request asks for (REQUIREMENTS in gateways/kafka/apis).
-Never here: rules. Today there is one authorizer, and it allows everything.
+Next door: the rules (access/), what each request asks for (REQUIREMENTS in gateways/kafka/apis).
+Never here: rules. `AllowAll` is the authorizer of a broker without any.
 """
 
 from enum import IntEnum
@@ -37,6 +37,9 @@ class AccessOperation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 class ResourceType(IntEnum):
@@ -46,6 +49,8 @@ class ResourceType(IntEnum):
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
 
 CLUSTER_NAME: Final = "kafka-cluster"  # the one resource of type CLUSTER
@@ -60,9 +65,14 @@ class Authorizer(Protocol):
         ...
 
     def allows(
-        self, principal: Principal, operation: AccessOperation, kind: ResourceType, name: str
+        self,
+        principal: Principal,
+        host: str,
+        operation: AccessOperation,
+        kind: ResourceType,
+        name: str,
     ) -> bool:
-        """Whether the principal may do this to the resource of this name."""
+        """Whether the principal may do this to the resource of this name from this address."""
         ...
 
 
@@ -72,7 +82,12 @@ class AllowAll:
     allows_all = True
 
     def allows(
-        self, principal: Principal, operation: AccessOperation, kind: ResourceType, name: str
+        self,
+        principal: Principal,
+        host: str,
+        operation: AccessOperation,
+        kind: ResourceType,
+        name: str,
     ) -> bool:
         """Always."""
         return True

@@ -21,6 +21,7 @@ from kafscale.settings.listeners import (
 from kafscale.settings.sections import (
     METADATA_FILE,
     OBJECTS_FOLDER,
+    AuditSection,
     BrokerSection,
     CacheSection,
     CompressionSection,
@@ -55,6 +56,7 @@ class Config(Section, frozen=True):
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
     logging: LoggingSection = LoggingSection()
+    audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()
 
     @property

@@ -242,6 +242,14 @@ class LoggingSection(Section, frozen=True):
     long_turns: TurnLimit | None = None  # None: they are not looked for
 
 
+class AuditSection(Section, frozen=True):
+    """The audit log."""
+
+    file: str | None = None  # None: lines go to the broker's log
+    max_file_size: PositiveSize = PositiveSize(100 * _MI)
+    max_files: AtLeastOne = 10
+
+
 class PricesSection(Section, frozen=True):
     """What the bucket's provider charges, in any currency. The defaults: S3 in us-east-1, USD."""
 

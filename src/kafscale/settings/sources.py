@@ -78,6 +78,7 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_LOG_LEVEL": "logging.level",
     "KAFSCALE_LOG_FORMAT": "logging.format",
     "KAFSCALE_LOG_LONG_TURNS": "logging.longTurns",
+    "KAFSCALE_AUDIT_FILE": "audit.file",
 }
 
 FLAGS: Final[dict[str, str]] = {

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from kafscale.gateways.audit_log import AuditLog
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.connections import ConnectionLimits, Connections
@@ -91,6 +92,7 @@ class ConnectionsHarness:
             buffered_bytes=lambda: self.buffered,
             refusals=lambda reason: self.refusals.update([reason]),
             client_log=ClientLog(self.clock),
+            audit=AuditLog(self.clock, lambda kind, outcome: None),
         )
 
     def _make_session(self, connection: Connection) -> RecordingSession:

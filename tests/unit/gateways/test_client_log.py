@@ -2,7 +2,8 @@
 
 from structlog.testing import capture_logs
 
-from kafscale.gateways.client_log import LINES_PER_WINDOW, MOST_CLIENTS, WINDOW_S, ClientLog
+from kafscale.gateways.client_log import LINES_PER_WINDOW, ClientLog
+from kafscale.gateways.line_budget import MOST_CLIENTS, WINDOW_S
 from kafscale.testing.clock import ManualClock
 
 

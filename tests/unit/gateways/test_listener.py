@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from kafscale.gateways.audit_log import AuditLog
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.connections import ConnectionLimits, Connections
@@ -33,6 +34,7 @@ class TwoListeners:
             buffered_bytes=lambda: 0,
             refusals=self.refusals.append,
             client_log=ClientLog(clock),
+            audit=AuditLog(clock, lambda kind, outcome: None),
         )
         self.listeners = [
             Listener(name, self._make_session, self.connections) for name in ("INNER", "OUTER")

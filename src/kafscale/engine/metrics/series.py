@@ -289,6 +289,12 @@ class BrokerMetrics:
             ("reason",),
             limit,
         )
+        self.audit_events: Family[Counter] = add.counter(
+            "kafscale_audit_events_total",
+            "Denied requests, failed authentications and administrative changes",
+            ("kind", "outcome"),
+            limit,
+        )
 
     def _add_groups(self) -> None:
         add = self.registry

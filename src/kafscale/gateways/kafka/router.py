@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final, cast
 
 from kafscale.gateways.kafka import apis
-from kafscale.gateways.kafka.access import authorization
+from kafscale.gateways.kafka.access import audited_changes, authorization
 from kafscale.gateways.kafka.apis import (
     api_versions,
     fetch,
@@ -122,6 +122,8 @@ def authorize(request: RequestHeader, call: Call) -> Message | None:
 
 def answer(request: RequestHeader, call: Call) -> Answer:
     """Begin to answer."""
+    if request.api_key in audited_changes.CHANGES:
+        audited_changes.watch(request.api_key, call)
     begun = _BY_KEY[request.api_key].answer(call)
     return begun if call.amendments is None else _amended(begun, call)
 

@@ -34,6 +34,7 @@ NAMES = {
     "kafscale_requests_total": {"api"},
     "kafscale_bad_requests_total": {"reason"},
     "kafscale_client_errors_total": {"reason"},
+    "kafscale_audit_events_total": {"kind", "outcome"},
     "kafscale_log_puts_total": {"topic", "log"},
     "kafscale_flushes_total": {"topic"},
     "kafscale_flush_bytes_total": {"topic"},
@@ -58,6 +59,7 @@ def full_probe() -> BrokerMetrics:
     metrics.requests.labels("Fetch").inc()
     metrics.bad_requests.labels("frame").inc()
     metrics.client_errors.labels("topic_exists").inc()
+    metrics.audit_events.labels("change", "ok").inc()
     metrics.flushes.labels("t").inc()
     metrics.flush_bytes.labels("t").inc(100)
     counts = StoreCounts(metrics, "default", lambda name: True, lambda: 0)

@@ -327,4 +327,4 @@ async def test_harmless_refusals_are_no_bad_requests(
     assert refusals(broker, "topic_exists") == 0
     counted = parse(broker.metrics())
     assert counted[series("kafscale_client_errors_total", reason="topic_exists")] == 1
-    assert [row["event"] for row in logged if row["log_level"] == "info"] == []
+    assert [row["event"] for row in logged if row["log_level"] == "info"] == ["audit"]

@@ -21,6 +21,8 @@ CODE_OF: Final = {
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 
 _Row = TypeVar("_Row")
@@ -30,8 +32,7 @@ def is_denied(call: Call, operation: AccessOperation, kind: ResourceType, name: 
     """Whether the client may not do this; counted if so. Nothing to name: nothing to deny."""
     if name is None or call.allows(operation, kind, name):
         return False
-    detail = f"{call.principal} asks for {operation.name} of a {kind.name.lower()}"
-    client_errors.note_ordinary(call, CODE_OF[kind].name.lower(), detail)
+    client_errors.note_denied(call, CODE_OF[kind].name.lower(), operation, kind, name)
     return True
 
 

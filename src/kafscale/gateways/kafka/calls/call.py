@@ -19,6 +19,7 @@ from kafscale.model.access import (
     Principal,
     ResourceType,
 )
+from kafscale.model.audit import Audit, AuditEvent, NoAudit
 from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import KafscaleError, OutcomeUnknown
 from kafscale.wire.kafka.schema import Message
@@ -44,6 +45,7 @@ class KafkaContext:
     client_log: ClientLog
     workers: Workers = field(default_factory=Workers)
     authorizer: Authorizer = field(default_factory=AllowAll)
+    audit: Audit = field(default_factory=NoAudit)
 
 
 Place = tuple[int, int]  # of a record set: which topic of the request, which partition of that
@@ -59,6 +61,7 @@ class ClientError:
     detail: str
     is_bad: bool  # no correct client sends this
     count: int = 1
+    denial: AuditEvent | None = None  # for the audit log, too
 
 
 @dataclass(slots=True)
@@ -71,7 +74,7 @@ class Call:
     began_s: float  # by the engine's clock
     work: WorkQueue  # of the connection
     errors: dict[str, ClientError]  # what the client has done wrong, by reason
-    peer: str = ""  # the client's address, for the log
+    peer: str = ""  # the client's address
     client_id: str = ""  # what the client calls itself
     listener: str = PLAINTEXT  # the name of the listener that the client came in by
     principal: Principal = ANONYMOUS
@@ -91,7 +94,7 @@ class Call:
 
     def allows(self, operation: AccessOperation, kind: ResourceType, name: str) -> bool:
         """Whether the client may do this."""
-        return self.context.authorizer.allows(self.principal, operation, kind, name)
+        return self.context.authorizer.allows(self.principal, self.peer, operation, kind, name)
 
     def amend(self, amendment: Amendment) -> None:
         """Change the handler's answer before it is sent."""
@@ -105,6 +108,11 @@ class Call:
             endpoint = node.endpoints.get(self.listener)
             if endpoint is not None:
                 yield node, endpoint
+
+
+def api_name(message: Message) -> str:
+    """The name of the API whose request this is."""
+    return type(message).__name__.removesuffix("Request")
 
 
 async def in_time(call: Call, work: Coroutine[Any, Any, T], timeout_s: float) -> T:

@@ -8,13 +8,17 @@ Next door: connections that were ended (gateways/connections.py), how many lines
 """
 
 import re
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
 import structlog
 
-from kafscale.gateways.kafka.calls.call import Call, ClientError, KafkaContext
+from kafscale.gateways.audit_log import MOST_RESOURCES
+from kafscale.gateways.kafka.calls.call import Call, ClientError, KafkaContext, api_name
 from kafscale.gateways.kafka.calls.errors import words_of
+from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.audit import DENIED, AuditEvent, AuditKind
 from kafscale.model.errors import (
     BadBatch,
     BadSequence,
@@ -99,6 +103,32 @@ def note_transaction(call: Call, transactional_id: str) -> None:
     note_bad(call, "transaction", detail)
 
 
+def note_denied(
+    call: Call, reason: str, operation: AccessOperation, kind: ResourceType, name: str
+) -> None:
+    """Keep that a client may not do what it asks for; the audit log gets a line of it, too."""
+    known = call.errors.get(reason)
+    if known is not None and known.denial is not None:
+        known.count += 1
+        if known.count <= MOST_RESOURCES:
+            known.denial = replace(known.denial, resources=(*known.denial.resources, name))
+        return
+    detail = f"{call.principal} asks for {operation.name} of a {kind.name.lower()}"
+    denial = AuditEvent(
+        AuditKind.DENIED,
+        outcome=DENIED,
+        principal=str(call.principal),
+        address=call.peer,
+        operation=operation.name,
+        resource_type=kind.name,
+        resources=(name,),
+        client_id=call.client_id,
+        api=api_name(call.message),
+        listener=call.listener,
+    )
+    call.errors[reason] = ClientError(detail, is_bad=False, denial=denial)
+
+
 def _note(call: Call, reason: str, detail: str, *, is_bad: bool) -> None:
     known = call.errors.get(reason)
     if known is not None:
@@ -114,6 +144,8 @@ def tell(context: KafkaContext, peer: str, errors: dict[str, ClientError]) -> No
     """
     metrics = context.engine.metrics
     for reason, error in errors.items():
+        if error.denial is not None:
+            context.audit.write(replace(error.denial, count=error.count))
         if error.is_bad:
             metrics.bad_requests.labels(reason).inc()
             context.client_log.write(

@@ -72,7 +72,12 @@ class Rules:
         self.asked: list[tuple[Principal, AccessOperation, ResourceType, str]] = []
 
     def allows(
-        self, principal: Principal, operation: AccessOperation, kind: ResourceType, name: str
+        self,
+        principal: Principal,
+        host: str,
+        operation: AccessOperation,
+        kind: ResourceType,
+        name: str,
     ) -> bool:
         self.asked.append((principal, operation, kind, name))
         is_denied = name in self.denied or operation in self.denied_operations
