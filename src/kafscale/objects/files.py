@@ -104,13 +104,13 @@ class FileObjectStore:
     async def put_new(self, key: str, body: Sequence[Buffer]) -> None:
         """Write beside, then link."""
         path = self._path(key)
-        if self._fsync or sum(map(len, body)) > QUICK_BYTES:
-            await self._in_thread(self._put, path, body)
-        elif (began_s := self._elapsed_s()) < self._quick_from_s:
-            await self._in_thread(self._put, path, body)
-        else:
+        began_s = self._elapsed_s()
+        is_quick = not self._fsync and sum(map(len, body)) <= QUICK_BYTES
+        if is_quick and began_s >= self._quick_from_s:
             self._put(path, body)
             self._judge(began_s, self._elapsed_s())
+        else:
+            await self._in_thread(self._put, path, body)
 
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         """Read a range; in a thread if it takes long, so that the loop goes on meanwhile."""
