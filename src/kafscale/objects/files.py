@@ -38,7 +38,7 @@ from kafscale.objects.store import StoredObject
 
 QUICK_BYTES: Final = 320 * 1024  # up to this the event loop writes, and reads what is cached
 INLINE_BYTES: Final = 64 * 1024  # up to this it reads, too, if the kernel cannot tell what is
-SLOW_S: Final = 0.02  # a write that takes longer had to wait, or other programs were running
+SLOW_S: Final = 0.05  # a write that takes longer had to wait, or other programs were running
 MANY_SLOW: Final = 3  # more slow writes than quick ones: not by chance
 THREADS_S: Final = 1.0  # how long threads write after that
 LEFTOVER_AGE_S: Final = 600  # a temporary file this old was left by a process that died
