@@ -3,7 +3,7 @@
 Here: how long a piece is, and the queue of those who want another one. In each turn of the loop one
 of them gets a piece, whatever their number, so that a client with a short request waits for one
 piece and not for all.
-Next door: work on other threads (gateways/kafka/calls/workers.py), tasks (tasks.py).
+Next door: work on other threads (gateways/workers.py), tasks (tasks.py).
 Never here: what the work is.
 """
 

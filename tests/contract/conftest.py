@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafscale.model.secret import Secret
 from kafscale.objects.files import FileObjectStore
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.s3 import S3ObjectStore, S3Settings
@@ -22,8 +23,8 @@ def s3_settings(server: seaweed.SeaweedServer) -> S3Settings:
         bucket=seaweed.BUCKET,
         endpoint=server.endpoint,
         path_style=True,
-        access_key=seaweed.ACCESS_KEY,
-        secret_key=seaweed.SECRET_KEY,
+        access_key=Secret(seaweed.ACCESS_KEY),
+        secret_key=Secret(seaweed.SECRET_KEY),
     )
 
 

@@ -13,6 +13,7 @@ from kafscale.metadata.etcd.client import EtcdSettings
 from kafscale.metadata.etcd.store import EtcdMetadataStore
 from kafscale.metadata.store import Change, Compare, Entry, Listing, Put
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
+from kafscale.model.secret import Secret
 from kafscale.system import SystemClock
 from tests.support import etcd
 from tests.support.maven import Unavailable
@@ -304,7 +305,7 @@ async def test_with_a_password_tokens_are_renewed() -> None:
             "auth enable",
         ):
             server.ctl(*command.split())
-        settings = EtcdSettings(server.endpoints, username="kafscale", password="hidden")
+        settings = EtcdSettings(server.endpoints, username="kafscale", password=Secret("hidden"))
         async with opened(settings) as store:
             version = await store.commit([Put("/kafscale/a", b"1")])
             begun = asyncio.Event()
@@ -320,7 +321,7 @@ async def test_with_a_password_tokens_are_renewed() -> None:
             assert await asyncio.wait_for(watch, 120) == [1, 2, 3]
             with pytest.raises(MetadataUnavailable, match="permission denied"):
                 await store.commit([Put("/others/a", b"1")])
-        wrong = EtcdSettings(server.endpoints, username="kafscale", password="guessed")
+        wrong = EtcdSettings(server.endpoints, username="kafscale", password=Secret("guessed"))
         async with opened(wrong) as store:
             with pytest.raises(MetadataUnavailable, match="invalid user ID or password"):
                 await store.get("/kafscale/a")

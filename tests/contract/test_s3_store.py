@@ -9,6 +9,7 @@ import pytest
 
 from kafscale.log.formats import keys
 from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
+from kafscale.model.secret import Secret
 from kafscale.objects.bucket_client import open_client
 from kafscale.objects.s3 import CLASS_FROM, S3ObjectStore
 from tests.contract.conftest import s3_settings
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.slow  # the server takes seconds to start
 async def test_wrong_keys_are_a_definite_refusal(
     seaweed_server: SeaweedServer, folder: str
 ) -> None:
-    store = S3ObjectStore(replace(s3_settings(seaweed_server), secret_key="wrong"))
+    store = S3ObjectStore(replace(s3_settings(seaweed_server), secret_key=Secret("wrong")))
     for attempt in (store.put_new(f"{folder}/a", [b"x"]), store.read(f"{folder}/a")):
         with pytest.raises(StoreRefused, match="403") as refused:
             await attempt

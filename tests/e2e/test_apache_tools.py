@@ -127,3 +127,29 @@ def test_kafka_acls_says_that_there_is_no_authorizer(broker: BrokerProcess, jars
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 1
     assert "SecurityDisabledException" in done.stdout + done.stderr
+
+
+def test_kafka_configs_sets_shows_and_removes_quotas(broker: BrokerProcess, jars: str) -> None:
+    user = ["--entity-type", "users", "--entity-name", "quota-user"]
+    client = ["--entity-type", "clients", "--entity-default"]
+    address = ["--entity-type", "ips", "--entity-name", "192.0.2.7"]
+    wanted = "producer_byte_rate=1048576,request_percentage=12.5,controller_mutation_rate=3"
+    run(broker, jars, CONFIGS, *user, *client, "--alter", "--add-config", wanted)
+    rate = "connection_creation_rate=5"
+    run(broker, jars, CONFIGS, *address, "--alter", "--add-config", rate)
+    shown = run(broker, jars, CONFIGS, *user, "--entity-type", "clients", "--describe")
+    assert "user-principal 'quota-user', default client-id" in shown.replace(
+        "the default", "default"
+    )
+    assert "producer_byte_rate=1048576" in shown
+    assert "request_percentage=12.5" in shown
+    assert "controller_mutation_rate=3" in shown
+    shown = run(broker, jars, CONFIGS, "--entity-type", "ips", "--describe")
+    assert "'192.0.2.7'" in shown
+    assert "connection_creation_rate=5" in shown
+    gone = "producer_byte_rate,request_percentage,controller_mutation_rate"
+    run(broker, jars, CONFIGS, *user, *client, "--alter", "--delete-config", gone)
+    run(broker, jars, CONFIGS, *address, "--alter", "--delete-config", "connection_creation_rate")
+    assert "quota-user" not in run(
+        broker, jars, CONFIGS, *user, "--entity-type", "clients", "--describe"
+    )

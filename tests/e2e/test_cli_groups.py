@@ -1,5 +1,6 @@
 """`kafscale groups` against a real broker and real members."""
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from tests.support.broker import KafscaleProcess
 from tests.support.clients.confluent import ConfluentMember
 
 PARTITIONS = 3
+TRIES = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,7 @@ def broker() -> Iterator[KafscaleProcess]:
 @pytest.fixture
 def topic(broker: KafscaleProcess, request: pytest.FixtureRequest) -> str:
     """A topic of three partitions with 10, 20 and 30 records; its name is also a group's."""
-    name = request.node.name.replace("[", "-").replace("]", "")[:150]
+    name = f"{request.node.name[:150]}-{next(TRIES)}"  # a test that runs again needs another one
     said(broker, "topics", "create", name, "-p", str(PARTITIONS))
     for partition in range(PARTITIONS):
         lines = b"x\n" * 10 * (partition + 1)
@@ -75,6 +77,7 @@ def test_what_is_furthest_behind_comes_first(broker: KafscaleProcess, topic: str
 def test_members_are_shown_with_what_they_read_and_keep_their_offsets(
     broker: KafscaleProcess, topic: str
 ) -> None:
+    reset(broker, topic, "-t", topic, "--to-earliest")
     member = ConfluentMember(broker.bootstrap, topic, topic)
     try:
         drained(member, 60)
@@ -91,6 +94,8 @@ def test_members_are_shown_with_what_they_read_and_keep_their_offsets(
         )
         assert "Stable and has 1 members; stop them first" in complaint
         assert "not empty" in refused(broker, "groups", "delete", topic)
+        complaint = refused(broker, "groups", "delete-offsets", topic, "-t", topic)
+        assert "members of the group read this topic" in complaint
     finally:
         member.leave()
     assert committed(broker, topic) == {0: 10, 1: 20, 2: 30}
@@ -112,33 +117,43 @@ def test_nothing_is_changed_unless_told_so(broker: KafscaleProcess, topic: str) 
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--to-earliest"], {0: 0, 1: 0, 2: 0}),
-        (["--to-latest"], {0: 10, 1: 20, 2: 30}),
-        (["--to-offset", "15"], {0: 10, 1: 15, 2: 15}),
-        (["--shift-by", "-3"], {0: 2, 1: 2, 2: 2}),
-        (["--shift-by", "100"], {0: 10, 1: 20, 2: 30}),
-        (["--to-datetime", "2001-01-01T00:00:00"], {0: 0, 1: 0, 2: 0}),
-        (["--to-datetime", "2101-01-01T00:00:00+01:00"], {0: 10, 1: 20, 2: 30}),
-        (["--by-duration", "1d"], {0: 0, 1: 0, 2: 0}),
-        (["--by-duration", "PT0S"], {0: 10, 1: 20, 2: 30}),
-    ],
-    ids=range(9),
+TARGETS = (
+    (["--to-earliest"], {0: 0, 1: 0, 2: 0}),
+    (["--to-latest"], {0: 10, 1: 20, 2: 30}),
+    (["--to-offset", "15"], {0: 10, 1: 15, 2: 15}),
+    (["--shift-by", "-3"], {0: 2, 1: 2, 2: 2}),
+    (["--shift-by", "100"], {0: 10, 1: 20, 2: 30}),
+    (["--to-datetime", "2001-01-01T00:00:00"], {0: 0, 1: 0, 2: 0}),
+    (["--to-datetime", "2101-01-01T00:00:00+01:00"], {0: 10, 1: 20, 2: 30}),
+    (["--by-duration", "1d"], {0: 0, 1: 0, 2: 0}),
+    (["--by-duration", "PT0S"], {0: 10, 1: 20, 2: 30}),
 )
-def test_offsets_go_where_they_are_sent(
-    broker: KafscaleProcess, topic: str, words: list[str], expected: dict[int, int]
-) -> None:
-    reset(broker, topic, "-t", topic, "--to-offset", "5")
-    reset(broker, topic, "--all-topics", *words)
-    assert committed(broker, topic) == expected
+
+
+def test_offsets_go_where_they_are_sent(broker: KafscaleProcess, topic: str) -> None:
+    for words, expected in TARGETS:
+        reset(broker, topic, "-t", topic, "--to-offset", "5")
+        reset(broker, topic, "--all-topics", *words)
+        assert committed(broker, topic) == expected, words
 
 
 def test_some_partitions_move_and_others_stay(broker: KafscaleProcess, topic: str) -> None:
     reset(broker, topic, "-t", topic, "--to-offset", "5")
     reset(broker, topic, "-t", f"{topic}:0,2", "--to-offset", "7")
     assert committed(broker, topic) == {0: 7, 1: 5, 2: 7}
+
+
+def test_some_offsets_are_deleted_and_others_stay(broker: KafscaleProcess, topic: str) -> None:
+    deleting = ("groups", "delete-offsets", topic, "-t")
+    reset(broker, topic, "-t", topic, "--to-offset", "5")
+    lines = said(broker, *deleting, f"{topic}:0,2").splitlines()
+    assert [line.split() for line in lines[1:]] == [[topic, "0", "5"], [topic, "2", "5"]]
+    assert committed(broker, topic) == {1: 5}
+    assert "committed nothing" in refused(broker, *deleting, f"{topic}:0")
+    assert "over ssl" in refused(broker, *deleting, topic, "-X", "security.protocol=ssl")
+    last = said(broker, *deleting, topic, "--json")
+    assert json.loads(last) == {"topic": topic, "partition": 1, "committed": 5}
+    assert "there is no such group" in refused(broker, "groups", "describe", topic)
 
 
 def test_a_deleted_group_is_gone(broker: KafscaleProcess, topic: str) -> None:

@@ -1,6 +1,7 @@
 """Leaders that change and come back: do default clients keep every partition?
 
-    python -m tests.faults.flips [--runs 20] [--seed N] [--brokers 3]
+    python -m tests.faults.flips [--runs 20] [--seed N] [--brokers 3] [--readers 8]
+    python -m tests.faults.flips --only paused --blows 6
 
 In this room: a fleet on a real etcd whose brokers all come back at once, again and again;
 confluent-kafka clients that write and read all partitions meanwhile; what brokers tell clients
@@ -39,6 +40,7 @@ PARTITIONS: Final = 12
 LEASE_S: Final = 3.0
 STUCK_S: Final = 45.0  # a default client pauses for 10 s before it connects again
 BLOWS_A_RUN: Final = 4
+READERS: Final = 8
 EVERY_S: Final = 0.1  # between two records of a writer to one partition
 
 
@@ -239,9 +241,19 @@ class Outcome:
         return "\n".join([*lines, *(f"  STUCK: {one}" for one in self.stuck)])
 
 
-def play(seed: int, brokers: int, blows: Sequence[Blow], say: Callable[[str], None]) -> Outcome:
-    """One run: a new fleet, the blows, and after each of them every client must go on."""
+def play(
+    seed: int,
+    brokers: int,
+    blows: Sequence[Blow],
+    say: Callable[[str], None],
+    *,
+    count: int = BLOWS_A_RUN,
+    readers_count: int = READERS,
+) -> Outcome:
+    """One run: a new fleet, some of the blows, and after each one every client must go on."""
     dice, outcome = random.Random(seed), Outcome(seed)
+    few = len(blows) < count
+    chosen = dice.choices(blows, k=count) if few else dice.sample(blows, count)
     with tempfile.TemporaryDirectory(prefix="flips-") as folder, ExitStack() as undo:
         etcd = undo.enter_context(EtcdCluster())
         fleet = FlipFleet(Path(folder), etcd, brokers)
@@ -252,11 +264,14 @@ def play(seed: int, brokers: int, blows: Sequence[Blow], say: Callable[[str], No
         admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(60)
         survey = leaders.Survey(TOPIC, [broker.port for broker in fleet.brokers])
         writers = [FlipWriter(f"writer-{n}", fleet.bootstrap, idempotent=n > 0) for n in range(2)]
-        readers = [FlipReader(f"reader-{n}", fleet.bootstrap, subscribes=n == 0) for n in range(8)]
+        readers = [
+            FlipReader(f"reader-{n}", fleet.bootstrap, subscribes=n == 0)
+            for n in range(readers_count)
+        ]
         for thread in (*survey.threads, *writers, *readers):
             thread.start()
         _await_all([*writers, *readers], outcome)
-        for blow in dice.sample(blows, min(len(blows), BLOWS_A_RUN)):
+        for blow in chosen:
             if outcome.stuck:
                 break
             say(f"    {blow.__name__}")
@@ -303,10 +318,24 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="of the first run (1)")
     parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--readers", type=int, default=READERS)
+    parser.add_argument("--blows", type=int, default=BLOWS_A_RUN, help="how many in a run (4)")
+    names = {blow.__name__: blow for blow in BLOWS}
+    parser.add_argument("--only", choices=names, help="this blow, again and again")
     options = parser.parse_args()
+    blows = BLOWS if options.only is None else (names[options.only],)
     outcomes = []
     for seed in range(options.seed, options.seed + options.runs):
-        outcomes.append(play(seed, options.brokers, BLOWS, lambda text: None))
+        outcomes.append(
+            play(
+                seed,
+                options.brokers,
+                blows,
+                lambda text: None,
+                count=options.blows,
+                readers_count=options.readers,
+            )
+        )
         print(outcomes[-1], flush=True)
     stuck = sum(bool(one.stuck) for one in outcomes)
     print(

@@ -9,11 +9,10 @@ from tests.support import etcd
 pytestmark = pytest.mark.slow
 
 
-def test_default_clients_keep_every_partition_when_all_brokers_come_back() -> None:
-    # No broker is missing from metadata: librdkafka can stop over that (decision 45).
+def test_default_clients_keep_every_partition_when_brokers_vanish_and_come_back() -> None:
     if reason := etcd.missing():
         pytest.skip(reason)
-    outcome = flips.play(1, 3, [FlipFleet.etcd_away], print)
+    outcome = flips.play(1, 3, [FlipFleet.etcd_away, FlipFleet.paused], print, count=2)
     print(outcome)
     assert outcome.stuck == []
     assert outcome.contradictions == []

@@ -16,6 +16,7 @@ from kafscale.settings.sections import (
     CacheSection,
     ConsumerSection,
     EtcdSection,
+    PulsarSection,
     S3Section,
     StorageSection,
 )
@@ -253,6 +254,7 @@ def _config(dice: random.Random, grace_s: float, *, is_fleet: bool) -> Config:
         ),
         cache=CacheSection(tail_cache_size=Size(dice.choice((2000, 256 << 20)))),
         consumer=ConsumerSection(initial_rebalance_delay_ms=dice.choice((0, 500))),
+        pulsar=PulsarSection(enabled=False),
     )
 
 

@@ -17,8 +17,8 @@ from tests.unit.spark.jobs.place import Place, local
 def place(seaweed_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> Place:
     settings = s3_settings(seaweed_server)
     monkeypatch.setenv("KAFSCALE_S3_ENDPOINT", settings.endpoint)
-    monkeypatch.setenv("KAFSCALE_S3_ACCESS_KEY", settings.access_key)
-    monkeypatch.setenv("KAFSCALE_S3_SECRET_KEY", settings.secret_key)
+    monkeypatch.setenv("KAFSCALE_S3_ACCESS_KEY", settings.access_key.reveal())
+    monkeypatch.setenv("KAFSCALE_S3_SECRET_KEY", settings.secret_key.reveal())
     monkeypatch.setattr(commit_waves, "run_units", local)
     return Place(f"s3://{settings.bucket}", cleanup_policy="compact,delete")
 

@@ -18,8 +18,8 @@ def url(seaweed_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> str:
     """A topic of two partitions in a bucket, credentials in the environment."""
     settings = s3_settings(seaweed_server)
     monkeypatch.setenv("KAFSCALE_S3_ENDPOINT", settings.endpoint)
-    monkeypatch.setenv("KAFSCALE_S3_ACCESS_KEY", settings.access_key)
-    monkeypatch.setenv("KAFSCALE_S3_SECRET_KEY", settings.secret_key)
+    monkeypatch.setenv("KAFSCALE_S3_ACCESS_KEY", settings.access_key.reveal())
+    monkeypatch.setenv("KAFSCALE_S3_SECRET_KEY", settings.secret_key.reveal())
 
     async def write() -> None:
         store = S3ObjectStore(settings)

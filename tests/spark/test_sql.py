@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import kafscale.spark
-from kafscale.model.errors import InvalidRequest
+from kafscale.model.errors import InvalidRequest, UnknownTopic
 from kafscale.spark.source.sql import run_query
 from tests.unit.spark.topics import Topic
 
@@ -54,6 +54,8 @@ def test_a_wrong_query_is_one_sentence(spark: SparkSession, topic: Topic) -> Non
     topics = kafscale.spark.register_topics(spark, topic.url, ())
     with pytest.raises(InvalidRequest, match=r"UNRESOLVED_COLUMN.*nope"):
         run_query(spark, topics, "select nope from topic.orders")
+    with pytest.raises(UnknownTopic, match=r"no table 'orders'; .* is topic\.orders$"):
+        run_query(spark, topics, "select 1 from orders")
 
 
 def test_the_command_prints_rows_and_nothing_else(topic: Topic) -> None:

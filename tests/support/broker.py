@@ -32,6 +32,7 @@ class KafscaleProcess(BrokerProcess):
         self._python = python
         self.settings = (*self.settings, *settings)
         self.metrics_port = free_port()
+        self.pulsar_port = free_port()
         self.data = self.folder / "data"
 
     def command(self) -> list[str]:
@@ -48,7 +49,9 @@ class KafscaleProcess(BrokerProcess):
             "KAFSCALE_BROKER_HOST": "127.0.0.1",
             "KAFSCALE_BROKER_PORT": str(self.port),
             "KAFSCALE_METRICS_PORT": str(self.metrics_port),
+            "KAFSCALE_PULSAR_PORT": str(self.pulsar_port),
             "KAFSCALE_DATA_DIR": str(self.data),
+            "KAFSCALE_FLUVIO_ENABLED": "false",  # its default ports are the same for all brokers
         }
 
 

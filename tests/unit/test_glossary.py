@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "src/kafscale"
 PAGE: Final = (ROOT / "docs/glossary.md").read_text("utf-8")
 WORDS, _, SHARED = PAGE.partition("## Classes that share a name")
-MESSAGES: Final = "wire/kafka/messages/"
+MESSAGES: Final = tuple(f"wire/{name}/messages/" for name in ("kafka", "pulsar", "fluvio"))
 
 # Names that are still defined in several modules. This list only shrinks.
 STILL_DOUBLE: Final[frozenset[str]] = frozenset()

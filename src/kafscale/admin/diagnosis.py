@@ -212,4 +212,5 @@ def check_open_files(max_connections: int) -> CheckResult:
     needed = f"{wanted} wanted: network.maxConnections is {max_connections}"
     if allowed != resource.RLIM_INFINITY and allowed < wanted:
         return CheckResult("warn", "open files", f"{allowed} allowed, {needed} (see ulimit -n)")
-    return CheckResult("ok", "open files", f"as many as are {needed}")
+    count = "no limit" if allowed == resource.RLIM_INFINITY else f"{allowed} allowed"
+    return CheckResult("ok", "open files", f"{count}, {needed}")

@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafscale import __version__
+from kafscale.broker.pulsar_door import PULSAR
+from kafscale.gateways.fluvio.listener_names import CONTROL_LISTENER
 from kafscale.model.endpoints import Endpoint
 from kafscale.settings.config import Config
+from kafscale.settings.listeners import PROTOCOLS
 
 
-def show(config: Config, endpoints: Mapping[str, Endpoint]) -> None:
-    """Print where clients connect, where data lies, and how to stop."""
+def show(config: Config, endpoints: Mapping[str, Endpoint], notes: Mapping[str, str]) -> None:
+    """Print where clients connect, where data lies, and how to stop.
+
+    `notes`: why doors are closed, by their names.
+    """
     where = next(iter(endpoints.values()))
     command = _command()
     print(
@@ -20,6 +26,9 @@ def show(config: Config, endpoints: Mapping[str, Endpoint]) -> None:
         f"  try it    echo hello | {command} produce --bootstrap {where} first\n"
         f"            {command} consume --bootstrap {where} first\n"
         f"            (or: kcat -b {where} -L)\n"
+        f"{_pulsar(endpoints)}"
+        f"{_fluvio(endpoints)}"
+        f"{_notes(notes)}"
         f"  data      {data_location(config)}\n"
         f"  metrics   http://{config.broker.host}:{config.broker.metrics_port}/metrics\n"
         f"  stop      Ctrl-C",
@@ -29,10 +38,27 @@ def show(config: Config, endpoints: Mapping[str, Endpoint]) -> None:
 
 
 def _listeners(endpoints: Mapping[str, Endpoint]) -> str:
-    """A line per listener, if there are several."""
-    if len(endpoints) == 1:
+    """A line per listener of Kafka clients, if there are several."""
+    kafka = {name: one for name, one in endpoints.items() if one.protocol in PROTOCOLS}
+    if len(kafka) == 1:
         return ""
-    return "".join(f"  {name:9} {endpoint}\n" for name, endpoint in endpoints.items())
+    return "".join(f"  {name:9} {endpoint}\n" for name, endpoint in kafka.items())
+
+
+def _pulsar(endpoints: Mapping[str, Endpoint]) -> str:
+    """Where Pulsar clients connect, if their door is open."""
+    endpoint = endpoints.get(PULSAR)
+    return f"  pulsar    pulsar://{endpoint}\n" if endpoint else ""
+
+
+def _fluvio(endpoints: Mapping[str, Endpoint]) -> str:
+    """How Fluvio clients connect, if their door is open."""
+    endpoint = endpoints.get(CONTROL_LISTENER)
+    return f"  fluvio    fluvio profile add kafscale {endpoint}\n" if endpoint else ""
+
+
+def _notes(notes: Mapping[str, str]) -> str:
+    return "".join(f"  {name:9} {note}\n" for name, note in notes.items())
 
 
 def _command() -> str:

@@ -3,6 +3,7 @@
 Here: configuration in, frozen dataclasses out. Next door: who gets them (wiring.py).
 """
 
+from kafscale.access.quota_rates import QuotaWindows
 from kafscale.engine.build import CacheSizes, EngineSettings
 from kafscale.engine.coordinator.expiry import ExpiryRules
 from kafscale.engine.topics.rules import TopicRules
@@ -41,6 +42,7 @@ def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings
             compaction_limits(config),
         ),
         logs_each_flush=bool(config.flush_interval_ms),
+        quota_windows=QuotaWindows(config.quota.window_num, config.quota.window_size_seconds),
     )
 
 

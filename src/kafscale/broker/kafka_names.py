@@ -145,6 +145,13 @@ def _of_storage(config: Config, broker_id: int) -> list[_Row]:
             config.broker.metrics_port,
             "broker.metricsPort",
         ),
+        ("quota.window.num", _INT, config.quota.window_num, "quota.windowNum"),
+        (
+            "quota.window.size.seconds",
+            _INT,
+            config.quota.window_size_seconds,
+            "quota.windowSizeSeconds",
+        ),
         ("log.dirs", _LIST, store_name(config), "Where the objects are."),
         (
             "log.flush.interval.messages",

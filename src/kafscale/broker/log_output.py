@@ -10,6 +10,7 @@ from typing import IO, Any, Literal
 
 import orjson
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
 
 from kafscale.model.printable import printable
 
@@ -51,12 +52,20 @@ def configure(level: str, form: Literal["json", "text"] | None) -> None:
     ]
     if chosen == "json":
         last: list[Any] = [
-            structlog.processors.dict_tracebacks,
+            structlog.processors.ExceptionRenderer(
+                ExceptionDictTransformer(show_locals=False)  # they may hold a client's password
+            ),
             structlog.processors.JSONRenderer(serializer=_to_json),
         ]
         factory: Any = structlog.BytesLoggerFactory(Lenient(sys.stderr.buffer))  # type: ignore[arg-type]
     else:
-        last = [_make_printable, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        last = [
+            _make_printable,
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(),
+                exception_formatter=structlog.dev.RichTracebackFormatter(show_locals=False),
+            ),
+        ]
         factory = structlog.PrintLoggerFactory(Lenient(sys.stderr))  # type: ignore[arg-type]
     structlog.configure(
         processors=first + last,

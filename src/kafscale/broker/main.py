@@ -103,7 +103,7 @@ async def _start(config: Config, undo: contextlib.AsyncExitStack) -> Lifecycle:
     page = contextlib.AsyncExitStack()  # ends after the broker: it answers while the broker drains
     undo.push_async_callback(page.aclose)
     undo.push_async_callback(life.aclose)
-    banner.show(config, await life.start())
+    banner.show(config, await life.start(), life.broker.doors.notes)
     await _start_metrics(config, life.broker, page)
     _calm_collector()
     return life

@@ -22,7 +22,7 @@ COMMANDS: Final[dict[str, str]] = {
     "brokers": "list the brokers of a fleet",
     "topics": "create, list, describe, alter, trim and delete topics",
     "configs": "describe and alter the settings of topics",
-    "groups": "list, describe and delete consumer groups, reset-offsets",
+    "groups": "list, describe and delete consumer groups, reset-offsets, delete-offsets",
     "produce": "write lines to a topic",
     "consume": "read a topic",
     "segments": "list, inspect and verify the objects of a topic in the bucket",

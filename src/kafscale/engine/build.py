@@ -8,6 +8,8 @@ Next door: the verbs (engine.py), what happens between the parts (reactions.py).
 import dataclasses
 from dataclasses import dataclass
 
+from kafscale.access.quota_rates import QuotaWindows
+from kafscale.engine.access.quotas import Quotas
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
@@ -75,6 +77,7 @@ class EngineSettings:
     upkeep: UpkeepRules
     validates_records: bool
     logs_each_flush: bool  # at level info, else debug
+    quota_windows: QuotaWindows
 
     @property
     def namespace(self) -> str:
@@ -152,6 +155,7 @@ async def build_engine(
         topics.discovery.search_soon,
     )
     return EngineParts(
+        quotas=Quotas(metadata, clock, settings.quota_windows),
         cluster=cluster,
         topics=topics,
         logs=logs,

@@ -7,9 +7,10 @@ Never here: which protocol a record came in by.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kafscale.engine.access.quotas import Quotas
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
@@ -34,7 +35,7 @@ from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.metadata.instrumented import InstrumentedMetadata
 from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock
-from kafscale.model.errors import KafscaleError
+from kafscale.model.errors import GroupNotFound, KafscaleError
 from kafscale.tasks import Tasks
 from kafscale.turns import Turns
 
@@ -43,6 +44,7 @@ from kafscale.turns import Turns
 class EngineParts:
     """All parts of an engine, for the broker that wires and samples them. No door gets this."""
 
+    quotas: Quotas
     cluster: Membership
     topics: TopicParts
     logs: OpenLogs
@@ -86,6 +88,7 @@ class Engine:
         self.partitions = parts.partitions
         self.groups = parts.groups
         self.offsets = parts.offsets
+        self.quotas = parts.quotas
         self.metrics = parts.metrics
         self.clock = parts.clock
         self.turns = parts.turns
@@ -110,10 +113,12 @@ class Engine:
         parts = self._parts
         self.cluster.start(self._reactions)
         await parts.topics.load(self._reactions)
+        await parts.quotas.load()
         begin = parts.tasks.spawn
         begin(parts.partitions.run_opener(), "opening")
         if self.cluster.has_peers:
             begin(watch_topics(parts.topics.registry, parts.metadata), "topics")
+            begin(parts.quotas.run(), "quotas")
         begin(parts.moves.run(), "moves")
         begin(parts.log_upkeep.run_roll_up(), "roll-up")
         begin(parts.log_upkeep.run(), "tidy")
@@ -134,12 +139,28 @@ class Engine:
         await asyncio.sleep(0)  # waiters for a commit are told in the loop's next round
         await parts.tasks.aclose()
 
+    def watch_cluster(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Have `wake` called whenever topics, brokers or leaders may have changed.
+
+        Gives the function that ends it. `wake` must not wait: it marks work to be done.
+        """
+        watchers = self._reactions.watchers
+        watchers[wake] = None
+        return lambda: watchers.pop(wake, None)
+
     async def delete_offsets(
-        self, group_id: str, partitions: Sequence[CommittedPartition]
+        self, group_id: str, partitions: Sequence[CommittedPartition], *, goes_on: bool = False
     ) -> dict[CommittedPartition, KafscaleError]:
         """Delete committed offsets of a group; gives the error of each that could not be deleted.
 
-        Offsets of topics that members of the group read are kept.
+        Offsets of topics that members of the group read are kept. `goes_on`: the client's request
+        has deleted others before. They may have been the last that the group had, and then there
+        is no such group any more.
         """
-        kept = await self.groups.list_subscribed_topics(group_id)
+        try:
+            kept = await self.groups.list_subscribed_topics(group_id)
+        except GroupNotFound:
+            if not goes_on:
+                raise
+            kept = frozenset()
         return await self.offsets.delete_unless_read(group_id, partitions, kept)

@@ -6,7 +6,7 @@ Next door: who raises the events (topics/registry.py, cluster/).
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 import structlog
 
@@ -52,8 +52,18 @@ class Reactions(TopicEvents, ClusterEvents):
         self._removals = removals
         self._metrics = metrics
         self._tasks = tasks
+        self.watchers: dict[Callable[[], None], None] = {}  # in the order they came
+
+    def _tell_watchers(self) -> None:
+        """What clients are told of the cluster may be another by now."""
+        for wake in list(self.watchers):
+            wake()
 
     # -- topics ------------------------------------------------------------------------------
+
+    def topics_changed(self) -> None:
+        """What clients are told of topics has changed."""
+        self._tell_watchers()
 
     def topic_changed(self, topic: Topic) -> None:
         """A topic is new here, or has other settings, partitions or another place."""
@@ -87,18 +97,21 @@ class Reactions(TopicEvents, ClusterEvents):
 
     def ownership_changed(self) -> "asyncio.Task[None]":
         """Stop serving, now, what has become another broker's; the task flushes and saves it."""
+        self._tell_watchers()
         logs = self._logs.release(HAND_OVER_S)
         groups = self._groups.release()
         return self._tasks.spawn(_gather(groups, logs), "hand-over")
 
     def lease_lost(self) -> None:
         """Stop serving everything: the lease is lost, and nothing may be promised any more."""
+        self._tell_watchers()
         self._logs.drop()
         self._groups.drop()
 
     def logs_ready(self) -> None:
         """Open owned logs that are not open yet."""
         self._partitions.wake_opener()
+        self._tell_watchers()
 
 
 async def _gather(groups: Coroutine[None, None, None], logs: Coroutine[None, None, None]) -> None:

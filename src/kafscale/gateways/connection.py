@@ -40,7 +40,7 @@ class Session(Protocol):
         ...
 
     def writable(self) -> None:
-        """The client has begun to read again."""
+        """The client has begun to read again, or need not wait any longer."""
         ...
 
     def closed(self) -> None:
@@ -61,6 +61,10 @@ class ConnectionOwner(Protocol):
 
     def admit(self, connection: "Connection") -> bool:
         """Count a new connection; False if there are too many."""
+        ...
+
+    def penalty_of(self, connection: "Connection") -> float:
+        """The seconds after which it is ended, if its address opens too many; 0: it stays."""
         ...
 
     def first_frame(self, connection: "Connection") -> None:
@@ -110,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         self._make_session = make_session
         self.listener = listener
         self.principal: Principal = ANONYMOUS  # a session that authenticates clients sets it
+        self.may_be_silent = False  # a session whose protocol has no heartbeats sets it
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._left = b""  # up to three bytes of a length that has not arrived whole
@@ -127,6 +132,9 @@ class Connection(asyncio.BufferedProtocol):
         self._largest_whole = 0
         self.is_write_blocked = False
         self.is_behind = False
+        self.is_muted = False  # its client is over a quota
+        self._muted_until_s = 0.0
+        self._unmuting: asyncio.TimerHandle | None = None
         self.blocked_since_s = 0.0
         self.last_active_s = 0.0
 
@@ -140,15 +148,24 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = str(address[0]) if address else ""
         transport.set_write_buffer_limits(high=_WRITE_HIGH)
         self.last_active_s = self._owner.now_s()
-        if self._owner.admit(self):
-            self._session = self._make_session(self)
-        else:
+        if not self._owner.admit(self):
             transport.abort()
+            return
+        penalty_s = self._owner.penalty_of(self)
+        if penalty_s > 0:
+            # As in Kafka it ends later: a client that comes back at once would come too often.
+            self.pause_reading()
+            asyncio.get_running_loop().call_later(penalty_s, transport.abort)
+        else:
+            self._session = self._make_session(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release what the connection holds."""
         self._owner.dismiss(self)
         self._transport = None
+        self.is_muted = False  # what it has sent whole is still begun
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         self._frame = None
         if self._session is not None:
             self._session.closed()
@@ -281,7 +298,8 @@ class Connection(asyncio.BufferedProtocol):
             return "slow_frame"
         if self._reads_nothing(now_s) and now_s - self.blocked_since_s > frame_s:
             return "slow_reader"
-        if self.held_bytes == 0 and now_s - self.last_active_s > idle_s:
+        is_silent = now_s - self.last_active_s > idle_s and not self.may_be_silent
+        if self.held_bytes == 0 and is_silent and not self.is_muted:
             return "idle"
         return None
 
@@ -338,6 +356,30 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_behind:
             self.is_behind = False
             self._owner.let_go_on()
+
+    def mute(self, seconds: float) -> None:
+        """Read nothing more for so long: the client is over its quota. Answers still go out."""
+        if self._transport is None or seconds <= 0:
+            return
+        self._muted_until_s = max(self._muted_until_s, self._owner.now_s() + seconds)
+        if not self.is_muted:
+            self.is_muted = True
+            self._owner.make_wait(self)
+            self._unmute_after(seconds)
+
+    def _unmute_after(self, seconds: float) -> None:
+        self._unmuting = asyncio.get_running_loop().call_later(seconds, self._unmute)
+
+    def _unmute(self) -> None:
+        left_s = self._muted_until_s - self._owner.now_s()
+        if left_s > 0:  # another answer has said a longer time
+            self._unmute_after(left_s)
+            return
+        self.is_muted = False
+        self.last_active_s = self._owner.now_s()
+        self._owner.let_go_on()
+        if self._session is not None:
+            self._session.writable()
 
     def pause_writing(self) -> None:
         """The client does not read its answers: stop making more of them."""

@@ -20,7 +20,9 @@ _LAST_CHECKS = 20
 _SHARED_BYTES = 64 * 1024
 _LITTLE_BYTES = 64 * 1024
 _CHECK_EVERY_S = 0.5  # deadlines are kept to within this
-HARMLESS = frozenset({"idle", "shutdown"})  # reasons for ending the connection of a correct client
+HARMLESS = frozenset(
+    {"connection_quota", "idle", "shutdown"}
+)  # reasons for ending the connection of a correct client
 _HTTP_VERBS = {b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI "}
 
 
@@ -61,14 +63,16 @@ class Connections:
         refusals: Callable[[str], None],
         client_log: ClientLog,
         audit: AuditLog,
+        penalty_s: Callable[[str], float] = lambda address: 0.0,
     ) -> None:
-        """`buffered_bytes`: what logs hold beyond requests."""
+        """`buffered_bytes`: what logs hold beyond requests. `penalty_s`: see `penalty_of`."""
         self.limits = limits
         self.now_s = clock.elapsed_s  # the time that deadlines are measured by
         self._buffered_bytes = buffered_bytes
         self._refusals = refusals
         self._client_log = client_log
         self._audit = audit
+        self._penalty_s = penalty_s
         self._open: dict[Connection, None] = {}
         self._silent: dict[Connection, None] = {}  # without a whole frame yet; the oldest first
         self._per_ip: Counter[str] = Counter()
@@ -131,6 +135,13 @@ class Connections:
         self._per_ip[connection.peer] += 1
         return True
 
+    def penalty_of(self, connection: Connection) -> float:
+        """The seconds after which a new connection ends, if its address has opened too many."""
+        seconds = self._penalty_s(connection.peer)
+        if seconds > 0:
+            self.refused(connection, "connection_quota")
+        return seconds
+
     def first_frame(self, connection: Connection) -> None:
         """Note that a connection has sent a whole frame."""
         self._silent.pop(connection, None)
@@ -172,7 +183,7 @@ class Connections:
     def is_over_limit(self, connection: Connection) -> bool:
         """Whether this connection, or all of them together, hold as much as they may."""
         limits = self.limits
-        if connection.is_write_blocked or connection.is_behind:
+        if connection.is_write_blocked or connection.is_behind or connection.is_muted:
             return True
         if connection.held_bytes >= limits.max_held_bytes_per_connection:
             return True
@@ -211,7 +222,7 @@ class Connections:
         if self.held_bytes or self._buffered_bytes():
             return  # what is being worked on will make room
         for connection in self._waiting:
-            is_stopped = connection.is_write_blocked or connection.is_behind
+            is_stopped = connection.is_write_blocked or connection.is_behind or connection.is_muted
             if connection.partial_bytes and not is_stopped:
                 self._finisher = connection
                 self._resume(connection)

@@ -224,6 +224,7 @@ class FleetPrograms:
                     "KAFSCALE_BROKER_PORT": str(port),
                     "KAFSCALE_METRICS_PORT": str(port + 1),
                     "KAFSCALE_DATA_DIR": str(folder),
+                    **_door_ports(number),
                 },
                 folder=folder,
                 log=self.folder.log(f"broker-{number}"),
@@ -237,6 +238,15 @@ class FleetPrograms:
         keys = {"accessKey": self.fleet.access_key, "secretKey": self.fleet.secret_key}
         actions = ["Admin", "Read", "Write", "List", "Tagging"]
         return {"identities": [{"name": BUCKET, "credentials": [keys], "actions": actions}]}
+
+
+def _door_ports(number: int) -> dict[str, str]:
+    """The first broker has the ports that Fluvio and Pulsar clients know.
+
+    There they hear of the others.
+    """
+    names = ("KAFSCALE_FLUVIO_SC_PORT", "KAFSCALE_FLUVIO_SPU_PORT", "KAFSCALE_PULSAR_PORT")
+    return {} if number == 1 else dict.fromkeys(names, "0")
 
 
 def _clean_environment() -> dict[str, str]:

@@ -16,12 +16,14 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/members                                      the brokers that own logs: placement.py
     /kafscale/broker-names/{name}                          the id of a broker without a set one
     /kafscale/writers/{lease}/{number}                     witnesses of commits: etcd/commits.py
+    /kafscale/quotas/{type}={name}/{type}={name}           of clients; no name: the default
     /kafscale/consumers/{group}/coordinator                the broker that writes the others
     /kafscale/consumers/{group}/metadata
     /kafscale/consumers/{group}/offsets/{topic}/{partition}
 """
 
 import zlib
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, Literal, TypeVar
 from urllib.parse import quote, unquote
@@ -49,6 +51,7 @@ CHANGES: Final = f"{ROOT}/changes/"
 MOVES: Final = f"{ROOT}/moves/"
 EPOCHS: Final = f"{ROOT}/marks/epochs"
 WRITERS: Final = f"{ROOT}/writers/"
+QUOTAS: Final = f"{ROOT}/quotas/"
 
 PACKED_FROM_BYTES: Final = 256 << 10  # of a group's record
 
@@ -115,6 +118,17 @@ def broker(broker_id: int) -> str:
 def broker_name(name: str) -> str:
     """The key of the id that was allocated to a broker of this name."""
     return f"{BROKER_NAMES}{segment(name)}"
+
+
+def quota(entity: Iterable[tuple[str, str | None]]) -> str:
+    """What follows the prefix in the key of an entity's quotas; a name of None is the default."""
+    return "/".join(kind if name is None else f"{kind}={segment(name)}" for kind, name in entity)
+
+
+def quota_entity(name: str) -> tuple[tuple[str, str | None], ...]:
+    """Decode what `quota` encoded."""
+    parts = (part.partition("=") for part in name.split("/"))
+    return tuple((kind, text_of(text) if mark else None) for kind, mark, text in parts)
 
 
 def group(group_id: str) -> str:

@@ -27,7 +27,7 @@ protocol's codes in one table (gateways/kafka/calls/errors.py); a test checks th
         InconsistentProtocol  InvalidSessionTimeout  RebalanceInProgress  MemberIdRequired
         GroupFull  GroupMemoryFull  FencedInstance  GroupNotEmpty  GroupNotFound  GroupIsGoing
         GroupSubscribed  NotTheCoordinator
-      InvalidRequest
+      InvalidRequest  UnsupportedEntity  ThrottlingQuotaExceeded
       MetadataConflict  MetadataUnavailable
 """
 
@@ -299,6 +299,14 @@ class OffsetMetadataTooLarge(GroupError):
 
 class InvalidRequest(KafscaleError):
     """The request contradicts itself or asks for more than one request may."""
+
+
+class UnsupportedEntity(KafscaleError):
+    """A question about quotas of a kind of entity that there is none of."""
+
+
+class ThrottlingQuotaExceeded(KafscaleError):
+    """The client makes more changes than its quota allows, and must wait before it tries again."""
 
 
 class MetadataConflict(KafscaleError):

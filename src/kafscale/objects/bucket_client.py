@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from obstore.store import AzureStore, GCSStore, S3Store
 
+from kafscale.model.secret import NO_SECRET, Secret
 from kafscale.objects import aws_chain
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ class S3Settings:
     region: str = "us-east-1"
     endpoint: str = ""  # empty: the provider itself
     path_style: bool = False
-    access_key: str = ""
-    secret_key: str = ""
-    session_token: str = ""
+    access_key: Secret = NO_SECRET
+    secret_key: Secret = NO_SECRET
+    session_token: Secret = NO_SECRET
     max_retries: int = 3
     concurrency: int = 64  # requests in flight
     part_size: int = 16 << 20  # of uploads in parts
@@ -143,10 +144,10 @@ def _credentials(settings: S3Settings) -> "S3CredentialProvider | None":
 
     def given() -> "S3Credential":
         return {
-            "access_key_id": settings.access_key,
-            "secret_access_key": settings.secret_key,
+            "access_key_id": settings.access_key.reveal(),
+            "secret_access_key": settings.secret_key.reveal(),
             # Said outright, or a token among the variables would be sent with keys not its own.
-            "token": settings.session_token or None,
+            "token": settings.session_token.reveal() or None,
             "expires_at": None,
         }
 

@@ -33,6 +33,7 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    attributes: int = 0  # Kafka defines none; a door may note what only its own clients see
 
 
 def open_batch(batch: bytes | bytearray | memoryview, limit: int) -> list[Record]:
@@ -59,11 +60,19 @@ def build_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
     leader_epoch: int = -1,
+    base_ms: int | None = None,
+    next_offset: int | None = None,
 ) -> bytes:
-    """A batch of these records, whose offsets rise from `base_offset` on; gaps are allowed."""
+    """A batch of these records, whose offsets rise from `base_offset` on; gaps are allowed.
+
+    `base_ms`: the time that the header has, if not the first record's. `next_offset`: the one after
+    the batch, if offsets without a record come last.
+    """
     if not records:
         raise ValueError("a batch has at least one record")
-    base_ms = records[0].timestamp_ms
+    if base_ms is None:
+        base_ms = records[0].timestamp_ms
+    last_offset = records[-1].offset if next_offset is None else next_offset - 1
     payload = compress(codec, b"".join(_encode(r, base_offset, base_ms) for r in records))
     header = BatchHeader(
         base_offset=base_offset,
@@ -72,7 +81,7 @@ def build_batch(
         magic=2,
         crc=0,
         attributes=codec,
-        last_offset_delta=records[-1].offset - base_offset,
+        last_offset_delta=last_offset - base_offset,
         base_timestamp_ms=base_ms,
         max_timestamp_ms=max(record.timestamp_ms for record in records),
         producer_id=producer_id,
@@ -137,6 +146,7 @@ def _decode(data: bytes, at: int, header: BatchHeader) -> tuple[Record, int]:
     end = at + length
     if not at < end <= len(data):
         raise InvalidRecord(f"a record claims {length} bytes, {len(data) - at} are left")
+    attributes = data[at]
     time_delta, at = varint.read(data, at + 1, end, varint.MAX_LONG_BYTES)
     offset_delta, at = varint.read(data, at, end)
     key, at = _decode_bytes(data, at, end)
@@ -156,7 +166,8 @@ def _decode(data: bytes, at: int, header: BatchHeader) -> tuple[Record, int]:
     time_ms = _int64(header.base_timestamp_ms + time_delta)
     if header.log_append_time:
         time_ms = header.max_timestamp_ms
-    return Record(header.base_offset + offset_delta, time_ms, key, value, tuple(headers)), end
+    offset = header.base_offset + offset_delta
+    return Record(offset, time_ms, key, value, tuple(headers), attributes), end
 
 
 def _int64(number: int) -> int:
@@ -175,7 +186,7 @@ def _decode_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 def _encode(record: Record, base_offset: int, base_ms: int) -> bytes:
     parts = [
-        b"\x00",  # attributes: none are defined
+        bytes((record.attributes,)),
         varint.encode(record.timestamp_ms - base_ms),
         varint.encode(record.offset - base_offset),
         *_encode_bytes(record.key),

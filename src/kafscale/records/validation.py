@@ -87,7 +87,7 @@ def validate(
     if crc32c(records[SIGNED_FROM:]) != header.crc:
         raise CorruptBatch("the checksum is wrong")
     _check_claims(header)
-    _check_times(header, limits, now_ms)
+    check_times(header, limits, now_ms)
     _check_inside(records, header, limits, budget)
     return header
 
@@ -129,7 +129,7 @@ def _check_claims(header: BatchHeader) -> None:
         )
 
 
-def _check_times(header: BatchHeader, limits: BatchLimits, now_ms: int) -> None:
+def check_times(header: BatchHeader, limits: BatchLimits, now_ms: int) -> None:
     """Neither end of the batch lies too far from now."""
     if limits.timestamp_before_max_ms == limits.timestamp_after_max_ms == NO_LIMIT:
         return

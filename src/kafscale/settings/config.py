@@ -27,10 +27,13 @@ from kafscale.settings.sections import (
     CompressionSection,
     ConsumerSection,
     EtcdSection,
+    FluvioSection,
     LoggingSection,
     MappingSection,
     NetworkSection,
     PricesSection,
+    PulsarSection,
+    QuotaSection,
     S3Section,
     Section,
     StorageSection,
@@ -55,7 +58,10 @@ class Config(Section, frozen=True):
     compression: CompressionSection = CompressionSection()
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
+    fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
+    pulsar: PulsarSection = PulsarSection()
+    quota: QuotaSection = QuotaSection()
     audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()
 

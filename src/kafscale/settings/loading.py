@@ -6,10 +6,11 @@ Next door: files, variables and flags (sources.py), value types (values.py), the
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
+from kafscale.model.secret import Secret
 from kafscale.settings import rules, sources
 from kafscale.settings.config import Config
 from kafscale.settings.sections import S3Section, Section
@@ -73,7 +74,7 @@ KEYS: Final[dict[str, tuple[Any, object]]] = {
     key: (kind, default) for key, kind, default in _fields(Config)
 }
 _SECTIONS: Final = {key.rpartition(".")[0] for key in KEYS} - {""}
-_SECRETS: Final = {"s3.accessKey", "s3.secretKey", "s3.sessionToken", "etcd.password"}
+_SECRETS: Final = {key for key, (kind, _) in KEYS.items() if Secret in get_args(kind)}
 
 
 def _take(values: dict[str, Any], given: Iterable[Given]) -> None:

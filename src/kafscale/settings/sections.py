@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from kafscale.model.secret import Secret
 from kafscale.settings.values import (
     Acks1,
     BrokerId,
@@ -35,6 +36,8 @@ from kafscale.virtual.arithmetic import DEFAULT_RANGE
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
+TenantName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._=-]+$")]
+Samples = Annotated[int, Meta(ge=2, le=1000)]
 Milliseconds = Annotated[int, Meta(ge=0)]
 CpuShare = Annotated[float, Meta(gt=0, le=1)]
 Price = Annotated[float, Meta(ge=0)]
@@ -87,9 +90,9 @@ class S3Section(Section, frozen=True):
     region: str = "us-east-1"
     endpoint: str | None = None
     path_style: bool = False
-    access_key: str | None = None
-    secret_key: str | None = None
-    session_token: str | None = None
+    access_key: Secret | None = None
+    secret_key: Secret | None = None
+    session_token: Secret | None = None
     part_size: PositiveSize = PositiveSize(16 * _MI)
     concurrency: AtLeastOne = 64
     max_retries: Count = 3
@@ -132,7 +135,7 @@ class EtcdSection(Section, frozen=True):
     lease_ttl: Seconds = Seconds(10)
     gather_time: Seconds = Seconds(2)
     username: str | None = None
-    password: str | None = None
+    password: Secret | None = None
     tls: EtcdTlsSection = EtcdTlsSection()
 
     def targets(self) -> tuple[str, ...]:
@@ -234,12 +237,41 @@ class MappingSection(Section, frozen=True, rename=None):
     topics: MappedTopics = MappedTopics({})
 
 
+class FluvioSection(Section, frozen=True):
+    """The ports for Fluvio clients, at the host of the first listener."""
+
+    enabled: bool = True
+    sc_port: Port | None = None  # None: 9003, and no door if it is taken; 0: any free one
+    spu_port: Port | None = None  # None: 9005, in the same way
+    advertised_host: str | None = None  # None: that of the first listener
+    advertised_sc_port: Port | None = None
+    advertised_spu_port: Port | None = None
+
+
 class LoggingSection(Section, frozen=True):
     """Log lines."""
 
     level: LogLevel = "info"
     format: LogFormat | None = None  # None: text on a terminal, json elsewhere
     long_turns: TurnLimit | None = None  # None: they are not looked for
+
+
+class PulsarSection(Section, frozen=True):
+    """The door for Pulsar clients. It listens where the first listener of Kafka's does."""
+
+    enabled: bool = True
+    port: Port | None = None  # None: 6650, and no door if that is taken; 0: any free one
+    advertised_host: str | None = None  # None: the host of the first listener
+    advertised_port: Port | None = None
+    tenant: TenantName = "public"  # of topics whose name has none
+    namespace: TenantName = "default"
+
+
+class QuotaSection(Section, frozen=True):
+    """How the rates of clients are measured; the names are Kafka's."""
+
+    window_num: Samples = 11
+    window_size_seconds: AtLeastOne = 1
 
 
 class AuditSection(Section, frozen=True):

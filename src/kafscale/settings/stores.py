@@ -12,6 +12,7 @@ from kafscale.log.formats import keys
 from kafscale.metadata.store import Entry, MetadataStore
 from kafscale.model.clock import Clock
 from kafscale.model.errors import MetadataUnavailable, StoreRefused
+from kafscale.model.secret import Secret
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
 from kafscale.settings.sections import EtcdSection, S3Section
@@ -55,9 +56,9 @@ def s3_settings(s3: S3Section) -> "S3Settings":
         region=s3.region,
         endpoint=s3.endpoint or "",
         path_style=s3.path_style,
-        access_key=s3.access_key or "",
-        secret_key=s3.secret_key or "",
-        session_token=s3.session_token or "",
+        access_key=s3.access_key or Secret(),
+        secret_key=s3.secret_key or Secret(),
+        session_token=s3.session_token or Secret(),
         max_retries=s3.max_retries,
         concurrency=s3.concurrency,
         part_size=s3.part_size,
@@ -105,7 +106,7 @@ def _open_etcd(etcd: EtcdSection, clock: Clock) -> MetadataStore:
             dial_timeout_s=etcd.dial_timeout,
             request_timeout_s=etcd.request_timeout,
             username=etcd.username or "",
-            password=etcd.password or "",
+            password=etcd.password or Secret(),
             tls=etcd.is_encrypted(),
             ca_file=etcd.tls.ca_file or "",
             cert_file=etcd.tls.cert_file or "",

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from kafscale.model.secret import Secret
 from kafscale.model.topic_configs import magic_of
 from kafscale.settings.listeners import (
     AdvertisedListeners,
@@ -107,6 +108,8 @@ def _prepared(info: msgspec.inspect.Type, raw: object) -> object:
 
 
 def _special(kind: type, raw: object) -> object:
+    if issubclass(kind, Secret):
+        return kind(msgspec.convert(raw, str, strict=False))
     if issubclass(kind, Limit):
         return kind(-1 if str(raw).strip() == "-1" else _bytes(raw))
     if issubclass(kind, Size):
@@ -181,6 +184,7 @@ def _ordinal(raw: object) -> int:
 
 
 _NAMED_KINDS: Final[dict[type, str]] = {
+    Secret: "text",
     PositiveSize: 'a size above zero such as 4096 or "512Mi"',
     Size: 'a size such as 4096 or "512Mi"',
     Limit: '-1 for no limit or a size such as 4096 or "512Mi"',

@@ -21,10 +21,16 @@ from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.access import Authorizer
 from kafscale.model.clock import Clock, Dice
+from kafscale.model.endpoints import Endpoint
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
-from kafscale.settings.sections import BrokerSection, ConsumerSection
+from kafscale.settings.sections import (
+    BrokerSection,
+    ConsumerSection,
+    FluvioSection,
+    PulsarSection,
+)
 from kafscale.system import SystemClock, SystemDice
 
 _HOST: Final = "127.0.0.1"
@@ -33,14 +39,21 @@ _FLUSH_DEADLINE_S: Final = 5.0
 FOR_TESTS: Final = Config(
     broker=BrokerSection(port=0),
     consumer=ConsumerSection(initial_rebalance_delay_ms=0),
+    pulsar=PulsarSection(enabled=False),
     use_memory_s3=True,
 )
+
+
+def fluvio_if_asked(config: Config) -> FluvioSection:
+    """The Fluvio door as the settings have it, if they name a port: default ports are few."""
+    section = config.fluvio
+    return replace(section, enabled=section.enabled and section.sc_port is not None)
 
 
 def _on_free_port(config: Config) -> Config:
     """The same settings, listening where nothing else can be; listeners that are given stay."""
     place = replace(config.broker, host=_HOST, port=0, advertised_host=None, advertised_port=None)
-    return replace(config, broker=place)
+    return replace(config, broker=place, fluvio=fluvio_if_asked(config))
 
 
 class InProcessBroker:
@@ -72,6 +85,7 @@ class InProcessBroker:
         )
         self._life: Lifecycle | None = None
         self.port = 0
+        self.endpoints: dict[str, Endpoint] = {}  # by listener name
 
     @property
     def parts(self) -> Broker:
@@ -115,6 +129,7 @@ class InProcessBroker:
             life = Lifecycle(broker, self.config.broker.rack, _FLUSH_DEADLINE_S)
             undo.push_async_callback(life.aclose)
             endpoints = await life.start()
+            self.endpoints = endpoints
             self.port = next(iter(endpoints.values())).port
             self._life = life
             self._undo = undo.pop_all()

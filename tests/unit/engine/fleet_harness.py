@@ -116,7 +116,8 @@ class Member:
 class FleetHarness:
     """Use with `async with`; brokers are started one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, gather_s: float = 2.0) -> None:
+        """`gather_s`: how long the controller gathers; tests in real time make it short."""
         self.objects = MemoryObjectStore()
         self._folder = tempfile.TemporaryDirectory(prefix="kafscale-fleet-")
         self.clock = clock_of_the_loop()
@@ -125,6 +126,7 @@ class FleetHarness:
         )
         self.members: list[Member] = []
         self.lease_s = LEASE_S
+        self._gather_s = gather_s
 
     async def __aenter__(self) -> "FleetHarness":
         return self
@@ -142,7 +144,7 @@ class FleetHarness:
         settings = msgspec.structs.replace(
             config,
             broker=BrokerSection(id=broker_id, port=0),
-            etcd=EtcdSection(lease_ttl=self.lease_s),
+            etcd=EtcdSection(lease_ttl=self.lease_s, gather_time=self._gather_s),
         )
         broker = InProcessBroker(
             config=settings,

@@ -147,7 +147,8 @@ def test_a_profile_that_gives_no_keys_is_refused_at_once(home: Path, text: str) 
 def test_a_store_with_keys_of_its_own_loads_no_boto3() -> None:
     code = (
         "import sys; from kafscale.objects.s3 import S3ObjectStore, S3Settings; "
-        "S3ObjectStore(S3Settings('b', access_key='k', secret_key='s')); "
+        "from kafscale.model.secret import Secret; "
+        "S3ObjectStore(S3Settings('b', access_key=Secret('k'), secret_key=Secret('s'))); "
         "print('boto3' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

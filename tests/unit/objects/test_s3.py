@@ -11,6 +11,7 @@ from obstore.store import S3Store
 
 from kafscale.log.formats import keys
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreRefused, StoreUnavailable
+from kafscale.model.secret import Secret
 from kafscale.objects.bucket_client import open_client
 from kafscale.objects.s3 import CLASS_FROM, S3ObjectStore, S3Settings
 from tests.support.recording_s3 import BODY, RecordingS3
@@ -42,8 +43,8 @@ def settings(server: RecordingS3) -> S3Settings:
         region="eu-west-3",
         endpoint=server.endpoint,
         path_style=True,
-        access_key="AK",
-        secret_key="SK",
+        access_key=Secret("AK"),
+        secret_key=Secret("SK"),
     )
 
 
@@ -84,7 +85,7 @@ async def test_a_put_is_conditional_signed_and_in_the_region(
 async def test_temporary_credentials_send_their_token(
     server: RecordingS3, settings: S3Settings
 ) -> None:
-    await S3ObjectStore(replace(settings, session_token="TOKEN")).put_new("a", [b""])
+    await S3ObjectStore(replace(settings, session_token=Secret("TOKEN"))).put_new("a", [b""])
     assert server.seen[0].headers["x-amz-security-token"] == "TOKEN"
 
 
@@ -105,7 +106,7 @@ async def test_without_keys_the_variables_and_then_the_shared_files_are_asked(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    bare = replace(settings, access_key="", secret_key="")
+    bare = replace(settings, access_key=Secret(), secret_key=Secret())
     shared = tmp_path / ".aws"
     shared.mkdir()
     (shared / "credentials").write_text(
@@ -145,7 +146,7 @@ async def test_a_container_gives_its_role(
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{server.endpoint}/role")
     monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(token))
     server.answers.append(credential_page("POD"))
-    await S3ObjectStore(replace(settings, access_key="")).put_new("a", [b""])
+    await S3ObjectStore(replace(settings, access_key=Secret())).put_new("a", [b""])
     asked, put = server.seen
     assert (asked.path, asked.headers["authorization"]) == ("/role", "pod")
     assert "Credential=POD/" in put.headers["authorization"]
@@ -157,7 +158,7 @@ async def test_a_machine_gives_its_role(
 ) -> None:
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", server.endpoint)
     server.answers.extend([(200, "session"), (200, "my-role"), credential_page("MACHINE")])
-    await S3ObjectStore(replace(settings, access_key="")).put_new("a", [b""])
+    await S3ObjectStore(replace(settings, access_key=Secret())).put_new("a", [b""])
     assert [seen.path.rstrip("/").rpartition("/")[2] for seen in server.seen[:3]] == [
         "token",
         "security-credentials",
@@ -342,8 +343,10 @@ async def test_connections_are_kept_for_the_next_request(
     ("path_style", "expected"), [(True, "https://s3.test"), (False, "https://b.s3.test")]
 )
 def test_a_bucket_may_be_part_of_the_host_name(path_style: bool, expected: str) -> None:
+    key = Secret("a")
     client = open_client(
-        S3Settings("b", endpoint="https://s3.test/", path_style=path_style, access_key="a"), 0
+        S3Settings("b", endpoint="https://s3.test/", path_style=path_style, access_key=key),
+        0,
     )
     assert isinstance(client, S3Store)
     assert client.config["endpoint"] == expected

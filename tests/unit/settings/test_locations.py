@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafscale.model.errors import StoreRefused
+from kafscale.model.secret import Secret
 from kafscale.objects.files import FileObjectStore
 from kafscale.objects.s3 import S3ObjectStore
 from kafscale.settings.loading import KEYS
@@ -120,13 +121,17 @@ def test_our_variables_beat_those_of_aws_and_keys_are_never_mixed() -> None:
     settings = s3_settings("s3://b", aws)
     assert (settings.region, settings.access_key, settings.session_token) == (
         "eu-west-1",
-        "theirs",
-        "t",
+        Secret("theirs"),
+        Secret("t"),
     )
     ours = {"KAFSCALE_S3_REGION": "x", "KAFSCALE_S3_ACCESS_KEY": "k", "KAFSCALE_S3_SECRET_KEY": "s"}
     settings = s3_settings("s3://b", aws | ours)
-    assert (settings.region, settings.access_key, settings.session_token) == ("x", "k", "")
-    assert s3_settings("gs://b", aws).access_key == ""
+    assert (settings.region, settings.access_key, settings.session_token) == (
+        "x",
+        Secret("k"),
+        Secret(),
+    )
+    assert s3_settings("gs://b", aws).access_key == Secret()
 
 
 async def test_a_store_by_its_url_uses_the_endpoint_and_the_keys_of_the_variables() -> None:

@@ -120,6 +120,12 @@ def delete_groups(admin: AdminClient, names: Iterable[str]) -> None:
     wait_for_all(admin.delete_consumer_groups(unique, request_timeout=ANSWER_WITHIN_S))
 
 
+def find_coordinator(admin: AdminClient, name: str) -> tuple[str, int]:
+    """Ask which broker coordinates a group: its host and its port."""
+    coordinator = _description(admin, name).coordinator
+    return coordinator.host, coordinator.port
+
+
 def require_idle(admin: AdminClient, name: str) -> None:
     """Raise AdminError if the group has members: they would overwrite what is committed."""
     group = _description(admin, name)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from kafscale.admin.bucket import topic_lookup
 from kafscale.admin.errors import AdminError
+from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats import keys, places, segment
 from kafscale.log.protocol import commits, survey
 from kafscale.model.errors import KafscaleError
@@ -113,6 +114,19 @@ async def list_holdings(store: ObjectStore, descriptor: TopicDescriptor) -> dict
             *_summary(sizes.get((folder, lane), ())),
         )
         for partition, (folder, lane) in places.each_place(descriptor)
+    }
+
+
+async def list_shared_bytes(store: ObjectStore, namespace: str) -> dict[str, int]:
+    """Count what each topic has in the logs that topics of a namespace share."""
+    every = await Descriptors(store, namespace).all()
+    topics = [descriptor for descriptor in every if descriptor.layout == "shared"]
+    sizes: dict[tuple[str, int], list[int]] = {}
+    for folder in sorted({folder for topic in topics for folder in places.log_folders(topic)}):
+        await _add_lanes(sizes, store, folder)
+    return {
+        topic.name: sum(sum(sizes.get(place, ())) for _, place in places.each_place(topic))
+        for topic in topics
     }
 
 

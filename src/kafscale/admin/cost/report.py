@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kafscale.admin.bucket.holdings import list_shared_bytes
 from kafscale.admin.cost import metrics_page, spending
 from kafscale.admin.cost.spending import BrokerCounters, TopicUse
 from kafscale.log.formats import keys
@@ -26,6 +27,7 @@ class CostReport:
     uses: dict[str, TopicUse]
     windows_s: list[float]
     is_between_readings: bool  # else since each broker's start
+    shared_bytes: dict[str, int]  # by topic, of the logs that topics share
 
 
 async def measure_cost(
@@ -40,11 +42,13 @@ async def measure_cost(
     uses: dict[str, TopicUse] = {}
     for now, earlier in zip(counters, before, strict=True):
         spending.add_rates(uses, now, earlier)
+    shared_bytes: dict[str, int] = {}
     if store_url:
-        for topic, size in (await stored_bytes(store_url)).items():
+        sizes, shared_bytes = await stored_bytes(store_url)
+        for topic, size in sizes.items():
             uses.setdefault(topic, TopicUse()).stored_bytes = size
     windows_s = [spending.window_s(*pair) for pair in zip(counters, before, strict=True)]
-    return CostReport(uses, windows_s, wait_s is not None)
+    return CostReport(uses, windows_s, wait_s is not None, shared_bytes)
 
 
 async def _read_all(urls: Sequence[str], clock: Clock) -> list[BrokerCounters]:
@@ -55,8 +59,12 @@ async def _read_all(urls: Sequence[str], clock: Clock) -> list[BrokerCounters]:
     return await asyncio.gather(*map(read, urls))
 
 
-async def stored_bytes(url: str) -> dict[str, int]:
-    """Count bytes per topic, everything that lies there: also what waits to be deleted."""
+async def stored_bytes(url: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Count bytes per topic, everything that lies there: also what waits to be deleted.
+
+    Topics that share logs are counted as one. What each of them has there comes second, without
+    what waits to be deleted.
+    """
     where = locate(url)
     store = open_location(where)
     sizes: dict[str, int] = {}
@@ -69,6 +77,7 @@ async def stored_bytes(url: str) -> dict[str, int]:
             if path == keys.shared_folder(where.namespace):
                 topic = SHARED
             sizes[topic] = sizes.get(topic, 0) + sum(stored.size for stored in objects)
+        shared = await list_shared_bytes(store, where.namespace) if SHARED in sizes else {}
     finally:
         await store.aclose()
-    return sizes
+    return sizes, shared

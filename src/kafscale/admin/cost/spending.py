@@ -127,3 +127,10 @@ def sum_of(uses: Iterable[TopicUse]) -> TopicUse:
         if use.stored_bytes is not None:
             total.stored_bytes = (total.stored_bytes or 0) + use.stored_bytes
     return total
+
+
+def shares(sizes: Mapping[str, int]) -> dict[str, float]:
+    """Each topic's part of what topics share, by its bytes; the largest part first."""
+    total = sum(sizes.values())
+    by_size = sorted(sizes, key=lambda topic: (-sizes[topic], topic))
+    return {topic: sizes[topic] / total if total else 0.0 for topic in by_size}

@@ -21,6 +21,7 @@ from kafscale.cli.brokers.client_arguments import add_client_arguments, admin_cl
 from kafscale.cli.terminal.config_arguments import set_by
 from kafscale.cli.terminal.errors import CommandError, UsageError
 from kafscale.cli.terminal.output import print_columns, print_json
+from kafscale.model.metric_names import SHARED
 from kafscale.settings.loading import load
 from kafscale.settings.sections import PricesSection
 from kafscale.system import SystemClock
@@ -97,7 +98,20 @@ def _json(report: CostReport, prices: PricesSection) -> dict[str, object]:
         },
         "topics": {topic: _figures(report.uses[topic], prices) for topic in sorted(report.uses)},
         "total": _figures(spending.sum_of(report.uses.values()), prices),
+        "shared": {
+            topic: {
+                "stored_bytes": report.shared_bytes[topic],
+                "share": share,
+                "cost_per_month": share * _shared_month(report, prices),
+            }
+            for topic, share in spending.shares(report.shared_bytes).items()
+        },
     }
+
+
+def _shared_month(report: CostReport, prices: PricesSection) -> float:
+    """What the logs that topics share cost a month."""
+    return spending.daily_cost(report.uses.get(SHARED, TopicUse()), prices).month
 
 
 def _figures(use: TopicUse, prices: PricesSection) -> dict[str, object]:
@@ -135,6 +149,7 @@ def _show(report: CostReport, prices: PricesSection) -> None:
     rows = [_row(topic, uses[topic], prices) for topic in by_price]
     rows.append(_row("all", spending.sum_of(uses.values()), prices))
     print_columns(headings, rows)
+    _show_shares(report, prices)
     print()
     print(f"requests: {_window(report)}, extrapolated to a day and to 30 days")
     if any(use.stored_bytes is not None for use in uses.values()):
@@ -143,6 +158,21 @@ def _show(report: CostReport, prices: PricesSection) -> None:
         print("storage: not counted (see --store)")
     if min(report.windows_s) < _SHORT_S:
         print("kafscale: so short a time says little about a day", file=sys.stderr)
+
+
+def _show_shares(report: CostReport, prices: PricesSection) -> None:
+    """Whose the logs are that topics share, and what each pays for them."""
+    if not report.shared_bytes:
+        return
+    month = _shared_month(report, prices)
+    print()
+    print_columns(
+        [f"OF {SHARED}", "STORED", "SHARE", f"{prices.currency}/MONTH"],
+        [
+            [topic, human_bytes(report.shared_bytes[topic]), f"{share:.1%}", f"{share * month:.2f}"]
+            for topic, share in spending.shares(report.shared_bytes).items()
+        ],
+    )
 
 
 def _row(topic: str, use: TopicUse, prices: PricesSection) -> list[object]:

@@ -1,14 +1,16 @@
-"""`kafscale groups reset-offsets`: moving what a group has committed.
+"""`kafscale groups reset-offsets` and `delete-offsets`: changing what a group has committed.
 
-Here: where to, which partitions, and the plan on the screen. Nothing changes without --execute.
-Next door: the plan (admin/brokers/group_resets.py).
+Here: where to, which partitions, and the plan on the screen. Resetting changes nothing without
+--execute.
+Next door: the plan (admin/brokers/group_resets.py), deleting (admin/brokers/offset_deletion.py).
 """
 
 import argparse
 from datetime import UTC, datetime
 
 from kafscale.admin.brokers.group_resets import PlannedOffset, ResetTarget, commit_reset, plan_reset
-from kafscale.cli.brokers.client_arguments import admin_client
+from kafscale.admin.brokers.offset_deletion import DeletedOffset, delete_offsets
+from kafscale.cli.brokers.client_arguments import admin_client, parse_pairs
 from kafscale.cli.terminal.durations import parse_duration
 from kafscale.cli.terminal.errors import UsageError
 from kafscale.cli.terminal.output import print_columns, print_json
@@ -54,6 +56,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="only show the new offsets (default)"
     )
+
+
+def add_deletion_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what deleting takes."""
+    parser.add_argument("name", metavar="GROUP")
+    parser.add_argument(
+        "-t",
+        "--topic",
+        action="append",
+        required=True,
+        metavar="TOPIC[:P,P]",
+        help="a topic, or some of its partitions; may be repeated",
+    )
+
+
+def run_deletion(args: argparse.Namespace) -> None:
+    """Delete offsets and show what they were."""
+    security = parse_pairs("-X", args.properties).get("security.protocol", "")
+    wanted = _partitions(args.topic)
+    deleted = delete_offsets(admin_client(args), args.name, wanted, security=security)
+    if args.json:
+        for row in deleted:
+            print_json(row._asdict())
+    else:
+        print_columns(DeletedOffset._fields, deleted)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
-"""`kafscale groups`: list, describe, reset-offsets, delete.
+"""`kafscale groups`: list, describe, reset-offsets, delete-offsets, delete.
 
-Next door: asking brokers (admin/brokers/groups.py), moving offsets (group_offsets.py).
+Next door: asking brokers (admin/brokers/groups.py), changing offsets (group_offsets.py).
 """
 
 import argparse
@@ -23,13 +23,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "reset-offsets", help="change the committed offsets of a group without members"
     )
     group_offsets.add_arguments(reset)
+    delete_offsets = actions.add_parser(
+        "delete-offsets", help="delete some of the offsets that a group has committed"
+    )
+    group_offsets.add_deletion_arguments(delete_offsets)
     delete = actions.add_parser("delete", help="delete groups without members, and their offsets")
     delete.add_argument("names", nargs="+", metavar="GROUP")
-    for action, what in ((listing, "group"), (describe, "group"), (reset, "partition")):
+    for action, what in (
+        (listing, "group"),
+        (describe, "group"),
+        (reset, "partition"),
+        (delete_offsets, "partition"),
+    ):
         action.add_argument(
             "--json", action="store_true", help=f"print one line of JSON per {what}"
         )
-    for action in (listing, describe, reset, delete):
+    for action in (listing, describe, reset, delete_offsets, delete):
         add_client_arguments(action)
 
 
@@ -42,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
             _describe(args)
         case "reset-offsets":
             group_offsets.run(args)
+        case "delete-offsets":
+            group_offsets.run_deletion(args)
         case "delete":
             groups.delete_groups(admin_client(args), args.names)
     return 0

@@ -364,7 +364,7 @@ class Fleet:
         if broker_id == self.identity.broker_id:
             return self._node
         row = self.state.row_of(broker_id)
-        return None if row is None else Node(broker_id, row.by_listener(), row.rack)
+        return None if row is None else _node_from(row)
 
     def nodes(self) -> list[Node]:
         """Every registered broker, every member that is away for a moment, and this one.
@@ -373,6 +373,10 @@ class Fleet:
         """
         ids = {self.identity.broker_id, *self.state.reachable()}
         return [node for who in sorted(ids) if (node := self._node_of(who)) is not None]
+
+    def vanished_nodes(self) -> list[Node]:
+        """Brokers whose lease has ended lately, although they did not leave."""
+        return [_node_from(row) for row in self.state.list_vanished(self._clock.elapsed_s())]
 
     def controller_id(self) -> int:
         """The controller, if it is registered."""
@@ -386,3 +390,7 @@ class Fleet:
         if not self.holds():
             return ["the broker has no lease: the metadata store does not answer"]
         return [] if self.state.is_member else ["the broker is not a member of the fleet yet"]
+
+
+def _node_from(row: keys.BrokerRow) -> Node:
+    return Node(row.broker_id, row.by_listener(), row.rack)

@@ -12,9 +12,13 @@ agree, and keeps high watermarks from going back when a log changes hands.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from kafscale.engine.cluster.placement import Placement
 from kafscale.metadata.keys import BrokerRow, ControllerRow, MemberList
+
+# A broker that vanished is remembered for so long. Clients wait up to 60 s for its answers.
+VANISHED_S: Final = 90.0
 
 
 class FleetState:
@@ -28,6 +32,7 @@ class FleetState:
         self.brokers: dict[int, BrokerRow] = {}
         self.registered_s = 0.0  # when this broker's session began
         self._last_rows: dict[int, BrokerRow] = {}  # of members, also of those that are away
+        self._vanished: dict[int, tuple[float, BrokerRow]] = {}  # with the time they went
         self.controller: ControllerRow | None = None
         self.placement = Placement(MemberList(generation=0))
         self.learned_s = 0.0  # when this broker heard of the newest generation
@@ -36,8 +41,18 @@ class FleetState:
 
     # -- news --------------------------------------------------------------------------------
 
-    def note_brokers(self, brokers: dict[int, BrokerRow]) -> None:
+    def note_brokers(self, brokers: dict[int, BrokerRow], now_s: float) -> None:
         """Go by these registrations."""
+        self._vanished |= {
+            who: (now_s, row)
+            for who, row in self.brokers.items()
+            if who not in brokers and not row.leaving
+        }
+        self._vanished = {
+            who: (since_s, row)
+            for who, (since_s, row) in self._vanished.items()
+            if who not in brokers and now_s < since_s + VANISHED_S
+        }
         self.brokers = brokers
         self._last_rows = {
             row.broker_id: row
@@ -108,6 +123,14 @@ class FleetState:
     def reachable(self) -> list[int]:
         """The brokers that `row_of` knows."""
         return sorted(who for who in self._last_rows if self.row_of(who) is not None)
+
+    def list_vanished(self, now_s: float) -> list[BrokerRow]:
+        """Brokers that went lately without leaving, and that are no members any more."""
+        return [
+            row
+            for who, (since_s, row) in sorted(self._vanished.items())
+            if now_s < since_s + VANISHED_S and self.row_of(who) is None
+        ]
 
     def may_open(self, folder: str) -> bool:
         """Whether a log is this broker's and no other broker can have it open any more."""

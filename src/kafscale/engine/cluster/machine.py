@@ -277,13 +277,13 @@ class FleetMachine:
 
     # -- following the fleet -----------------------------------------------------------------
 
-    def _brokers_listed(self, event: BrokersListed, _now_s: float) -> None:
-        self.state.note_brokers({row.broker_id: row for row in event.rows})
+    def _brokers_listed(self, event: BrokersListed, now_s: float) -> None:
+        self.state.note_brokers({row.broker_id: row for row in event.rows}, now_s)
         self._check_registration()
 
-    def _brokers_changed(self, event: BrokersChanged, _now_s: float) -> None:
+    def _brokers_changed(self, event: BrokersChanged, now_s: float) -> None:
         brokers = {who: row for who, row in self.state.brokers.items() if who not in event.gone}
-        self.state.note_brokers(brokers | {row.broker_id: row for row in event.rows})
+        self.state.note_brokers(brokers | {row.broker_id: row for row in event.rows}, now_s)
         self._check_registration()
 
     def _check_registration(self) -> None:

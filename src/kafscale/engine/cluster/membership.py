@@ -104,6 +104,10 @@ class Membership(Protocol):
         """Every broker, by id."""
         ...
 
+    def vanished_nodes(self) -> list[Node]:
+        """Brokers that are gone, and that clients may still wait for (decision 65)."""
+        ...
+
     def controller_id(self) -> int:
         """The id of the controller; -1 if there is none now."""
         ...

@@ -54,6 +54,10 @@ class SingleBroker:
         """This one."""
         return [self._node]
 
+    def vanished_nodes(self) -> list[Node]:
+        """There are no others."""
+        return []
+
     def controller_id(self) -> int:
         """This one."""
         return self.identity.broker_id

@@ -52,6 +52,12 @@ class BrokerMetrics:
         self.metadata_requests.labels(operation, result).inc()
         self.metadata_latency.labels(operation).observe(seconds)
 
+    def throttled(self, quota: str, seconds: float) -> None:
+        """Count that a client is over a quota and must wait for so long; 0: it is not."""
+        if seconds > 0:
+            self._throttles.labels(quota).inc()
+            self._throttle_seconds.labels(quota).inc(seconds)
+
     def produced(self, topic: str, partition: int, ok: bool) -> None:
         """Count one partition's part of a produce request."""
         self.produce_requests.labels(topic, str(partition), "success" if ok else "error").inc()
@@ -288,6 +294,12 @@ class BrokerMetrics:
             "Requests with an error that correct clients meet, too",
             ("reason",),
             limit,
+        )
+        self._throttles: Family[Counter] = add.counter(
+            "kafscale_throttled_total", "Requests and connections over a quota", ("quota",)
+        )
+        self._throttle_seconds: Family[Counter] = add.counter(
+            "kafscale_throttle_seconds_total", "Time that clients were told to wait", ("quota",)
         )
         self.audit_events: Family[Counter] = add.counter(
             "kafscale_audit_events_total",

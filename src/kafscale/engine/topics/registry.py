@@ -24,6 +24,9 @@ from kafscale.model.topics import TopicDescriptor
 class TopicEvents(Protocol):
     """What the registry tells the rest of the broker."""
 
+    def topics_changed(self) -> None:
+        """Something that clients are told of topics has changed, by this broker or another one."""
+
     def topic_changed(self, topic: Topic) -> None:
         """A topic is new here, or has other settings, partitions or another place."""
 
@@ -106,7 +109,7 @@ class TopicRegistry:
         self.note_version(topic.name, entry_version)
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
-        self.revision += 1
+        self._count_change()
         return topic
 
     def replace(self, topic: Topic, descriptor: TopicDescriptor, version: int) -> None:
@@ -118,7 +121,7 @@ class TopicRegistry:
         """
         if version >= topic.version:
             topic.replace_descriptor(descriptor, version, self.rules.defaults)
-            self.revision += 1
+            self._count_change()
 
     def note_version(self, name: str, entry_version: int) -> None:
         """The metadata store has written this topic's entry with this version."""
@@ -130,7 +133,12 @@ class TopicRegistry:
             del self._by_name[topic.name]
         self._by_id.pop(topic.topic_id, None)
         self.note_version(topic.name, entry_version)
+        self._count_change()
+
+    def _count_change(self) -> None:
         self.revision += 1
+        if self._events is not None:
+            self._events.topics_changed()
 
     def announce_change(self, topic: Topic) -> None:
         """Tell the rest of the broker that a topic has changed."""

@@ -24,7 +24,7 @@ from typing import Any, Final
 import structlog
 
 from kafscale.gateways.connection import Connection
-from kafscale.gateways.kafka import router
+from kafscale.gateways.kafka import router, throttling
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import (
     Call,
@@ -143,7 +143,7 @@ class KafkaSession:
         self._begin_requests()
 
     def writable(self) -> None:
-        """Go on after the client has read some answers."""
+        """Go on after the client has read some answers, or has waited long enough."""
         self._begin_requests()
 
     def closed(self) -> None:
@@ -174,6 +174,7 @@ class KafkaSession:
                 and self._long is None
                 and len(self._blocked) < _MOST_BLOCKED
                 and not self._connection.is_write_blocked
+                and not self._connection.is_muted
                 and len(self._slots) < _MOST_UNDER_WAY
                 and self._reads_under_way < _MOST_READS_UNDER_WAY
                 and self._ready_bytes < _MOST_READY_BYTES
@@ -266,6 +267,10 @@ class KafkaSession:
             self._fill(slot, _framed(request, refusal))
             return
         self.writes = self.writes or router.writes(request)
+        if self._context.engine.quotas.limits_clients:
+            throttling.charge_request(request, call, slot.held_bytes - _QUEUED_BYTES)
+            if call.throttle_s:
+                self._connection.mute(call.throttle_s)
         is_settled = self._is_settled(request.api_key)
         preparation = router.prepare(request, call) if is_settled else None
         if is_settled and preparation is None and not self._blocked:
@@ -332,25 +337,33 @@ class KafkaSession:
 
     def _answer(self, slot: _Slot, call: Call) -> None:
         try:
-            answer = router.answer(slot.request, call)
+            is_timed = self._context.engine.quotas.times_requests
+            begin = throttling.answer_timed if is_timed else router.answer
+            answer = begin(slot.request, call)
             if answer is None or isinstance(answer, Message):
+                if call.limits is not None:
+                    self._throttle(slot, call, answer)
                 self._fill(slot, _framed(slot.request, answer))
                 return
             key = slot.request.api_key
             self._under_way[key] = self._under_way.get(key, 0) + 1
             if isinstance(answer, Deferred):
-                answer.then(lambda message: self._fill_deferred(slot, message))
+                answer.then(lambda message: self._fill_deferred(slot, call, message))
             else:
                 if slot.request.api_key in router.WAITING_FOR_MEMBERS:
                     self._let_go_of_frame(slot)
-                slot.task = self._tasks.spawn(self._answer_later(slot, answer), "answer")
+                slot.task = self._tasks.spawn(self._answer_later(slot, call, answer), "answer")
         except Exception as problem:
             self._end_at(slot, problem)
 
-    async def _answer_later(self, slot: _Slot, answer: Awaitable[Message | None]) -> None:
+    async def _answer_later(
+        self, slot: _Slot, call: Call, answer: Awaitable[Message | None]
+    ) -> None:
         request = slot.request
         try:
             message = await answer
+            if call.limits is not None:
+                self._throttle(slot, call, message)
             frame: Sequence[Buffer] = ()
             if message is not None:
                 steps = response_frame_in_steps(request.correlation_id, message, request.version)
@@ -360,8 +373,16 @@ class KafkaSession:
         else:
             self._fill_later(slot, frame)
 
-    def _fill_deferred(self, slot: _Slot, message: Message | None) -> None:
+    def _throttle(self, slot: _Slot, call: Call, message: Message | None) -> None:
+        """Let a client that is over its quota wait after this answer."""
+        throttling.charge_answer(slot.request, call, message)
+        if call.throttle_s:
+            self._connection.mute(call.throttle_s)
+
+    def _fill_deferred(self, slot: _Slot, call: Call, message: Message | None) -> None:
         try:
+            if call.limits is not None:
+                self._throttle(slot, call, message)
             frame = _framed(slot.request, message)
         except Exception as problem:
             self._end_at(slot, problem)

@@ -17,6 +17,7 @@ import structlog
 
 from kafscale.metadata.etcd import messages
 from kafscale.model.errors import MetadataUnavailable
+from kafscale.model.secret import NO_SECRET, Secret
 from kafscale.retry import Backoff, RetryPolicy
 
 logger = structlog.get_logger()
@@ -52,7 +53,7 @@ class EtcdSettings:
     dial_timeout_s: float = 5.0
     request_timeout_s: float = 10.0
     username: str = ""
-    password: str = ""
+    password: Secret = NO_SECRET
     tls: bool = False
     ca_file: str = ""
     cert_file: str = ""
@@ -187,7 +188,7 @@ class EtcdClient:
             if self._token != stale:
                 return  # another call has a new one already
             request = messages.AuthenticateRequest(
-                name=self._settings.username, password=self._settings.password
+                name=self._settings.username, password=self._settings.password.reveal()
             )
             answer = await self._unary(self._channels[self._at], messages.AUTHENTICATE, request)
             self._token = answer.token

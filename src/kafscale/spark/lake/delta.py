@@ -179,9 +179,9 @@ def storage_options(environment: Mapping[str, str] = os.environ) -> dict[str, st
     options = {
         "AWS_REGION": settings.region,
         "AWS_ENDPOINT_URL": settings.endpoint,
-        "AWS_ACCESS_KEY_ID": settings.access_key,
-        "AWS_SECRET_ACCESS_KEY": settings.secret_key,
-        "AWS_SESSION_TOKEN": settings.session_token,
+        "AWS_ACCESS_KEY_ID": settings.access_key.reveal(),
+        "AWS_SECRET_ACCESS_KEY": settings.secret_key.reveal(),
+        "AWS_SESSION_TOKEN": settings.session_token.reveal(),
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "" if settings.path_style else "true",
         "AWS_ALLOW_HTTP": "true" if settings.endpoint.startswith("http://") else "",
         "conditional_put": "etag",  # a version is created only if it is absent

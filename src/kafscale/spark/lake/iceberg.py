@@ -233,9 +233,9 @@ def _catalog(named: str, warehouse: str, create: bool) -> Catalog:
         "warehouse": warehouse,
         "s3.endpoint": settings.endpoint,
         "s3.region": settings.region,
-        "s3.access-key-id": settings.access_key,
-        "s3.secret-access-key": settings.secret_key,
-        "s3.session-token": settings.session_token,
+        "s3.access-key-id": settings.access_key.reveal(),
+        "s3.secret-access-key": settings.secret_key.reveal(),
+        "s3.session-token": settings.session_token.reveal(),
     }
     kind = "rest" if named.startswith(("http://", "https://")) else "sql"
     given = {name: value for name, value in facts.items() if value}

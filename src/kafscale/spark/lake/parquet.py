@@ -213,9 +213,9 @@ def _arrow_filesystem(place: TableFolder) -> tuple[Any, str]:
         return fs.LocalFileSystem(), place.url
     settings = locations.s3_settings(f"s3://{place.where.root}")
     store = fs.S3FileSystem(
-        access_key=settings.access_key or None,
-        secret_key=settings.secret_key or None,
-        session_token=settings.session_token or None,
+        access_key=settings.access_key.reveal() or None,
+        secret_key=settings.secret_key.reveal() or None,
+        session_token=settings.session_token.reveal() or None,
         region=settings.region,
         endpoint_override=settings.endpoint or None,
         force_virtual_addressing=not settings.path_style,

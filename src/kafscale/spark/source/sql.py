@@ -132,6 +132,13 @@ def _nearest(name: str, known: list[str]) -> str:
     return f"there are: {shown or 'none'}{more}"
 
 
+def unknown_table(table: str, names: list[str]) -> str:
+    """What to tell about a query that names a table which is no topic."""
+    if table in names:
+        return f"there is no table {table!r}; the topic of that name is {PREFIX}{table}"
+    return f"there is no table {table!r}; topics are tables {PREFIX}NAME, {_nearest(table, names)}"
+
+
 def run_query(
     spark: SparkSession, topics: TopicTables, query: str, at_most: int | None = None
 ) -> tuple[list[str], Iterator[list[Any]]]:
@@ -141,6 +148,9 @@ def run_query(
     try:
         frame = topics.sql(query)
     except (AnalysisException, ParseException) as wrong:
+        if wrong.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+            table = (wrong.getMessageParameters() or {}).get("relationName", "")
+            raise UnknownTopic(unknown_table(table.replace("`", ""), topics.names)) from None
         raise QueryRefused(str(wrong).split("\n\nJVM stacktrace")[0].split(";\n")[0]) from None
     if at_most is not None:
         frame = frame.limit(at_most)

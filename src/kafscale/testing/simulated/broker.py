@@ -19,6 +19,7 @@ from kafscale.model.errors import KafscaleError
 from kafscale.settings.config import Config
 from kafscale.settings.sections import BrokerSection
 from kafscale.testing.clock import SeededDice
+from kafscale.testing.in_process import fluvio_if_asked
 from kafscale.testing.simulated.clock import SimulatedClock
 from kafscale.testing.simulated.loop import SimulatedLoop, SimulatedProcess
 from kafscale.testing.simulated.metadata import SimulatedEtcd, SimulatedMetadataStore
@@ -54,7 +55,9 @@ class SimulatedBroker:
         self.skew_ms = skew_ms
         section = msgspec.structs.replace(config.broker, id=number, host=self.host, port=PORT)
         assert isinstance(section, BrokerSection)
-        self._config: Config = msgspec.structs.replace(config, broker=section)
+        self._config: Config = msgspec.structs.replace(
+            config, broker=section, fluvio=fluvio_if_asked(config)
+        )
         self._starts = 0
         self.process: SimulatedProcess | None = None
         self.parts: Broker | None = None  # None: not up

@@ -41,6 +41,15 @@ async def test_partitions_of_a_shared_topic_are_lanes_above_their_starts() -> No
     }
 
 
+async def test_topics_on_shared_logs_are_counted_together() -> None:
+    made = await two_topics()
+    await made.describe(TOPIC)  # has logs of its own
+    assert await holdings.list_shared_bytes(made.store, "default") == {
+        "clicks": size_of(0, 5) + size_of(5, 2) + size_of(0, 6),
+        "views": size_of(0, 4) + size_of(4, 1),
+    }
+
+
 async def test_a_topic_with_logs_of_its_own_is_counted_without_opening_its_objects() -> None:
     topic = TopicInMemory()
     entry = await topic.rewrite(0, 5, 5)

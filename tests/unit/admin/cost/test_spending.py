@@ -10,6 +10,7 @@ from kafscale.admin.cost.spending import (
     TopicUse,
     add_rates,
     daily_cost,
+    shares,
     sum_of,
     window_s,
 )
@@ -123,3 +124,12 @@ def test_all_topics_together_are_their_sum() -> None:
     other = TopicUse({"put": 10}, written_bytes=30, stored_bytes=None)
     assert sum_of([one, other]) == TopicUse({"put": 11, "get": 2}, 33, 4, 5)
     assert sum_of([]).stored_bytes is None
+
+
+def test_what_topics_share_is_divided_by_their_bytes() -> None:
+    assert list(shares({"a": 1, "b": 3, "none": 0}).items()) == [
+        ("b", 0.75),
+        ("a", 0.25),
+        ("none", 0),
+    ]
+    assert shares({"empty": 0}) == {"empty": 0.0}

@@ -22,6 +22,7 @@ from kafscale.engine.cluster.events import (
     TimerFired,
     WriteMembers,
 )
+from kafscale.engine.cluster.fleet_state import VANISHED_S
 from kafscale.metadata.keys import BrokerRow, ControllerRow, MemberList
 from tests.unit.engine.cluster.test_machine import GATHER_S, OTHER, Played, members, ours, settled
 
@@ -218,3 +219,35 @@ def test_a_broker_is_named_by_its_newest_registration(known: BrokerRow) -> None:
     assert one.play.machine.state.row_of(1) == known
     one.hear(BrokersChanged(gone=(1,)))
     assert one.play.machine.state.row_of(1) == known
+
+
+def test_a_broker_that_vanished_is_remembered_for_longer_than_clients_wait_for_its_answers() -> (
+    None
+):
+    one = Controlling()
+    state = one.play.machine.state
+    one.hear(BrokersChanged(gone=(1,)))
+    one.hear(MembersSeen(members(40, 9, MINE)))
+    assert state.list_vanished(LONG_AFTER_S + VANISHED_S - 1) == [OTHER]
+    assert state.list_vanished(LONG_AFTER_S + VANISHED_S + 1) == []
+
+
+def test_a_broker_that_left_or_came_back_has_not_vanished() -> None:
+    one = Controlling()
+    state = one.play.machine.state
+    one.hear(BrokersChanged((AWAY,)))
+    one.hear(BrokersChanged(gone=(1,)))
+    assert state.list_vanished(LONG_AFTER_S) == []
+    one.hear(BrokersChanged((THIRD,)))
+    one.hear(BrokersChanged(gone=(2,)))
+    assert state.list_vanished(LONG_AFTER_S) == [THIRD]
+    one.hear(BrokersChanged((THIRD,)))
+    assert state.list_vanished(LONG_AFTER_S) == []
+
+
+def test_a_member_that_is_away_is_named_anyway_and_is_not_counted_twice() -> None:
+    one = Controlling()
+    state = one.play.machine.state
+    one.hear(BrokersChanged(gone=(1,)))
+    assert state.reachable() == [0, 1]
+    assert state.list_vanished(LONG_AFTER_S) == []

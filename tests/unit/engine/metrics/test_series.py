@@ -35,6 +35,8 @@ NAMES = {
     "kafscale_bad_requests_total": {"reason"},
     "kafscale_client_errors_total": {"reason"},
     "kafscale_audit_events_total": {"kind", "outcome"},
+    "kafscale_throttled_total": {"quota"},
+    "kafscale_throttle_seconds_total": {"quota"},
     "kafscale_log_puts_total": {"topic", "log"},
     "kafscale_flushes_total": {"topic"},
     "kafscale_flush_bytes_total": {"topic"},
@@ -60,6 +62,7 @@ def full_probe() -> BrokerMetrics:
     metrics.bad_requests.labels("frame").inc()
     metrics.client_errors.labels("topic_exists").inc()
     metrics.audit_events.labels("change", "ok").inc()
+    metrics.throttled("producer_byte_rate", 0.5)
     metrics.flushes.labels("t").inc()
     metrics.flush_bytes.labels("t").inc(100)
     counts = StoreCounts(metrics, "default", lambda name: True, lambda: 0)

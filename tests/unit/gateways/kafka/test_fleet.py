@@ -26,7 +26,7 @@ PARTITIONS = 12
 
 @pytest.fixture
 async def fleet() -> AsyncIterator[FleetHarness]:
-    async with FleetHarness() as opened:
+    async with FleetHarness(gather_s=0.05) as opened:
         members = await opened.start_all(3)
         await members[0].engine.topics.create("t", PARTITIONS, {})
         await eventually(lambda: all(member.engine.topics.find("t") for member in members))
@@ -97,6 +97,27 @@ async def test_a_partition_whose_owner_has_no_known_address_has_no_leader(
     assert orphans
     assert {row.error_code for row in orphans} == {ErrorCode.LEADER_NOT_AVAILABLE}
     assert all(row.replica_nodes == [] for row in orphans)
+
+
+async def test_a_broker_that_vanished_is_still_named_to_clients_that_read_and_write(
+    fleet: FleetHarness,
+) -> None:
+    left, vanished = fleet.members[0], fleet.members[1]
+    gone = (vanished.fleet.identity.broker_id, vanished.broker.port)
+    vanished.wire.is_cut = True
+    (lease,) = [lease for lease in vanished.wire.leases if lease.remaining_s() > 0]
+    await lease.revoke()  # as if it had not been renewed in time
+    await eventually(lambda: len(left.fleet.nodes()) == 2)
+    async with Caller(left.broker.port) as caller:
+        by_topic = await caller.ask(metadata_request(), 12)
+        every_topic = await caller.ask(MetadataRequest(None), 12)
+        only_brokers = await caller.ask(MetadataRequest([]), 12)
+        cluster = await caller.ask(DescribeClusterRequest(), 0)
+    assert gone in [(row.node_id, row.port) for row in by_topic.brokers]
+    assert gone[0] not in {row.leader_id for row in by_topic.topics[0].partitions}
+    for answer in (every_topic, only_brokers):
+        assert gone[0] not in {row.node_id for row in answer.brokers}
+    assert gone[0] not in {row.broker_id for row in cluster.brokers}
 
 
 async def test_sizes_are_told_by_the_leader_alone(fleet: FleetHarness) -> None:

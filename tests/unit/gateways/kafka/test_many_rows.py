@@ -1,12 +1,26 @@
 """Requests with very many rows: answered like others, and other connections do not wait."""
 
 import asyncio
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 import pytest
 
+from kafscale.gateways.kafka.apis import (
+    alter_partition_reassignments,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+)
 from kafscale.testing.clock import ManualClock
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from kafscale.wire.kafka.messages.api_versions import ApiVersionsRequest
 from kafscale.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafscale.wire.kafka.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -21,13 +35,23 @@ from kafscale.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kafscale.wire.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafscale.wire.kafka.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kafscale.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from kafscale.wire.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from kafscale.wire.kafka.schema import NO_UUID
+from kafscale.wire.kafka.schema import NO_UUID, Message
 from tests.unit.gateways.kafka.caller import NOW_MS, Caller, make_batch, produce_request
 
 MANY = 3_000
@@ -89,7 +113,7 @@ async def test_requests_sent_at_once_let_another_connection_in_between(
 async def test_batches_keep_their_order_behind_a_request_with_many(caller: Caller) -> None:
     await caller.create("t")
     rows = [PartitionProduceData(0, make_batch(b"%d" % number)) for number in range(MANY)]
-    caller.send(ProduceRequest(None, -1, 5000, [TopicProduceData("t", rows)]), 9)
+    caller.send(ProduceRequest(None, -1, 600_000, [TopicProduceData("t", rows)]), 9)
     caller.send(produce_request("t", make_batch(b"last")), 9)
     caller.send(list_offsets(1), 5)
     first, second, end = [await caller.answer() for _ in range(3)]
@@ -103,7 +127,7 @@ async def test_each_row_of_a_long_produce_request_has_its_own_result(caller: Cal
     await caller.create("t")
     bad, good = b"", make_batch(b"v")
     rows = [PartitionProduceData(0, good if at % 2 else bad) for at in range(MANY)]
-    request = ProduceRequest(None, -1, 5000, [TopicProduceData("t", rows)])
+    request = ProduceRequest(None, -1, 600_000, [TopicProduceData("t", rows)])
     (topic,) = (await caller.ask(request, 9)).responses
     codes = [row.error_code for row in topic.partition_responses]
     assert codes == [ErrorCode.INVALID_RECORD, ErrorCode.NONE] * (MANY // 2)
@@ -176,3 +200,106 @@ async def test_metadata_of_many_names_describes_each_once(caller: Caller) -> Non
     request = MetadataRequest([MetadataRequestTopic(NO_UUID, name) for name in names], False)
     answer = await caller.ask(request, 7)
     assert [row.name for row in answer.topics] == names[1:]
+
+
+async def test_deleting_the_last_offset_of_a_group_among_many_is_no_error(caller: Caller) -> None:
+    await caller.create("t")
+    committed = [OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1)])]
+    await caller.ask(OffsetCommitRequest("g", topics=committed), 2)
+    rows = [OffsetDeleteRequestPartition(number) for number in range(MANY)]
+    request = OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", rows)])
+    answer = await caller.ask(request, 0)
+    assert answer.error_code == 0
+    codes = [row.error_code for row in answer.topics[0].partitions]
+    assert codes == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (MANY - 1)
+    assert (await caller.ask(request, 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+NUMBERS = list(range(MANY))
+# By API: the module that makes the rows of the answer, their class, a request, its version.
+ONE_TOPIC_WITH_MANY = {
+    "OffsetFetch": (
+        offset_fetch,
+        "OffsetFetchResponsePartition",
+        OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", NUMBERS)]),
+        5,
+    ),
+    "OffsetFetch of groups": (
+        offset_fetch,
+        "OffsetFetchResponsePartitions",
+        OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", NUMBERS)])]
+        ),
+        8,
+    ),
+    "OffsetCommit": (
+        offset_commit,
+        "OffsetCommitResponsePartition",
+        OffsetCommitRequest(
+            "g",
+            topics=[
+                OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(n, 1) for n in NUMBERS])
+            ],
+        ),
+        2,
+    ),
+    "OffsetDelete": (
+        offset_delete,
+        "OffsetDeleteResponsePartition",
+        OffsetDeleteRequest(
+            "g", [OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(n) for n in NUMBERS])]
+        ),
+        0,
+    ),
+    "AlterPartitionReassignments": (
+        alter_partition_reassignments,
+        "ReassignablePartitionResponse",
+        AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic("t", [ReassignablePartition(n, [0]) for n in NUMBERS])]
+        ),
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "row_class", "request_", "version"),
+    ONE_TOPIC_WITH_MANY.values(),
+    ids=ONE_TOPIC_WITH_MANY.keys(),
+)
+async def test_the_rows_of_one_topic_are_answered_in_pieces(
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    row_class: str,
+    request_: Message,
+    version: int,
+) -> None:
+    await caller.create("t")
+    await caller.ask(
+        OffsetCommitRequest(
+            "g", topics=[OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1)])]
+        ),
+        2,
+    )
+    made = most_in_a_turn = 0
+    make: Callable[..., Any] = getattr(module, row_class)
+
+    def counted(*args: Any) -> Any:
+        nonlocal made
+        made += 1
+        return make(*args)
+
+    async def watch_turns() -> None:
+        nonlocal most_in_a_turn
+        before = made
+        while True:
+            await asyncio.sleep(0)
+            most_in_a_turn, before = max(most_in_a_turn, made - before), made
+
+    monkeypatch.setattr(module, row_class, counted)
+    watching = asyncio.get_running_loop().create_task(watch_turns())
+    await caller.ask(request_, version)
+    watching.cancel()
+    assert made == MANY
+    assert most_in_a_turn < MANY // 10

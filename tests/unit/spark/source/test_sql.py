@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 
 from kafscale.model.errors import InvalidRequest, UnknownTopic
-from kafscale.spark.source.sql import quoted, register_topics
+from kafscale.spark.source.sql import quoted, register_topics, unknown_table
 
 NAMES = ["orders", "orders.v2", "web-logs", "a", "a-b"]
 
@@ -65,3 +65,12 @@ def test_of_many_topics_that_are_not_alike_some_are_named() -> None:
     names = [f"{letter * 5}" for letter in "abcdefgh"]
     with pytest.raises(UnknownTopic, match=r"there are: aaaaa, .*, eeeee and 3 more$"):
         quoted("select 1 from topic.zz", names)
+
+
+def test_a_topic_without_its_prefix_is_understood() -> None:
+    assert unknown_table("orders", NAMES) == (
+        "there is no table 'orders'; the topic of that name is topic.orders"
+    )
+    assert unknown_table("log", ["web-logs", "logs"]) == (
+        "there is no table 'log'; topics are tables topic.NAME, the nearest: logs"
+    )

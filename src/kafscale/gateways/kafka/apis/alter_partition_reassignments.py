@@ -41,14 +41,19 @@ _NOTHING_TO_MOVE: Final = (
 
 def answer(call: Call) -> Answer:
     """Refuse every partition that is named, each with its own reason."""
+    return _answer(call)
+
+
+async def _answer(call: Call) -> AlterPartitionReassignmentsResponse:
     request: AlterPartitionReassignmentsRequest = call.message
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         responses=[
             ReassignableTopicResponse(
-                row.name, [_refuse(call, row.name, partition) for partition in row.partitions]
+                topic.name,
+                [_refuse(call, topic.name, row) async for row in call.each(topic.partitions)],
             )
-            for row in request.topics
+            async for topic in call.each(request.topics)
         ],
     )
 

@@ -7,6 +7,7 @@ from kafscale.gateways.kafka.access.requirements import EachRow, by_name
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
 from kafscale.gateways.kafka.calls.errors import code_of, words_of
+from kafscale.gateways.kafka.calls.mutation_quota import charge_mutations
 from kafscale.gateways.kafka.calls.request_order import CHANGES_TOPICS
 from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import InvalidReplicaAssignment, InvalidRequest, KafscaleError
@@ -30,6 +31,8 @@ REQUIREMENTS: Final[tuple[Requirement, ...]] = (
         lambda row, code: CreatePartitionsTopicResult(row.name, code),
     ),
 )
+
+_STRICT_QUOTA_FROM: Final = 3
 
 
 def answer(call: Call) -> Answer:
@@ -68,6 +71,8 @@ async def _create(call: Call, wanted: CreatePartitionsTopic) -> None:
             raise InvalidReplicaAssignment(
                 f"each of the {added} new partitions must be assigned to a broker"
             )
+    if not request.validate_only:
+        charge_mutations(call, wanted.count - topic.partitions, _STRICT_QUOTA_FROM)
     work = engine.topics.create_partitions(
         wanted.name, wanted.count, only_check=request.validate_only
     )

@@ -13,6 +13,7 @@ from kafscale.gateways.kafka.access.api_requirements import CreatedTopics
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
 from kafscale.gateways.kafka.calls.errors import code_of, words_of
+from kafscale.gateways.kafka.calls.mutation_quota import charge_mutations
 from kafscale.gateways.kafka.calls.request_order import CHANGES_TOPICS
 from kafscale.model.errors import (
     InvalidReplicaAssignment,
@@ -33,6 +34,7 @@ VERSIONS: Final = CreateTopicsRequest.versions
 ORDER: Final = CHANGES_TOPICS
 REQUIREMENTS: Final[tuple[Requirement, ...]] = (CreatedTopics(),)
 
+_STRICT_QUOTA_FROM: Final = 6
 _MOST_TOPICS: Final = 10_000
 _FROM_TOPIC: Final = 1
 _FROM_DEFAULT: Final = 5
@@ -71,6 +73,7 @@ async def _create(call: Call, wanted: CreatableTopic, result: CreatableTopicResu
         given = {key: value for key, value in configs.items() if value is not None}
         _describe(result, partitions, given, engine.topics.default_configs())
         return
+    charge_mutations(call, partitions, _STRICT_QUOTA_FROM)
     making = engine.topics.create(wanted.name, partitions, configs)
     topic: Topic = await in_time(call, making, request.timeout_ms / 1000)
     result.topic_id = topic.topic_id

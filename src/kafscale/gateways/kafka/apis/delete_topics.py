@@ -6,6 +6,7 @@ from kafscale.gateways.kafka.access.api_requirements import DeletedTopics
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
 from kafscale.gateways.kafka.calls.errors import code_of, words_of
+from kafscale.gateways.kafka.calls.mutation_quota import charge_mutations
 from kafscale.gateways.kafka.calls.request_order import CHANGES_TOPICS
 from kafscale.model.errors import InvalidRequest, KafscaleError
 from kafscale.wire.kafka.messages.delete_topics import (
@@ -21,6 +22,7 @@ VERSIONS: Final = DeleteTopicsRequest.versions
 ORDER: Final = CHANGES_TOPICS
 REQUIREMENTS: Final[tuple[Requirement, ...]] = (DeletedTopics(),)
 
+_STRICT_QUOTA_FROM: Final = 5
 _BY_ID_FROM: Final = 6
 
 
@@ -49,6 +51,7 @@ async def _delete(call: Call, wanted: DeleteTopicState) -> DeletableTopicResult:
         else:
             topic = call.engine.topics.get(wanted.name)
         result.name, result.topic_id = topic.name, topic.topic_id
+        charge_mutations(call, topic.partitions, _STRICT_QUOTA_FROM)
         timeout_s = call.message.timeout_ms / 1000
         await in_time(call, call.engine.topics.delete(topic.name), timeout_s)
     except KafscaleError as problem:

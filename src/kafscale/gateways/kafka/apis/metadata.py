@@ -9,6 +9,7 @@ topic where its settings, the request and the authorizer allow that.
 
 from typing import Final
 
+from kafscale.engine.cluster.membership import Node
 from kafscale.engine.cluster.placement import NO_BROKER
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.kafka.access.api_requirements import MetadataTopics
@@ -19,6 +20,7 @@ from kafscale.gateways.kafka.access.authorization import (
 )
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
 from kafscale.gateways.kafka.calls.errors import code_of
+from kafscale.gateways.kafka.calls.mutation_quota import charge_mutations
 from kafscale.gateways.kafka.calls.request_order import READS_OR_CREATES_TOPICS
 from kafscale.model.access import ResourceType
 from kafscale.model.errors import InvalidTopicName, KafscaleError, TopicExists
@@ -59,10 +61,15 @@ async def _answer(call: Call) -> MetadataResponse:
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
         every = list(call.engine.topics.all())
-        return _response(call, [await _describe(call, topic) async for topic in call.each(every)])
+        topics = [await _describe(call, topic) async for topic in call.each(every)]
+        return _response(call, topics, cluster.nodes())
     # A topic can have thousands of partitions: one named thousands of times is described once.
     named = {(one.topic_id, one.name): one async for one in call.each(asked)}.values()
-    return _response(call, [await _row(call, one) async for one in call.each(named)])
+    topics = [await _row(call, one) async for one in call.each(named)]
+    # A client of topics may wait for answers of a broker that has vanished, and librdkafka can hang
+    # if such a broker is no longer named. Tools that ask brokers one by one name no topics: they
+    # get the brokers that are there (decision 65).
+    return _response(call, topics, cluster.nodes() + (cluster.vanished_nodes() if topics else []))
 
 
 async def _row(call: Call, one: MetadataRequestTopic) -> MetadataResponseTopic:
@@ -108,6 +115,7 @@ async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
 
 async def _create(call: Call, name: str) -> MetadataResponseTopic:
     try:
+        charge_mutations(call, call.engine.topics.partition_count(name, -1))
         making = call.engine.topics.find_or_create(name)
         return await _describe(call, await in_time(call, making, _LONGEST_CREATION_S))
     except TopicExists:
@@ -160,9 +168,10 @@ def _hide_leaders(call: Call, topics: list[MetadataResponseTopic], reachable: se
                 partition.error_code = code
 
 
-def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _response(
+    call: Call, topics: list[MetadataResponseTopic], nodes: list[Node]
+) -> MetadataResponse:
     cluster = call.engine.cluster
-    nodes = cluster.nodes()
     brokers = [
         MetadataResponseBroker(node.broker_id, endpoint.host, endpoint.port, node.rack)
         for node, endpoint in call.reachable(nodes)

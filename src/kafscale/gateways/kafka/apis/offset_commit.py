@@ -28,6 +28,7 @@ from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -80,7 +81,12 @@ async def _answer_in_turns(call: Call) -> OffsetCommitResponse:
     async for begin in call.each(range(0, len(wishes), _AT_ONCE)):
         every += await _commit(call, wishes[begin : begin + _AT_ONCE], _objection(call))
     codes = iter(every)
-    topics = [_topic(row, codes) async for row in call.each(call.message.topics)]
+    topics = [
+        OffsetCommitResponseTopic(
+            topic.name, [_partition(row, codes) async for row in call.each(topic.partitions)]
+        )
+        async for topic in call.each(call.message.topics)
+    ]
     return OffsetCommitResponse(topics=topics)
 
 
@@ -97,10 +103,15 @@ def _wishes(call: Call) -> Iterator[OffsetCommit]:
 
 
 def _topic(asked: OffsetCommitRequestTopic, codes: Iterator[int]) -> OffsetCommitResponseTopic:
-    rows = [
-        OffsetCommitResponsePartition(row.partition_index, next(codes)) for row in asked.partitions
-    ]
-    return OffsetCommitResponseTopic(asked.name, rows)
+    return OffsetCommitResponseTopic(
+        asked.name, [_partition(row, codes) for row in asked.partitions]
+    )
+
+
+def _partition(
+    asked: OffsetCommitRequestPartition, codes: Iterator[int]
+) -> OffsetCommitResponsePartition:
+    return OffsetCommitResponsePartition(asked.partition_index, next(codes))
 
 
 def _objection(call: Call) -> KafscaleError | None:

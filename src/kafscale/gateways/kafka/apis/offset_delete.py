@@ -57,14 +57,15 @@ def answer(call: Call) -> Answer:
 
 async def _answer(call: Call) -> OffsetDeleteResponse:
     request: OffsetDeleteRequest = call.message
-    places = [
+    named = (
         (topic.name, row.partition_index) for topic in request.topics for row in topic.partitions
-    ]
+    )
+    places = [place async for place in call.each(named)]
     problems: dict[CommittedPartition, KafscaleError] = {}
     try:
         async for begin in call.each(range(0, max(1, len(places)), _AT_ONCE)):
             some = places[begin : begin + _AT_ONCE]
-            problems |= await call.engine.delete_offsets(request.group_id, some)
+            problems |= await call.engine.delete_offsets(request.group_id, some, goes_on=begin > 0)
     except KafscaleError as problem:
         client_errors.note(call, problem)
         return OffsetDeleteResponse(coordinator_code_of(problem))
@@ -76,7 +77,7 @@ async def _answer(call: Call) -> OffsetDeleteResponse:
                     OffsetDeleteResponsePartition(
                         row.partition_index, _code(problems, (topic.name, row.partition_index))
                     )
-                    for row in topic.partitions
+                    async for row in call.each(topic.partitions)
                 ],
             )
             async for topic in call.each(request.topics)

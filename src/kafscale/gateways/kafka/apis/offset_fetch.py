@@ -59,7 +59,9 @@ async def _answer(call: Call) -> OffsetFetchResponse:
     if call.version < _SEVERAL_FROM:
         code, found = await _look_up(call, request.group_id, request.topics)
         topics = [
-            OffsetFetchResponseTopic(name, [OffsetFetchResponsePartition(*row) for row in rows])
+            OffsetFetchResponseTopic(
+                name, [OffsetFetchResponsePartition(*row) async for row in call.each(rows)]
+            )
             async for name, rows in call.each(found.items())
         ]
         return OffsetFetchResponse(topics=topics, error_code=code)
@@ -68,7 +70,9 @@ async def _answer(call: Call) -> OffsetFetchResponse:
     async for group in call.each(groups_once):
         code, found = await _look_up(call, group.group_id, group.topics)
         several = [
-            OffsetFetchResponseTopics(name, [OffsetFetchResponsePartitions(*row) for row in rows])
+            OffsetFetchResponseTopics(
+                name, [OffsetFetchResponsePartitions(*row) async for row in call.each(rows)]
+            )
             async for name, rows in call.each(found.items())
         ]
         groups.append(OffsetFetchResponseGroup(group.group_id, several, code))
@@ -79,11 +83,8 @@ async def _look_up(call: Call, group_id: str, asked: _Asked) -> tuple[int, dict[
     """The error of the group as a whole, and the rows by topic."""
     wanted: dict[CommittedPartition, None] | None = None  # in the order asked for
     if asked is not None:
-        wanted = {
-            (topic.name, at): None
-            async for topic in call.each(asked)
-            for at in topic.partition_indexes
-        }
+        places = ((topic.name, at) for topic in asked for at in topic.partition_indexes)
+        wanted = {place: None async for place in call.each(places)}
     code = ErrorCode.NONE
     try:
         await call.engine.cluster.require_group(group_id)

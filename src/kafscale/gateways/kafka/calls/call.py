@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
+from kafscale.access.quotas import ClientLimits
 from kafscale.engine.cluster.membership import Node
 from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.kafka.calls.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.calls.request_order import Standing
-from kafscale.gateways.kafka.calls.workers import Workers, WorkQueue
+from kafscale.gateways.workers import Workers, WorkQueue
 from kafscale.model.access import (
     ANONYMOUS,
     AccessOperation,
@@ -82,6 +83,9 @@ class Call:
     is_long: bool = False  # has very many rows: it is worked on in pieces, see `each`
     until_s: float | None = None  # by the loop's clock; see `in_time`
     amendments: list[Amendment] | None = None  # of the answer, by what was not authorized
+    limits: ClientLimits | None = None  # of the client's quotas, if there are any quotas
+    throttle_s: float = 0.0  # how long the client must wait, by its quotas
+    busy_s: float = 0.0  # of the event loop's time, where a quota limits it
 
     @property
     def engine(self) -> Engine:
@@ -101,6 +105,12 @@ class Call:
         if self.amendments is None:
             self.amendments = []
         self.amendments.append(amendment)
+
+    def throttle(self, quota: str, seconds: float) -> None:
+        """Let the client wait for so long after the answer; the longest of its waits counts."""
+        if seconds > 0:
+            self.context.engine.metrics.throttled(quota, seconds)
+            self.throttle_s = max(self.throttle_s, seconds)
 
     def reachable(self, nodes: Iterable[Node]) -> Iterator[tuple[Node, Endpoint]]:
         """The brokers that have the client's listener, and where; others are left out."""

@@ -7,14 +7,13 @@ Next door: connections that were ended (gateways/connections.py), how many lines
 (gateways/client_log.py).
 """
 
-import re
 from dataclasses import replace
-from functools import cache
 from typing import Final
 
 import structlog
 
 from kafscale.gateways.audit_log import MOST_RESOURCES
+from kafscale.gateways.client_log import reason_of
 from kafscale.gateways.kafka.calls.call import Call, ClientError, KafkaContext, api_name
 from kafscale.gateways.kafka.calls.errors import words_of
 from kafscale.model.access import AccessOperation, ResourceType
@@ -70,7 +69,6 @@ _BAD: Final = (
     TopicError,
 )
 _MOST_NAME: Final = 100  # characters of a name that a client chose
-_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def note(call: Call, problem: KafscaleError) -> None:
@@ -157,13 +155,3 @@ def tell(context: KafkaContext, peer: str, errors: dict[str, ClientError]) -> No
                 "client_error", peer=peer, reason=reason, detail=error.detail, count=error.count
             )
     errors.clear()
-
-
-def reason_of(kind: type[KafscaleError]) -> str:
-    """`CorruptBatch` is counted as `corrupt_batch`."""
-    return _snake_case(kind.__name__)
-
-
-@cache
-def _snake_case(name: str) -> str:
-    return _WORD.sub("_", name).lower()

@@ -74,6 +74,8 @@ CODE_OF: Final[dict[type[errors.KafscaleError], ErrorCode]] = {
     errors.NotTheCoordinator: ErrorCode.NOT_COORDINATOR,
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
+    errors.UnsupportedEntity: ErrorCode.UNSUPPORTED_VERSION,
+    errors.ThrottlingQuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     errors.MetadataConflict: ErrorCode.REQUEST_TIMED_OUT,
     errors.MetadataUnavailable: ErrorCode.REQUEST_TIMED_OUT,
 }

@@ -3,7 +3,7 @@
 Here: which requests need it, how much at a time, and on which thread. The event loop itself
 converts only what takes less time than handing it to a thread.
 Next door: the formats themselves (records/legacy_up.py, records/legacy_down.py), what producers
-send (record_sets.py), the API that reads (apis/fetch.py), the threads (calls/workers.py).
+send (record_sets.py), the API that reads (apis/fetch.py), the threads (gateways/workers.py).
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.engine.topics.topic import Topic
-from kafscale.gateways.kafka.calls.workers import WorkQueue
+from kafscale.gateways.workers import WorkQueue
 from kafscale.model.errors import (
     BadBatch,
     ConversionOff,

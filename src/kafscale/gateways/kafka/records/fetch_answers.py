@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from kafscale.engine.partitions.reads import MOST_AT_ONCE, PartitionRead, ReadResult
 from kafscale.engine.partitions.visibility import READ_COMMITTED, READ_UNCOMMITTED, IsolationLevel
 from kafscale.engine.topics.topic import Topic
+from kafscale.gateways.client_log import reason_of
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Call
 from kafscale.gateways.kafka.calls.errors import code_of
@@ -255,7 +256,7 @@ def _error_row(
 ) -> PartitionData:
     client_errors.note(call, problem)
     if isinstance(problem, NotConvertible | ConversionOff):
-        client_errors.note_ordinary(call, client_errors.reason_of(type(problem)), str(problem))
+        client_errors.note_ordinary(call, reason_of(type(problem)), str(problem))
     return PartitionData(
         partition_index=read.partition,
         error_code=_code(problem, call.version),

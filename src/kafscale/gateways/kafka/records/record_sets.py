@@ -6,7 +6,7 @@ an old format, or its topic has a compression of its own. A request with very ma
 checked early as a whole. Other sets are checked when they are appended.
 The event loop checks what is quick. It unpacks up to a limit; what lies beyond is left to a thread.
 Next door: the API (apis/produce.py), the rules about a batch (records/validation.py), old formats
-(conversion.py), the threads (calls/workers.py).
+(conversion.py), the threads (gateways/workers.py).
 """
 
 import struct

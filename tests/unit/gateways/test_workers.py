@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from kafscale.gateways.kafka.calls.workers import Workers
+from kafscale.gateways.workers import Workers
 
 
 async def test_few_threads_work_at_once() -> None:

@@ -1,0 +1,28 @@
+"""What all Fluvio connections of a broker share.
+
+Here: the engine, who may do what, the threads. Next door: one connection (session.py).
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafscale.engine.engine import Engine
+from kafscale.gateways.client_log import ClientLog
+from kafscale.gateways.workers import Workers
+from kafscale.model.access import AllowAll, Authorizer
+from kafscale.model.audit import Audit, NoAudit
+
+# Clients that keep their offsets in the cluster want this topic to be there. It holds no records.
+OFFSETS_TOPIC: Final = "consumer-offset"
+
+
+@dataclass(slots=True)
+class FluvioContext:
+    """What all Fluvio connections of a broker share."""
+
+    engine: Engine
+    longest_wait_s: float
+    client_log: ClientLog
+    workers: Workers = field(default_factory=Workers)
+    authorizer: Authorizer = field(default_factory=AllowAll)
+    audit: Audit = field(default_factory=NoAudit)

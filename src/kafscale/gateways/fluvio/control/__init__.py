@@ -1,0 +1,1 @@
+"""The control port (SC): which topics, partitions and brokers there are."""

@@ -1,0 +1,1 @@
+"""The data port (SPU): records in, records out, offsets."""

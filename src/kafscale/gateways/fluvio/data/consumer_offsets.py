@@ -1,0 +1,131 @@
+"""The offsets that consumers keep in the cluster, as the committed offsets of groups.
+
+Here: a consumer id is a group id. Fluvio keeps the offset of the last consumed record, a group the
+offset of the next one: they differ by one.
+Next door: groups and what they commit (engine/coordinator), the stream that names the consumer
+(streams.py).
+"""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from kafscale.engine.coordinator.offsets import OffsetCommit
+from kafscale.engine.engine import Engine
+from kafscale.gateways.fluvio.errors import DENIED, error_of
+from kafscale.groups.events import CommitOffsets, Rejected
+from kafscale.metadata.keys import CommittedOffset
+from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.errors import InvalidRequest, KafscaleError
+from kafscale.wire.fluvio import schema
+from kafscale.wire.fluvio.errors import NO_ERROR, FluvioCode, FluvioError
+from kafscale.wire.fluvio.frame import FluvioRequest
+from kafscale.wire.fluvio.messages.consumer_offsets import (
+    ConsumerOffset,
+    DeleteConsumerOffsetRequest,
+    DeleteConsumerOffsetResponse,
+    FetchConsumerOffsetsRequest,
+    FetchConsumerOffsetsResponse,
+    OffsetFilter,
+    ReplicaKey,
+    UpdateConsumerOffsetRequest,
+    UpdateConsumerOffsetResponse,
+)
+
+if TYPE_CHECKING:
+    from kafscale.gateways.fluvio.data.session import DataSession
+
+_NO_GENERATION: Final = -1  # of a client that is no member
+_METADATA: Final = "fluvio"  # what other tools show beside the offset
+
+
+async def update(session: "DataSession", request: FluvioRequest, frame: memoryview) -> None:
+    """Commit an offset; the stream says of which consumer and partition."""
+    wanted = schema.decode(UpdateConsumerOffsetRequest, frame, request.version, request.body_start)
+    stream = session.streams.find(wanted.session_id)
+    error = FluvioError(FluvioCode.FETCH_SESSION_NOT_FOUND)
+    if stream is not None:
+        try:
+            if stream.consumer_id is None:
+                raise InvalidRequest("the stream was opened without a consumer id")
+            error = DENIED
+            if session.allows(
+                request, AccessOperation.READ, ResourceType.GROUP, stream.consumer_id
+            ):
+                place = OffsetCommit(
+                    stream.topic.name, stream.partition, wanted.offset + 1, metadata=_METADATA
+                )
+                await _commit(session.engine, stream.consumer_id, place)
+                error = NO_ERROR
+        except KafscaleError as problem:
+            session.note_refusal(request, problem)
+            error = error_of(problem)
+    session.engine.metrics.offsets_committed(int(error is NO_ERROR), int(error is not NO_ERROR))
+    session.send(request, UpdateConsumerOffsetResponse(wanted.offset, error))
+
+
+async def _commit(engine: Engine, group_id: str, place: OffsetCommit) -> None:
+    """Commit as any client does that is no member: a group with members refuses it."""
+    if place.offset < 0:
+        raise InvalidRequest(f"{place.offset - 1} is no offset of a record")
+    await engine.groups.load(group_id)
+    event = CommitOffsets(call=engine.groups.new_call(), generation=_NO_GENERATION, member_id="")
+    outcome = engine.groups.ask(group_id, event).result()
+    if isinstance(outcome, Rejected):
+        raise outcome.problem
+    (problem,) = await engine.offsets.commit(group_id, [place])
+    if problem is not None:
+        raise problem
+
+
+async def delete(session: "DataSession", request: FluvioRequest, frame: memoryview) -> None:
+    """Delete what a consumer has committed for a partition."""
+    wanted = schema.decode(DeleteConsumerOffsetRequest, frame, request.version, request.body_start)
+    place = (wanted.replica.topic, wanted.replica.partition)
+    error = DENIED
+    try:
+        if session.allows(request, AccessOperation.DELETE, ResourceType.GROUP, wanted.consumer_id):
+            problems = await session.engine.delete_offsets(wanted.consumer_id, [place])
+            error = error_of(problems[place]) if place in problems else NO_ERROR
+    except KafscaleError as problem:
+        session.note_refusal(request, problem)
+        error = error_of(problem)
+    session.send(request, DeleteConsumerOffsetResponse(error))
+
+
+async def fetch(session: "DataSession", request: FluvioRequest, frame: memoryview) -> None:
+    """List committed offsets, of all consumers or of one."""
+    wanted = schema.decode(FetchConsumerOffsetsRequest, frame, request.version, request.body_start)
+    try:
+        rows = [row async for row in _each_offset(session, wanted.filter or OffsetFilter())]
+        answer = FetchConsumerOffsetsResponse(consumers=rows)
+    except KafscaleError as problem:
+        session.note_refusal(request, problem)
+        answer = FetchConsumerOffsetsResponse(error_of(problem))
+    session.send(request, answer)
+
+
+async def _each_offset(
+    session: "DataSession", wanted: OffsetFilter
+) -> AsyncIterator[ConsumerOffset]:
+    engine = session.engine
+    replica = wanted.replica
+    places = None if replica is None else [(replica.topic, replica.partition)]
+    consumers = [wanted.consumer_id] if wanted.consumer_id is not None else None
+    if consumers is None:
+        consumers = [group.group_id for group in await engine.groups.list()]
+    async for consumer_id in engine.turns.each(consumers):
+        if session.may(AccessOperation.DESCRIBE, ResourceType.GROUP, consumer_id):
+            committed = await engine.offsets.committed(consumer_id, places)
+            for (topic, partition), value in committed.items():
+                if value.offset > 0:  # nothing was consumed before that
+                    yield ConsumerOffset(
+                        consumer_id,
+                        ReplicaKey(topic, partition),
+                        value.offset - 1,
+                        _modified_s(value),
+                    )
+
+
+def _modified_s(value: CommittedOffset) -> int:
+    return int(datetime.fromisoformat(value.committed_at).timestamp())

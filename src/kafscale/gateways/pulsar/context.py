@@ -1,0 +1,53 @@
+"""What every connection of the Pulsar door shares.
+
+Next door: one connection (session.py).
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafscale.engine.engine import Engine
+from kafscale.gateways.client_log import ClientLog
+from kafscale.gateways.connection import Connection
+from kafscale.gateways.pulsar.producer_names import ProducerNames
+from kafscale.model.access import AccessOperation, Authorizer, ResourceType
+from kafscale.model.tenancy import Tenancy
+from kafscale.tasks import Tasks
+from kafscale.wire.pulsar.errors import ServerError
+
+# What an entry takes beside its payload: keys, properties, the header of a batch.
+SPARE_BYTES: Final = 10 * 1024
+
+
+class Refused(Exception):
+    """A command is answered with an error."""
+
+    def __init__(self, code: ServerError, words: str) -> None:
+        super().__init__(words)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarContext:
+    """The broker behind the door, and the door's settings."""
+
+    engine: Engine
+    tasks: Tasks
+    client_log: ClientLog
+    authorizer: Authorizer
+    tenancy: Tenancy
+    max_message_bytes: int  # of topics without a limit of their own
+    names: ProducerNames = field(default_factory=ProducerNames)
+
+    @property
+    def max_message_size(self) -> int:
+        """What clients are told: larger messages they refuse themselves, or cut into chunks."""
+        return max(1, self.max_message_bytes - SPARE_BYTES)
+
+    def require(
+        self, connection: Connection, operation: AccessOperation, kind: ResourceType, name: str
+    ) -> None:
+        """Raise Refused unless the client may do this."""
+        who = connection.principal
+        if not self.authorizer.allows(who, connection.peer, operation, kind, name):
+            raise Refused(ServerError.AUTHORIZATION_ERROR, f"{who} may not {operation.name} {name}")

@@ -1,0 +1,286 @@
+"""One producer of a connection: messages into the log, receipts back in their order.
+
+Here: which messages go into one record batch, what waits for its commit, and what a producer is
+told when its messages cannot be stored. Messages that come unbatched, one after the other, are
+stored together: each still has its own id.
+Next door: messages as records (entries_in.py), the connection (session.py), who may write beside
+whom (producer_names.py).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kafscale.engine.topics.topic import Topic
+from kafscale.gateways.pulsar import entries_in
+from kafscale.gateways.pulsar.context import PulsarContext
+from kafscale.gateways.pulsar.entries_in import SentEntry
+from kafscale.gateways.pulsar.errors import FINAL, code_of
+from kafscale.gateways.pulsar.producer_names import AccessMode
+from kafscale.log.writer.types import CommitOutcome
+from kafscale.model.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRecord,
+    InvalidRequest,
+    KafscaleError,
+)
+from kafscale.records.batch import read_header
+from kafscale.records.compression import Codec
+from kafscale.records.validation import check_times
+from kafscale.wire.pulsar.errors import ServerError
+from kafscale.wire.pulsar.frame import WrongChecksum, read_entry, write_command
+from kafscale.wire.pulsar.messages.commands import (
+    NO_REQUEST,
+    CloseProducer,
+    Command,
+    MessageIdData,
+    Send,
+    SendError,
+    SendReceipt,
+)
+
+_MOST_IN_RUN: Final = 1000  # messages
+_MOST_RUN_BYTES: Final = 256 * 1024
+
+
+class _Waiting(NamedTuple):
+    """Sends that are in the log and not committed yet."""
+
+    sends: list[Send]
+    first: int  # the offset of the first
+    committed: asyncio.Future[CommitOutcome] | None
+    held_bytes: int
+
+
+class PulsarProducer:
+    """Implements NamedProducer. Gone after `end`."""
+
+    def __init__(
+        self,
+        context: PulsarContext,
+        producer_id: int,
+        topic: Topic,
+        partition: int,
+        *,
+        is_cpp: bool,
+        send: Callable[[bytes], None],
+        release: Callable[[int], None],
+        gone: Callable[["PulsarProducer"], None],
+    ) -> None:
+        """`is_cpp`: the client understands only one code about a single message."""
+        self.producer_id = producer_id
+        self.topic = topic
+        self.partition = partition
+        self.name = ""
+        self.epoch = 0
+        self.is_generated = False
+        self.access_mode = AccessMode.SHARED
+        self._context = context
+        self._is_cpp = is_cpp
+        self._send = send
+        self._release = release
+        self._gone = gone
+        self._run: list[tuple[Send, SentEntry]] = []
+        self._run_bytes = 0
+        self._waiting: deque[_Waiting] = deque()
+        self._when_idle: Callable[[], None] | None = None
+        self._is_gone = False
+
+    # -- taking --------------------------------------------------------------------------------
+
+    def take(self, send: Send, rest: memoryview, held_bytes: int) -> None:
+        """Store what a SEND brings, now or with the next `flush`. Raises MalformedMessage."""
+        try:
+            metadata, payload = read_entry(rest)
+            entry = self._open(send, metadata, payload)
+        except WrongChecksum as problem:
+            self._refuse(send, ServerError.CHECKSUM_ERROR, str(problem), held_bytes)
+            return
+        except KafscaleError as problem:
+            self._refuse_finally(send, problem, held_bytes)
+            return
+        if self._run and not (entry.is_plain and self._fits(send, entry)):
+            self.flush()
+        if self._is_gone:
+            self._release(held_bytes)
+        elif entry.is_plain:
+            self._run.append((send, entry))
+            self._run_bytes += held_bytes
+            if len(self._run) >= _MOST_IN_RUN or self._run_bytes >= _MOST_RUN_BYTES:
+                self.flush()
+        else:
+            self._store([send], held_bytes, entry)
+
+    def _open(self, send: Send, metadata: memoryview, payload: memoryview) -> SentEntry:
+        if send.txnid_most_bits is not None or send.marker or send.message_id is not None:
+            raise InvalidRequest("transactions and shadow topics are not supported")
+        limit = self.topic.settings.max_message_bytes
+        entry = entries_in.open_entry(metadata, payload, limit)
+        if self.topic.settings.compacted and not entries_in.has_keys(entry):
+            raise InvalidRecord("a compacted topic takes no message without a key")
+        return entry
+
+    def _fits(self, send: Send, entry: SentEntry) -> bool:
+        last, before = self._run[-1]
+        return send.sequence_id == last.sequence_id + 1 and entry.codec == before.codec
+
+    def flush(self) -> None:
+        """Store the messages that wait to be stored together."""
+        if self._run:
+            run, self._run = self._run, []
+            size, self._run_bytes = self._run_bytes, 0
+            self._store([send for send, _ in run], size, *(entry for _, entry in run))
+
+    def _store(self, sends: list[Send], held_bytes: int, *entries: SentEntry) -> None:
+        """Append one record batch. `sends`: one per entry."""
+        settings, engine = self.topic.settings, self._context.engine
+        codec = None if settings.compression is None else Codec.named(settings.compression)
+        try:
+            batch = entries_in.batch_of_all(entries, codec)
+            if len(batch) > settings.max_message_bytes:
+                if len(sends) > 1:
+                    self._store_each(sends, held_bytes, entries)
+                    return
+                raise BatchTooLarge(f"{len(batch)} bytes as a record batch")
+            limits = engine.partitions.limits_of(self.topic)
+            check_times(read_header(batch), limits, engine.clock.now_ms())
+            stored = engine.partitions.append(
+                self.topic, self.partition, memoryview(batch), acknowledged=False, is_checked=True
+            )
+        except FINAL as problem:
+            self._refuse_finally(sends[0], problem, held_bytes)
+            return
+        except KafscaleError:
+            self._release(held_bytes)
+            self.send_away()
+            return
+        waiting = _Waiting(sends, stored.first, stored.appended.committed, held_bytes)
+        self._waiting.append(waiting)
+        if waiting.committed is None:
+            self._settle()
+        else:
+            waiting.committed.add_done_callback(lambda _: self._settle())
+
+    def _store_each(
+        self, sends: list[Send], held_bytes: int, entries: tuple[SentEntry, ...]
+    ) -> None:
+        """Together they are too large for one record batch."""
+        for send, entry in zip(sends, entries, strict=True):
+            if not self._is_gone:
+                self._store([send], held_bytes, entry)
+                held_bytes = 0
+
+    # -- answering -----------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Send the receipts of what is committed, in order."""
+        receipts: list[bytes] = []
+        released = 0
+        ledger = self.topic.descriptor.incarnation
+        while self._waiting:
+            waiting = self._waiting[0]
+            committed = waiting.committed
+            if committed is not None and not committed.done():
+                break
+            self._waiting.popleft()
+            released += waiting.held_bytes
+            is_stored = committed is None or committed.result() is None
+            self._context.engine.metrics.produced(self.topic.name, self.partition, is_stored)
+            if not is_stored:
+                self._answer(receipts, released)
+                self.send_away()
+                return
+            for number, send in enumerate(waiting.sends):
+                receipts.append(_receipt(send, ledger, waiting.first + number))
+        self._answer(receipts, released)
+        if not self._waiting and self._when_idle is not None:
+            when_idle, self._when_idle = self._when_idle, None
+            when_idle()
+
+    def _answer(self, receipts: list[bytes], released: int) -> None:
+        if receipts:
+            self._send(b"".join(receipts))
+        if released:
+            self._release(released)
+
+    def _refuse_finally(self, send: Send, problem: KafscaleError, held_bytes: int) -> None:
+        """A message that can never be stored fails alone; the producer goes on."""
+        code = code_of(problem)
+        if self._is_cpp or isinstance(problem, CorruptBatch):
+            # After any other code this client sends the same message again, without end.
+            code = ServerError.CHECKSUM_ERROR
+        self._refuse(send, code, str(problem), held_bytes)
+
+    def _refuse(self, send: Send, code: ServerError, words: str, held_bytes: int) -> None:
+        self.flush()
+        self._context.engine.metrics.bad_requests.labels("pulsar_message_refused").inc()
+        answer = SendError(
+            producer_id=self.producer_id, sequence_id=send.sequence_id, error=code, message=words
+        )
+        self._when_settled(lambda: self._send(write_command(answer)))
+        self._release(held_bytes)
+
+    def _when_settled(self, act: Callable[[], None]) -> None:
+        """Act when all that was sent before has its receipt."""
+        if not self._waiting:
+            act()
+            return
+        before = self._when_idle
+
+        def both() -> None:
+            if before is not None:
+                before()
+            act()
+
+        self._when_idle = both
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def close(self, when_done: Callable[[], None]) -> None:
+        """The client ends the producer: what it has sent is stored and receipted first."""
+        self.flush()
+
+        def done() -> None:
+            self.end()
+            when_done()
+
+        self._when_settled(done)
+
+    def send_away(self) -> None:
+        """Have the client look up the partition and send what has no receipt again."""
+        self._tell(CloseProducer(producer_id=self.producer_id, request_id=NO_REQUEST))
+        self.end()
+
+    def fence(self) -> None:
+        """Another producer has taken the partition, or the name."""
+        self.send_away()
+
+    def end(self) -> None:
+        """Forget everything that waits; the log keeps what it was given."""
+        if self._is_gone:
+            return
+        self._is_gone = True
+        self._run.clear()
+        released = self._run_bytes + sum(waiting.held_bytes for waiting in self._waiting)
+        self._run_bytes = 0
+        self._waiting.clear()
+        self._when_idle = None
+        self._release(released)
+        self._context.names.leave((self.topic.topic_id, self.partition), self)
+        self._gone(self)
+
+    def _tell(self, command: Command) -> None:
+        self._send(write_command(command))
+
+
+def _receipt(send: Send, ledger: int, offset: int) -> bytes:
+    return write_command(
+        SendReceipt(
+            producer_id=send.producer_id,
+            sequence_id=send.sequence_id,
+            message_id=MessageIdData(ledger_id=ledger, entry_id=offset),
+            highest_sequence_id=send.highest_sequence_id or 0,
+        )
+    )

@@ -1,0 +1,1 @@
+"""Pulsar's binary protocol: frames, commands and message metadata as bytes, in both directions."""

@@ -1,0 +1,1 @@
+"""The tables of Pulsar's protocol: commands and metadata. Their names are Pulsar's."""
