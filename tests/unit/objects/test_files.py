@@ -15,18 +15,9 @@ import pytest
 
 from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
 from kafscale.objects import files
-from kafscale.objects.files import (
-    INLINE_BYTES,
-    LEFTOVER_AGE_S,
-    MANY_SLOW,
-    QUICK_BYTES,
-    SLOW_S,
-    THREADS_S,
-    FileObjectStore,
-)
+from kafscale.objects.files import CACHED_BYTES, INLINE_BYTES, LEFTOVER_AGE_S, FileObjectStore
 
-BIG = b"x" * (QUICK_BYTES + 2)
-MEDIUM = b"x" * (INLINE_BYTES + 2)
+BIG = b"x" * (INLINE_BYTES + 2)
 
 
 def files_in(root: Path) -> list[str]:
@@ -327,12 +318,12 @@ def _all_in_the_page_cache(source: int, into: Sequence[bytearray], at: int, flag
     ("kernel", "body", "takes_a_thread"),
     [
         (_all_in_the_page_cache, b"small", False),
-        (_all_in_the_page_cache, MEDIUM, False),
-        (_all_in_the_page_cache, BIG, True),
+        (_all_in_the_page_cache, BIG, False),
+        (_all_in_the_page_cache, bytes(CACHED_BYTES + 2), True),
         (_not_in_the_page_cache, b"small", True),
-        (_partly_in_the_page_cache, MEDIUM, True),
+        (_partly_in_the_page_cache, BIG, True),
         (_not_told_by_this_file_system, b"small", False),
-        (_not_told_by_this_file_system, MEDIUM, True),
+        (_not_told_by_this_file_system, BIG, True),
     ],
 )
 async def test_a_thread_reads_what_the_event_loop_would_have_to_wait_for(
@@ -355,31 +346,6 @@ async def test_a_thread_reads_what_the_event_loop_would_have_to_wait_for(
     assert bytes(await store.read("a/b")) == body
     assert bytes(await store.read("a/b", 1, len(body) - 1)) == body[1:]
     assert (readers[:1] not in ([], [threading.main_thread()])) == takes_a_thread
-    await store.aclose()
-
-
-async def test_threads_write_for_a_while_when_writes_are_slow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now_s, write_s, writers = 10.0, 0.0, []
-    store = FileObjectStore(tmp_path, elapsed_s=lambda: now_s)
-    put = store._put
-
-    def slow(path: str, body: Sequence[bytes]) -> None:
-        nonlocal now_s
-        now_s += write_s
-        writers.append(threading.current_thread() is threading.main_thread())
-        put(path, body)
-
-    monkeypatch.setattr(store, "_put", slow)
-    await store.put_new("a/quick", [b"x"])
-    write_s = 2 * SLOW_S
-    for number in range(MANY_SLOW + 1):
-        await store.put_new(f"a/slow-{number}", [b"x"])
-    now_s += THREADS_S
-    await store.put_new("a/tried-again", [b"x"])
-    await store.put_new("a/still-slow", [b"x"])
-    assert writers == [True] * (1 + MANY_SLOW) + [False, True, False]
     await store.aclose()
 
 
