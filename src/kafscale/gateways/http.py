@@ -49,13 +49,13 @@ def as_json(value: object, status: int = HTTPStatus.OK) -> HttpAnswer:
     return HttpAnswer(status, orjson.dumps(value))
 
 
-Handler = Callable[[HttpRequest], Awaitable[HttpAnswer]]
+HttpHandler = Callable[[HttpRequest], Awaitable[HttpAnswer]]
 
 
 class HttpServer:
     """Serves until it is closed."""
 
-    def __init__(self, handler: Handler, tasks: Tasks) -> None:
+    def __init__(self, handler: HttpHandler, tasks: Tasks) -> None:
         """`handler` answers; what it raises is answered with 500."""
         self._handler = handler
         self._tasks = tasks

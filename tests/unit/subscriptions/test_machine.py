@@ -272,3 +272,16 @@ def test_a_set_of_offsets_joins_what_touches() -> None:
     assert offsets.take_through(4) == 4
     assert offsets.take_through(5) == 50
     assert offsets.covered == 0
+
+
+def test_holes_are_delivered_to_a_new_consumer_however_many_there_are() -> None:
+    it = Subscribed(Mode.SHARED, SubscriptionRules(most_spans=3))
+    it.attach(1, 100)
+    it.write(8)
+    it.write(2)
+    acknowledge(it, 1, 1, 3, 5, 7)
+    it.detach(1)
+    it.attach(2, 100)
+    assert it.got[2].seen == [0, 2, 4, 6]  # the next would be new, and there are too many holes
+    acknowledge(it, 2, 0, 2)
+    assert it.got[2].seen == [0, 2, 4, 6, 8, 9]
