@@ -29,6 +29,9 @@ from kafscale.engine.partitions.build import LogFactory, PartitionParts, build_p
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.producer_ids import ProducerIds
 from kafscale.engine.partitions.store_gate import StoreGate
+from kafscale.engine.subscriptions.cursors import Cursors
+from kafscale.engine.subscriptions.serving import Surroundings
+from kafscale.engine.subscriptions.subscriptions import Subscriptions
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Topic
@@ -140,6 +143,8 @@ async def build_engine(
     logs = serving.logs
     lag = ConsumerLag(metadata, registry, logs, cluster)
     coordinator = builder.build_coordinator(cluster, member_data, lag)
+    cursors = Cursors(metadata, cluster.identity, clock, tasks, lag)
+    around = Surroundings(serving.partitions, cursors, clock, tasks, turns)
     moves = builder.build_moves(cluster, topics, logs)
     upkeep = build_upkeep(
         settings.upkeep,
@@ -148,6 +153,7 @@ async def build_engine(
         registry,
         logs,
         coordinator.offsets,
+        cursors,
         cluster,
         clock,
         dice,
@@ -163,6 +169,7 @@ async def build_engine(
         partitions=serving.partitions,
         groups=coordinator.groups,
         offsets=coordinator.offsets,
+        subscriptions=Subscriptions(around, cluster),
         expiry=coordinator.expiry,
         lag=lag,
         moves=moves,

@@ -24,6 +24,7 @@ from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.partitions import Partitions
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.reactions import Reactions
+from kafscale.engine.subscriptions.subscriptions import Subscriptions
 from kafscale.engine.topics.discovery import watch_topics
 from kafscale.engine.topics.topics import TopicParts
 from kafscale.engine.upkeep.checkpoints import Checkpoints
@@ -52,6 +53,7 @@ class EngineParts:
     partitions: Partitions
     groups: Groups
     offsets: Offsets
+    subscriptions: Subscriptions
     expiry: Expiry
     lag: ConsumerLag
     moves: Moves
@@ -88,6 +90,7 @@ class Engine:
         self.partitions = parts.partitions
         self.groups = parts.groups
         self.offsets = parts.offsets
+        self.subscriptions = parts.subscriptions
         self.quotas = parts.quotas
         self.metrics = parts.metrics
         self.clock = parts.clock
@@ -102,6 +105,7 @@ class Engine:
             parts.logs,
             parts.partitions,
             parts.groups,
+            parts.subscriptions,
             parts.moves,
             parts.removals,
             parts.metrics,
@@ -133,6 +137,7 @@ class Engine:
         """Flush every log and stop."""
         parts = self._parts
         await parts.groups.aclose()
+        await parts.subscriptions.aclose()
         await parts.logs.aclose(deadline_s)
         await parts.checkpoints.aclose()
         await parts.cluster.aclose()

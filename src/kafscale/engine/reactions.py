@@ -17,6 +17,7 @@ from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.partitions import Partitions
+from kafscale.engine.subscriptions.subscriptions import Subscriptions
 from kafscale.engine.topics.lifecycle import TopicLifecycle
 from kafscale.engine.topics.registry import TopicEvents
 from kafscale.engine.topics.topic import Topic
@@ -38,6 +39,7 @@ class Reactions(TopicEvents, ClusterEvents):
         logs: OpenLogs,
         partitions: Partitions,
         groups: Groups,
+        subscriptions: Subscriptions,
         moves: Moves,
         removals: Removals,
         metrics: BrokerMetrics,
@@ -48,6 +50,7 @@ class Reactions(TopicEvents, ClusterEvents):
         self._logs = logs
         self._partitions = partitions
         self._groups = groups
+        self._subscriptions = subscriptions
         self._moves = moves
         self._removals = removals
         self._metrics = metrics
@@ -72,6 +75,7 @@ class Reactions(TopicEvents, ClusterEvents):
 
     def topic_gone(self, topic: Topic) -> "asyncio.Task[None]":
         """A topic has been deleted. The task ends when its logs are closed on this broker."""
+        self._subscriptions.topic_gone(topic)
         return self._tasks.spawn(self._close_topic(topic), f"end of {topic.name}")
 
     async def _close_topic(self, topic: Topic) -> None:
@@ -100,13 +104,15 @@ class Reactions(TopicEvents, ClusterEvents):
         self._tell_watchers()
         logs = self._logs.release(HAND_OVER_S)
         groups = self._groups.release()
-        return self._tasks.spawn(_gather(groups, logs), "hand-over")
+        subscriptions = self._subscriptions.release()
+        return self._tasks.spawn(_gather(groups, subscriptions, logs), "hand-over")
 
     def lease_lost(self) -> None:
         """Stop serving everything: the lease is lost, and nothing may be promised any more."""
         self._tell_watchers()
         self._logs.drop()
         self._groups.drop()
+        self._subscriptions.drop()
 
     def logs_ready(self) -> None:
         """Open owned logs that are not open yet."""
@@ -114,5 +120,5 @@ class Reactions(TopicEvents, ClusterEvents):
         self._tell_watchers()
 
 
-async def _gather(groups: Coroutine[None, None, None], logs: Coroutine[None, None, None]) -> None:
-    await asyncio.gather(groups, logs)
+async def _gather(*parts: Coroutine[None, None, None]) -> None:
+    await asyncio.gather(*parts)

@@ -20,6 +20,7 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/consumers/{group}/coordinator                the broker that writes the others
     /kafscale/consumers/{group}/metadata
     /kafscale/consumers/{group}/offsets/{topic}/{partition}
+    /kafscale/subscriptions/{topic}/{group}/{partition}    beside the committed offset
 """
 
 import zlib
@@ -45,6 +46,7 @@ BROKERS: Final = f"{ROOT}/brokers/"
 CONTROLLER: Final = f"{ROOT}/controller"
 MEMBERS: Final = f"{ROOT}/members"
 CONSUMERS: Final = f"{ROOT}/consumers/"
+SUBSCRIPTIONS: Final = f"{ROOT}/subscriptions/"
 REMOVALS: Final = f"{ROOT}/removals/"
 CHANGES: Final = f"{ROOT}/changes/"
 MOVES: Final = f"{ROOT}/moves/"
@@ -55,6 +57,7 @@ QUOTAS: Final = f"{ROOT}/quotas/"
 PACKED_FROM_BYTES: Final = 256 << 10  # of a group's record
 
 _OFFSET_PARTS: Final = 4  # group, "offsets", topic, partition
+_SUBSCRIPTION_PARTS: Final = 3  # topic, group, partition
 _CLAIM_SLASHES: Final = 4  # of /kafscale/consumers/{group}/coordinator
 _OFFSET_SLASHES: Final = 6
 
@@ -184,6 +187,24 @@ def place_committed_by(key: str) -> tuple[str, int] | None:
     return (text_of(parts[2]), int(parts[3])) if parts[3].isdecimal() else None
 
 
+def subscriptions(name: str) -> str:
+    """The prefix of all subscriptions of a topic."""
+    return f"{SUBSCRIPTIONS}{segment(name)}/"
+
+
+def subscription(name: str, group_id: str, partition: int) -> str:
+    """The key of a subscription: what the group's committed offset does not say of it."""
+    return f"{subscriptions(name)}{segment(group_id)}/{partition}"
+
+
+def subscription_named_by(key: str) -> tuple[str, str, int] | None:
+    """Topic, group and partition of a subscription's key, None for any other key."""
+    parts = key.removeprefix(SUBSCRIPTIONS).split("/")
+    if not key.startswith(SUBSCRIPTIONS) or len(parts) != _SUBSCRIPTION_PARTS:
+        return None
+    return (text_of(parts[0]), text_of(parts[1]), int(parts[2])) if parts[2].isdecimal() else None
+
+
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster's own id, written by its first broker."""
 
@@ -259,6 +280,18 @@ class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
     committed_at: str
     leader_epoch: int = -1
     topic_id: str = ""
+
+
+class SubscriptionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription: with a committed offset in one commit, written by the partition's owner."""
+
+    acknowledged_to: int  # the committed offset; another one there is a reset by other tools
+    spans: bytes = b""  # acknowledged messages beyond it: subscriptions/snapshot.py
+    topic_id: str
+    created_at: str
+    properties: dict[str, str] = {}
+    broker_id: int
+    broker_epoch: int  # of the broker that wrote this
 
 
 class CoordinatorRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,8 @@ protocol's codes in one table (gateways/kafka/calls/errors.py); a test checks th
         InconsistentProtocol  InvalidSessionTimeout  RebalanceInProgress  MemberIdRequired
         GroupFull  GroupMemoryFull  FencedInstance  GroupNotEmpty  GroupNotFound  GroupIsGoing
         GroupSubscribed  NotTheCoordinator
+      SubscriptionError     subscriptions
+        ConsumerBusy  KeyRangeTaken  SubscriptionExists  SubscriptionNotFound
       InvalidRequest  UnsupportedEntity  ThrottlingQuotaExceeded
       MetadataConflict  MetadataUnavailable
 """
@@ -295,6 +297,26 @@ class NotTheCoordinator(GroupError):
 
 class OffsetMetadataTooLarge(GroupError):
     """The metadata of a committed offset is longer than allowed."""
+
+
+class SubscriptionError(KafscaleError):
+    """A consumer of a subscription asked for something it cannot have now."""
+
+
+class ConsumerBusy(SubscriptionError):
+    """The subscription has consumers that exclude this one."""
+
+
+class KeyRangeTaken(SubscriptionError):
+    """The hashes that a consumer wants for itself are another's, or are no ranges."""
+
+
+class SubscriptionExists(SubscriptionError):
+    """The partition has a subscription of this name."""
+
+
+class SubscriptionNotFound(SubscriptionError):
+    """The partition has no subscription of this name."""
 
 
 class InvalidRequest(KafscaleError):

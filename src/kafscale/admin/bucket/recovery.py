@@ -173,7 +173,7 @@ class _Planner:
                 self._plan_offset(key, bytes(value))
             elif key not in self._stored:
                 self._plan.groups += self._put(key, bytes(value))
-        elif key.startswith(keys.BROKER_NAMES) and key not in self._stored:
+        elif key.startswith((keys.BROKER_NAMES, keys.SUBSCRIPTIONS)) and key not in self._stored:
             self._put(key, bytes(value))
 
     def _plan_offset(self, key: str, value: bytes) -> None:

@@ -3,7 +3,8 @@
 Here: visiting every group now and then. Offsets of a group without members expire when the group
 has been empty, and the offset unchanged, for the retention time. Offsets of a group that never had
 members expire by the time of their commit. Offsets of a group at work never expire, unless no
-member subscribes to the topic any more. A group without members and offsets is deleted.
+member subscribes to the topic any more. A group without members and offsets is deleted. How far
+a subscription has come (engine/subscriptions) never expires.
 Next door: offsets of deleted topics (upkeep/removals.py), deleting on request (groups.py).
 
 Only times in the store count, so a restart of the broker changes nothing. Every removal compares
@@ -105,12 +106,23 @@ class Expiry:
             # Members from before a restart: once loaded, they expire if they send no heartbeats.
             await self._groups.load(group_id)
             return
-        expired = self._expired(stored, machine)
+        expired = [
+            entry
+            for entry in self._expired(stored, machine)
+            if not await self._is_of_subscription(group_id, entry)
+        ]
         if expired:
             await self._offsets.remove(group_id, expired, stored.heads)
             logger.info("offsets_expired", group=group_id, offsets=len(expired))
         if len(expired) == len(stored.offsets) and (machine is None or machine.is_idle):
             await self._groups.discard_bare(group_id)
+
+    async def _is_of_subscription(self, group_id: str, entry: Entry) -> bool:
+        """Whether this is how far a subscription has come: it stays until it is deleted."""
+        place = keys.place_committed_by(entry.key)
+        assert place is not None
+        key = keys.subscription(place[0], group_id, place[1])
+        return await self._metadata.get(key) is not None
 
     def _expired(self, stored: _StoredGroup, machine: Group | None) -> list[Entry]:
         """The offsets that have expired."""

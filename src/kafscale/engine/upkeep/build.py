@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.offsets import Offsets
 from kafscale.engine.partitions.open_logs import OpenLogs
+from kafscale.engine.subscriptions.cursors import Cursors
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.compactions import Compactions, CountCompaction
@@ -45,6 +46,7 @@ def build_upkeep(
     topics: TopicRegistry,
     logs: OpenLogs,
     offsets: Offsets,
+    cursors: Cursors,
     cluster: Membership,
     clock: Clock,
     dice: Dice,
@@ -53,7 +55,7 @@ def build_upkeep(
 ) -> UpkeepParts:
     """Put the parts together. `search_topic`: told of topics that jobs have made."""
     foreign = ForeignChanges(store, topics.rules.namespace, clock)
-    removals = Removals(offsets, store, metadata, cluster, clock, grace_s=rules.grace_s)
+    removals = Removals(offsets, cursors, store, metadata, cluster, clock, grace_s=rules.grace_s)
     log_upkeep = LogUpkeep(
         topics,
         logs,

@@ -33,7 +33,13 @@ BLOCK_BYTES: Final = 256 << 10
 PART_BYTES: Final = 4 << 20  # packed
 _PAGE: Final = 500
 _LEAVING_S: Final = 5.0
-_PREFIXES: Final = (keys.CLUSTER, keys.MARKS, keys.BROKER_NAMES, keys.CONSUMERS)
+_PREFIXES: Final = (
+    keys.CLUSTER,
+    keys.MARKS,
+    keys.BROKER_NAMES,
+    keys.CONSUMERS,
+    keys.SUBSCRIPTIONS,
+)
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ import structlog
 
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.offsets import Offsets
+from kafscale.engine.subscriptions.cursors import Cursors
 from kafscale.log.formats import keys, places
 from kafscale.log.protocol import end_of_log, survey
 from kafscale.log.upkeep import sweep
@@ -46,6 +47,7 @@ class Removals:
     def __init__(
         self,
         offsets: Offsets,
+        cursors: Cursors,
         store: ObjectStore,
         metadata: MetadataStore,
         cluster: Membership,
@@ -54,6 +56,7 @@ class Removals:
         grace_s: float,
     ) -> None:
         self._offsets = offsets
+        self._cursors = cursors
         self._store = store
         self._metadata = metadata
         self._cluster = cluster
@@ -151,6 +154,7 @@ class Removals:
     async def _remove_offsets(self, removal: Removal) -> None:
         if removal.name:  # else the topic has moved, and its groups with it
             await self._offsets.remove_topic(removal.name, removal.topic_id)
+            await self._cursors.remove_topic(removal.name, removal.topic_id)
 
     async def _is_over(
         self, removal: Removal, progress: _Progress, seen: dict[str, survey.LogSnapshot]

@@ -9,6 +9,7 @@ from typing import Final
 from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
+from kafscale.gateways.pulsar.entries_out import LastOpened
 from kafscale.gateways.pulsar.producer_names import ProducerNames
 from kafscale.model.access import AccessOperation, Authorizer, ResourceType
 from kafscale.model.tenancy import Tenancy
@@ -38,6 +39,7 @@ class PulsarContext:
     tenancy: Tenancy
     max_message_bytes: int  # of topics without a limit of their own
     names: ProducerNames = field(default_factory=ProducerNames)
+    opened: LastOpened = field(default_factory=LastOpened)
 
     @property
     def max_message_size(self) -> int:

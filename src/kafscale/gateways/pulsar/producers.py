@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafscale.engine.topics.topic import Topic
+from kafscale.gateways.connection import Connection
 from kafscale.gateways.pulsar import entries_in
 from kafscale.gateways.pulsar.context import PulsarContext
 from kafscale.gateways.pulsar.entries_in import SentEntry
@@ -65,8 +66,7 @@ class PulsarProducer:
         partition: int,
         *,
         is_cpp: bool,
-        send: Callable[[bytes], None],
-        release: Callable[[int], None],
+        connection: Connection,
         gone: Callable[["PulsarProducer"], None],
     ) -> None:
         """`is_cpp`: the client understands only one code about a single message."""
@@ -79,8 +79,8 @@ class PulsarProducer:
         self.access_mode = AccessMode.SHARED
         self._context = context
         self._is_cpp = is_cpp
-        self._send = send
-        self._release = release
+        self._connection = connection
+        self._release = connection.release
         self._gone = gone
         self._run: list[tuple[Send, SentEntry]] = []
         self._run_bytes = 0
@@ -201,7 +201,7 @@ class PulsarProducer:
 
     def _answer(self, receipts: list[bytes], released: int) -> None:
         if receipts:
-            self._send(b"".join(receipts))
+            self._connection.send(receipts)
         if released:
             self._release(released)
 
@@ -219,7 +219,7 @@ class PulsarProducer:
         answer = SendError(
             producer_id=self.producer_id, sequence_id=send.sequence_id, error=code, message=words
         )
-        self._when_settled(lambda: self._send(write_command(answer)))
+        self._when_settled(lambda: self._tell(answer))
         self._release(held_bytes)
 
     def _when_settled(self, act: Callable[[], None]) -> None:
@@ -272,7 +272,7 @@ class PulsarProducer:
         self._gone(self)
 
     def _tell(self, command: Command) -> None:
-        self._send(write_command(command))
+        self._connection.send((write_command(command),))
 
 
 def _receipt(send: Send, ledger: int, offset: int) -> bytes:
