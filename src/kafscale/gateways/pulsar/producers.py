@@ -42,6 +42,7 @@ from kafscale.wire.pulsar.messages.commands import (
     SendReceipt,
 )
 
+_REFUSED: Final = "message_refused"
 _MOST_IN_RUN: Final = 1000  # messages
 _MOST_RUN_BYTES: Final = 256 * 1024
 
@@ -215,7 +216,9 @@ class PulsarProducer:
 
     def _refuse(self, send: Send, code: ServerError, words: str, held_bytes: int) -> None:
         self.flush()
-        self._context.engine.metrics.bad_requests.labels("pulsar_message_refused").inc()
+        self._context.engine.metrics.bad_requests.labels(_REFUSED).inc()
+        peer, log = self._connection.peer, self._context.client_log
+        log.write("bad_request", peer, _REFUSED, topic=self.topic.name, detail=words)
         answer = SendError(
             producer_id=self.producer_id, sequence_id=send.sequence_id, error=code, message=words
         )

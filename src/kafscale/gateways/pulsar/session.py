@@ -24,6 +24,7 @@ from kafscale.gateways.pulsar.consumer_commands import ConsumerCommands
 from kafscale.gateways.pulsar.context import PulsarContext
 from kafscale.gateways.pulsar.producer_commands import ProducerCommands
 from kafscale.wire.buffer import MalformedMessage
+from kafscale.wire.pulsar.errors import ServerError
 from kafscale.wire.pulsar.frame import read_frame
 from kafscale.wire.pulsar.messages.commands import (
     Ack,
@@ -36,6 +37,10 @@ from kafscale.wire.pulsar.messages.commands import (
     FeatureFlags,
     Flow,
     GetLastMessageId,
+    GetOrCreateSchema,
+    GetOrCreateSchemaResponse,
+    GetSchema,
+    GetSchemaResponse,
     GetTopicsOfNamespace,
     Lookup,
     PartitionedMetadata,
@@ -74,6 +79,8 @@ class PulsarSession:
             PartitionedMetadata: self._partitioned_metadata,
             Lookup: self._lookup,
             GetTopicsOfNamespace: self._topics_of_namespace,
+            GetSchema: self._schema,
+            GetOrCreateSchema: self._new_schema,
             Producer: self._producers.create,
             CloseProducer: self._producers.close,
             Subscribe: self._consumers.subscribe,
@@ -192,3 +199,19 @@ class PulsarSession:
 
     def _topics_of_namespace(self, command: GetTopicsOfNamespace, held_bytes: int) -> None:
         self._channel.answer(topics.topics_of_namespace(self._channel, command), held_bytes)
+
+    def _schema(self, command: GetSchema, held_bytes: int) -> None:
+        answer = GetSchemaResponse(
+            request_id=command.request_id,
+            error_code=ServerError.TOPIC_NOT_FOUND,
+            error_message="schemas are not kept",
+        )
+        self._channel.answer(answer, held_bytes)
+
+    def _new_schema(self, command: GetOrCreateSchema, held_bytes: int) -> None:
+        answer = GetOrCreateSchemaResponse(
+            request_id=command.request_id,
+            error_code=ServerError.NOT_ALLOWED,
+            error_message="schemas are not kept",
+        )
+        self._channel.answer(answer, held_bytes)
