@@ -134,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_behind = False
         self.is_muted = False  # its client is over a quota
         self._muted_until_s = 0.0
+        self._unmuting: asyncio.TimerHandle | None = None
         self.blocked_since_s = 0.0
         self.last_active_s = 0.0
 
@@ -163,6 +164,8 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.dismiss(self)
         self._transport = None
         self.is_muted = False  # what it has sent whole is still begun
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         self._frame = None
         if self._session is not None:
             self._session.closed()
@@ -362,14 +365,15 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_muted:
             self.is_muted = True
             self._owner.make_wait(self)
-            asyncio.get_running_loop().call_later(seconds, self._unmute)
+            self._unmute_after(seconds)
+
+    def _unmute_after(self, seconds: float) -> None:
+        self._unmuting = asyncio.get_running_loop().call_later(seconds, self._unmute)
 
     def _unmute(self) -> None:
         left_s = self._muted_until_s - self._owner.now_s()
-        if self._transport is None:
-            return
-        if left_s > 0:
-            asyncio.get_running_loop().call_later(left_s, self._unmute)
+        if left_s > 0:  # another answer has said a longer time
+            self._unmute_after(left_s)
             return
         self.is_muted = False
         self.last_active_s = self._owner.now_s()

@@ -58,3 +58,23 @@ def test_lines_are_written_where_there_is_room(
         structlog.get_logger().debug("not_this")
         structlog.get_logger().info("this", number=1)
     assert (tmp_path / "log").read_text().startswith('{"number":1,"event":"this","level":"info",')
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_traceback_shows_no_locals(
+    form: Literal["json", "text"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def log_in(password: str) -> None:
+        raise ValueError("no such user")
+
+    with (tmp_path / "log").open("w") as output:
+        monkeypatch.setattr(sys, "stderr", output)
+        log_output.configure("debug", form)
+        try:
+            log_in("planted" + "-4711")
+        except ValueError:
+            structlog.get_logger().exception("request_failed")
+    written = (tmp_path / "log").read_text()
+    assert "no such user" in written
+    assert "log_in" in written
+    assert "planted-4711" not in written

@@ -121,3 +121,17 @@ def test_a_registration_names_every_listener() -> None:
         broker_id=1, host="in", port=1, endpoints=endpoints, started_at="", version="0.1"
     )
     assert keys.decode(keys.BrokerRow, keys.encode(row)).by_listener() == endpoints
+
+
+@given(
+    names=st.dictionaries(
+        st.sampled_from(["client-id", "ip", "user"]),
+        st.none() | TEXT,
+        min_size=1,
+    )
+)
+def test_entities_of_quotas_are_read_back_from_their_keys(names: dict[str, str | None]) -> None:
+    entity = tuple(sorted(names.items()))
+    key = keys.quota(entity)
+    assert keys.quota_entity(key) == entity
+    assert key.count("/") == len(entity) - 1

@@ -8,6 +8,7 @@ to wait (gateways/kafka/throttling.py, gateways/connections.py).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
@@ -27,8 +28,9 @@ from kafscale.engine.access.watched_rows import WatchedRows
 from kafscale.metadata import keys
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock
-from kafscale.model.errors import CorruptObject
+from kafscale.model.errors import CorruptObject, InvalidRequest
 
+MOST_ENTITIES: Final = 10_000  # every broker holds all of them in memory
 QuotaChanges = Mapping[str, float | None]  # by key; None: removed
 
 
@@ -82,6 +84,9 @@ class Quotas:
         """Set and remove quotas of an entity. Raises InvalidRequest, and then changes nothing."""
         for key, value in changes.items():
             check_quota(entity, key, value)
+        is_new = entity not in self._clients.rows
+        if is_new and len(self._clients.rows) >= MOST_ENTITIES:
+            raise InvalidRequest(f"quotas of more than {MOST_ENTITIES} entities are not kept")
         if only_check:
             return
 

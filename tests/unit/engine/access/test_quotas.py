@@ -62,6 +62,24 @@ async def test_a_wrong_quota_changes_nothing(tmp_path: Path) -> None:
     await store.aclose()
 
 
+async def test_the_number_of_entities_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafscale.engine.access.quotas.MOST_ENTITIES", 2)
+    store = open_store(tmp_path)
+    quotas = Quotas(store, ManualClock())
+    for name in ("a", "b"):
+        await quotas.alter(entity_of([("user", name)]), BYTES)
+    with pytest.raises(InvalidRequest):
+        await quotas.alter(entity_of([("user", "c")]), BYTES)
+    await quotas.alter(entity_of([("user", "a")]), {QuotaKey.REQUEST_TIME: 1.0})
+    await quotas.alter(
+        entity_of([("user", "a")]), {QuotaKey.REQUEST_TIME: None, QuotaKey.PRODUCED_BYTES: None}
+    )
+    await quotas.alter(entity_of([("user", "c")]), BYTES)
+    await store.aclose()
+
+
 async def test_a_damaged_row_is_no_quota_and_no_crash(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     await store.commit([Put(f"{keys.QUOTAS}user=a", b'{"producer_byte_rate": "much"}')])

@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from kafscale.access.quotas import QuotaKey, entity_of
 from kafscale.wire.kafka.errors import ErrorCode
+from kafscale.wire.kafka.messages.delete_topics import DeleteTopicsRequest
 from kafscale.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from kafscale.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from kafscale.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -179,3 +181,22 @@ async def test_topics_can_be_created_at_any_broker(fleet: FleetHarness) -> None:
                 request = MetadataRequest([MetadataRequestTopic(name=f"made-{number}")])
                 (topic,) = (await caller.ask(request, 12)).topics
                 assert (topic.error_code, len(topic.partitions)) == (0, 2)
+
+
+async def test_a_quota_reaches_every_broker_and_holds_without_the_metadata_store(
+    fleet: FleetHarness,
+) -> None:
+    first, second, _ = fleet.members
+    entity = entity_of([("client-id", "tests")])
+    await first.engine.quotas.alter(entity, {QuotaKey.MUTATIONS: 0.01})
+    await eventually(lambda: all(one.engine.quotas.limits_clients for one in fleet.members))
+    second.wire.is_cut = True
+    async with Caller(second.broker.port) as caller:
+        gone = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
+        await caller.ask(gone, 5)
+        answer = await caller.ask(gone, 5)
+    assert answer.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert answer.throttle_time_ms > 0
+    second.wire.is_cut = False
+    await first.engine.quotas.alter(entity, {QuotaKey.MUTATIONS: None})
+    await eventually(lambda: not any(one.engine.quotas.limits_clients for one in fleet.members))

@@ -15,7 +15,7 @@ from kafscale.wire.kafka.messages.create_partitions import (
 )
 from kafscale.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafscale.wire.kafka.messages.delete_topics import DeleteTopicsRequest
-from kafscale.wire.kafka.messages.metadata import MetadataRequest
+from kafscale.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.exposition import parse, series
 from tests.unit.gateways.kafka.caller import Caller, fetch_request, make_batch, produce_request
 
@@ -181,6 +181,34 @@ async def test_changes_over_the_quota_are_refused_where_the_client_knows_the_err
         row = (await fresh.ask(gone, 5)).responses[0]
         assert row.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert throttled(broker, "controller_mutation_rate") == 4
+
+
+async def test_a_topic_that_is_created_by_asking_for_it_is_charged_and_created(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await limit(broker, QuotaKey.MUTATIONS, 0.01)
+    for name in ("a", "b"):
+        async with Caller(broker.port) as fresh:
+            asked = MetadataRequest([MetadataRequestTopic(name=name)], True)
+            answer = await fresh.ask(asked, 9)
+        assert answer.topics[0].error_code == 0
+        assert answer.throttle_time_ms > 0
+
+
+async def test_a_muted_connection_that_is_gone_leaves_no_timer(
+    broker: InProcessBroker, caller: Caller
+) -> None:
+    await caller.create("t")
+    await limit(broker, QuotaKey.PRODUCED_BYTES, 1.0)
+    async with Caller(broker.port) as leaving:
+        await leaving.ask(produce_request("t", BATCH), 9)
+        (muted,) = (one for one in broker.connections._open if one.is_muted)
+    async with asyncio.timeout(10):
+        while muted in broker.connections._open:
+            muted._transport.abort()  # type: ignore[union-attr]
+            await asyncio.sleep(0)
+    assert muted._unmuting is not None
+    assert muted._unmuting.cancelled()
 
 
 async def test_other_clients_do_not_feel_a_quota(broker: InProcessBroker, caller: Caller) -> None:

@@ -20,6 +20,7 @@ from kafscale.gateways.kafka.access.authorization import (
 )
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
 from kafscale.gateways.kafka.calls.errors import code_of
+from kafscale.gateways.kafka.calls.mutation_quota import charge_mutations
 from kafscale.gateways.kafka.calls.request_order import READS_OR_CREATES_TOPICS
 from kafscale.model.access import ResourceType
 from kafscale.model.errors import InvalidTopicName, KafscaleError, TopicExists
@@ -114,6 +115,7 @@ async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
 
 async def _create(call: Call, name: str) -> MetadataResponseTopic:
     try:
+        charge_mutations(call, call.engine.topics.partition_count(name, -1))
         making = call.engine.topics.find_or_create(name)
         return await _describe(call, await in_time(call, making, _LONGEST_CREATION_S))
     except TopicExists:

@@ -11,16 +11,16 @@ from kafscale.gateways.kafka.calls.call import Call
 from kafscale.model.errors import ThrottlingQuotaExceeded
 
 
-def charge_mutations(call: Call, partitions: int, strict_from: int) -> None:
+def charge_mutations(call: Call, partitions: int, strict_from: int | None = None) -> None:
     """Charge a change of so many partitions. Raises ThrottlingQuotaExceeded.
 
-    `strict_from`: the first version of the API whose clients know that error.
+    `strict_from`: the first version of the API whose clients know that error; None: none do.
     """
     meter = call.limits.mutations if call.limits is not None else None
     if meter is None:
         return
     now_s = call.engine.clock.elapsed_s()
-    if call.version >= strict_from:
+    if strict_from is not None and call.version >= strict_from:
         delay_s = meter.delay_s(now_s)
         if delay_s > 0:
             call.throttle(QuotaKey.MUTATIONS, delay_s)
