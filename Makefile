@@ -48,7 +48,7 @@ lint: $(VENV)/.compiled
 	@$(BIN)/lint-imports --no-logo > .cache/imports.txt 2>&1 || { cat .cache/imports.txt; exit 1; }
 	@wc -l $$(find src -name '*.py') | awk '$$2 != "total" && $$1 > 400 {print "warning: " $$2 " has " $$1 " lines (CONTRIBUTING.md)"}' >&2
 
-check: lint  ## format, lint, types, import walls, unit tests (about a minute)
+check: lint  ## format, lint, types, import walls, unit tests (two minutes on two cores)
 	@$(BIN)/pytest tests/unit tests/contract tests/model -m "not slow and not deep" --hypothesis-profile quick -n 3
 
 format: $(VENV)/.dev  ## rewrite the code the way `make check` wants it

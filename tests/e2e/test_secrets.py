@@ -3,6 +3,7 @@ show: log lines at level debug in both forms, metrics, pages, errors, tools, ans
 """
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.store import ObjectStore
@@ -115,7 +117,10 @@ def test_a_running_broker_shows_no_secret(
         "KAFSCALE_AUDIT_FILE": str(tmp_path / "audit.log"),
     }
     with KafscaleProcess(env=env) as broker:
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        client = {"bootstrap.servers": broker.bootstrap, "client.id": "planter"}
+        admin = AdminClient(client)
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(30)
+        producer = Producer(client)
         producer.produce("orders", b"an order")
         assert producer.flush(30) == 0
         send_password(broker.port)
@@ -126,6 +131,13 @@ def test_a_running_broker_shows_no_secret(
         logged = broker.output.read_text()
         assert "broker_stopped" in logged
         assert found_in(logged) == []
+        (line,) = (json.loads(row) for row in (tmp_path / "audit.log").read_text().splitlines())
+        assert (line["kind"], line["api"], line["resources"]) == (
+            "change",
+            "CreateTopics",
+            ["orders"],
+        )
+        assert (line["principal"], line["client_id"]) == ("User:ANONYMOUS", "planter")
         for file in (*tmp_path.iterdir(), *broker.data.rglob("*")):
             assert not file.is_file() or found_in(file.read_bytes()) == [], file
         config = load(None, env, {})
