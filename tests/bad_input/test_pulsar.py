@@ -284,7 +284,8 @@ def test_u17_a_producer_that_cannot_be_is_refused(
 def test_u18_a_subscription_that_cannot_be_is_refused(
     client: RawClient, more: dict[str, object], code: ServerError
 ) -> None:
-    assert refused(subscribe(client, "u18", **more), code)
+    topic = "u18" if more.get("force_topic_creation", True) else "u18-that-is-not-there"
+    assert refused(subscribe(client, topic, **more), code)
 
 
 # -- messages ----------------------------------------------------------------------------------
