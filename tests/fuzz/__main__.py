@@ -8,6 +8,7 @@ import sys
 import time
 
 from tests.fuzz import pulsar
+from tests.fuzz.fluvio import fluvio_corpus, fluvio_sets, judge_fluvio, judge_fluvio_set
 from tests.fuzz.mutations import corpus, judge, judge_records, record_corpus, spoil
 
 _ROUND = 1000
@@ -35,6 +36,7 @@ def main() -> None:
                 tried += 1
             _spoil_records(dice, seed)
             _spoil_pulsar(dice, seed, pulsar_frames)
+            _spoil_fluvio(dice, seed)
             seed += 1
             rate = tried / (time.monotonic() - began)
             print(f"\r{tried} frames, {read} readable, {rate:.0f}/s", end="", flush=True)
@@ -63,6 +65,20 @@ def _spoil_pulsar(dice: random.Random, seed: int, frames: list[bytes]) -> None:
             pulsar.judge(spoilt)
         except Exception:
             print(f"\nseed {seed} broke Pulsar's decoder with\n{spoilt.hex()}")
+            raise
+
+
+def _spoil_fluvio(dice: random.Random, seed: int) -> None:
+    """Frames and record sets of Fluvio clients."""
+    frames, sets = fluvio_corpus(), fluvio_sets(dice)
+    for _ in range(_RECORD_SETS):
+        spoilt = spoil(dice.choice(frames), dice, frames)
+        spoilt_set = spoil(dice.choice(sets), dice, sets)
+        try:
+            judge_fluvio(spoilt)
+            judge_fluvio_set(spoilt_set, sign=dice.random() < 0.8)
+        except Exception:
+            print(f"\nseed {seed} broke the Fluvio door\n{spoilt.hex()}\n{spoilt_set.hex()}")
             raise
 
 

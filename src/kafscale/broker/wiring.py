@@ -75,6 +75,8 @@ async def build(
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),
     )
+    if authorizer is None:
+        authorizer = parts.acls.authorizer if parts.acls is not None else AllowAll()
     doors = build_doors(
         config,
         engine,
@@ -82,7 +84,7 @@ async def build(
         clock,
         dice,
         lambda: parts.buffered.size,
-        authorizer or AllowAll(),
+        authorizer,
         audit_line,
     )
     started_s = clock.now_ms() / 1000

@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, str]] = {
     "topics": "create, list, describe, alter, trim and delete topics",
     "configs": "describe and alter the settings of topics",
     "groups": "list, describe and delete consumer groups, reset-offsets, delete-offsets",
+    "roles": "grant, revoke and list the roles admin, producer and consumer",
     "produce": "write lines to a topic",
     "consume": "read a topic",
     "segments": "list, inspect and verify the objects of a topic in the bucket",
@@ -37,7 +38,7 @@ COMMANDS: Final[dict[str, str]] = {
 }
 _ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "serving": ("serve", "cluster", "demo", "doctor", "recover"),
-    "brokers": ("brokers", "topics", "configs", "groups", "produce", "consume", "cost"),
+    "brokers": ("brokers", "topics", "configs", "groups", "roles", "produce", "consume", "cost"),
     "bucket": ("segments", "snapshots", "pipeline", "sql"),
 }
 

@@ -9,6 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from kafscale.access.quota_rates import QuotaWindows
+from kafscale.engine.access.acls import AclRules, Acls
 from kafscale.engine.access.quotas import Quotas
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
@@ -80,6 +81,7 @@ class EngineSettings:
     upkeep: UpkeepRules
     validates_records: bool
     logs_each_flush: bool  # at level info, else debug
+    acls: AclRules | None  # None: everyone may do everything
     quota_windows: QuotaWindows
 
     @property
@@ -161,6 +163,7 @@ async def build_engine(
         topics.discovery.search_soon,
     )
     return EngineParts(
+        acls=Acls(metadata, settings.acls) if settings.acls is not None else None,
         quotas=Quotas(metadata, clock, settings.quota_windows),
         cluster=cluster,
         topics=topics,

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kafscale.engine.access.acls import Acls
 from kafscale.engine.access.quotas import Quotas
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.expiry import Expiry
@@ -45,6 +46,7 @@ from kafscale.turns import Turns
 class EngineParts:
     """All parts of an engine, for the broker that wires and samples them. No door gets this."""
 
+    acls: Acls | None
     quotas: Quotas
     cluster: Membership
     topics: TopicParts
@@ -84,6 +86,7 @@ class Engine:
         store_name: str = "",
     ) -> None:
         """`broker_configs` and `store_name` are shown to clients; the engine does not use them."""
+        self.acls = parts.acls  # None: there is no authorizer
         self.cluster = parts.cluster
         self.identity = parts.cluster.identity
         self.topics = parts.topics.topics
@@ -115,10 +118,14 @@ class Engine:
     async def start(self) -> None:
         """Read the topics and begin background work."""
         parts = self._parts
+        if parts.acls is not None:
+            await parts.acls.load()
         self.cluster.start(self._reactions)
         await parts.topics.load(self._reactions)
         await parts.quotas.load()
         begin = parts.tasks.spawn
+        if parts.acls is not None:
+            begin(parts.acls.run(), "acls")
         begin(parts.partitions.run_opener(), "opening")
         if self.cluster.has_peers:
             begin(watch_topics(parts.topics.registry, parts.metadata), "topics")

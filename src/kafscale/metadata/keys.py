@@ -16,6 +16,7 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/members                                      the brokers that own logs: placement.py
     /kafscale/broker-names/{name}                          the id of a broker without a set one
     /kafscale/writers/{lease}/{number}                     witnesses of commits: etcd/commits.py
+    /kafscale/acls/{type}/{pattern}/{name}/{principal}/{host}/{operation}/{permission}
     /kafscale/quotas/{type}={name}/{type}={name}           of clients; no name: the default
     /kafscale/consumers/{group}/coordinator                the broker that writes the others
     /kafscale/consumers/{group}/metadata
@@ -52,6 +53,7 @@ CHANGES: Final = f"{ROOT}/changes/"
 MOVES: Final = f"{ROOT}/moves/"
 EPOCHS: Final = f"{ROOT}/marks/epochs"
 WRITERS: Final = f"{ROOT}/writers/"
+ACLS: Final = f"{ROOT}/acls/"
 QUOTAS: Final = f"{ROOT}/quotas/"
 
 PACKED_FROM_BYTES: Final = 256 << 10  # of a group's record
@@ -203,6 +205,22 @@ def subscription_named_by(key: str) -> tuple[str, str, int] | None:
     if not key.startswith(SUBSCRIPTIONS) or len(parts) != _SUBSCRIPTION_PARTS:
         return None
     return (text_of(parts[0]), text_of(parts[1]), int(parts[2])) if parts[2].isdecimal() else None
+
+
+class AclRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One access control list entry, by the names that Kafka gives its parts."""
+
+    resource_type: str
+    pattern_type: str
+    resource_name: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+    def name(self) -> str:
+        """What its key is called: all of its parts, so that no entry is there twice."""
+        return "/".join(segment(part) for part in msgspec.structs.astuple(self))
 
 
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True):

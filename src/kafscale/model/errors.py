@@ -323,6 +323,14 @@ class InvalidRequest(KafscaleError):
     """The request contradicts itself or asks for more than one request may."""
 
 
+class InvalidAcl(InvalidRequest):
+    """An access control list that cannot be: an empty name, a principal without a type."""
+
+
+class SecurityDisabled(KafscaleError):
+    """The broker has no authorizer, so there are no access control lists."""
+
+
 class UnsupportedEntity(KafscaleError):
     """A question about quotas of a kind of entity that there is none of."""
 

@@ -22,6 +22,7 @@ from kafscale.settings.sections import (
     METADATA_FILE,
     OBJECTS_FOLDER,
     AuditSection,
+    AuthorizationSection,
     BrokerSection,
     CacheSection,
     CompressionSection,
@@ -58,6 +59,7 @@ class Config(Section, frozen=True):
     compression: CompressionSection = CompressionSection()
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
+    authorization: AuthorizationSection = AuthorizationSection()
     fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
     pulsar: PulsarSection = PulsarSection()

@@ -17,7 +17,12 @@ from kafscale.settings.listeners import (
     is_loopback,
     is_unspecified,
 )
-from kafscale.settings.sections import BrokerSection, EtcdSection, S3Section
+from kafscale.settings.sections import (
+    AuthorizationSection,
+    BrokerSection,
+    EtcdSection,
+    S3Section,
+)
 from kafscale.settings.values import MAX_INT32, ConfigError
 
 
@@ -32,6 +37,7 @@ def check(config: Config) -> None:
             f"found {config.storage.namespace!r}"
         )
     _check_etcd(config.etcd)
+    _check_authorization(config.authorization)
     try:
         config.layout_rules.check_limits(
             config.topics.max_partitions, config.topics.max_virtual_partitions
@@ -163,6 +169,18 @@ def _check_etcd(etcd: EtcdSection) -> None:
         raise ConfigError(f"etcd.tls.{missing}: expected beside etcd.tls.{present}, found none")
     if (tls.ca_file or tls.cert_file) and etcd.endpoints and not etcd.is_encrypted():
         raise ConfigError("etcd.tls.enabled: expected true, since certificates are given")
+
+
+def _check_authorization(authorization: AuthorizationSection) -> None:
+    """A broker that was told of super users, and lets everyone do everything, is a mistake."""
+    if authorization.enabled:
+        return
+    for key, given in (
+        ("superUsers", authorization.super_users),
+        ("allowEveryoneIfNoAclFound", authorization.allow_everyone_if_no_acl_found),
+    ):
+        if given:
+            raise ConfigError(f"authorization.{key}: expected authorization.enabled beside it")
 
 
 _SHORTEST_GRACE_S: Final = 1.0  # readers need time to read the newest manifest

@@ -25,6 +25,7 @@ from kafscale.settings.values import (
     PlacementKind,
     Placements,
     PositiveSize,
+    Principals,
     Seconds,
     Size,
     SqliteSynchronous,
@@ -235,6 +236,14 @@ class MappingSection(Section, frozen=True, rename=None):
     physical_partitions: AtLeastOne | None = None  # None: one log per partition
     offset_range: AtLeastOne = DEFAULT_RANGE
     topics: MappedTopics = MappedTopics({})
+
+
+class AuthorizationSection(Section, frozen=True):
+    """Whether clients may do only what access control lists allow."""
+
+    enabled: bool = False
+    super_users: Principals = Principals(())
+    allow_everyone_if_no_acl_found: bool = False
 
 
 class FluvioSection(Section, frozen=True):

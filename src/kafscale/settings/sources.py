@@ -75,6 +75,9 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_READAHEAD_SEGMENTS": "cache.readAheadSegments",
     "KAFSCALE_AUTO_CREATE_TOPICS": "topics.autoCreate",
     "KAFSCALE_AUTO_CREATE_PARTITIONS": "topics.defaultPartitions",
+    "KAFSCALE_AUTHORIZATION": "authorization.enabled",
+    "KAFSCALE_SUPER_USERS": "authorization.superUsers",
+    "KAFSCALE_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "authorization.allowEveryoneIfNoAclFound",
     "KAFSCALE_PULSAR_ENABLED": "pulsar.enabled",
     "KAFSCALE_PULSAR_PORT": "pulsar.port",
     "KAFSCALE_FLUVIO_ENABLED": "fluvio.enabled",
@@ -85,6 +88,12 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_LOG_FORMAT": "logging.format",
     "KAFSCALE_LOG_LONG_TURNS": "logging.longTurns",
     "KAFSCALE_AUDIT_FILE": "audit.file",
+}
+
+# Keys of a file that have Kafka's own name beside ours.
+KAFKA_KEYS: Final[dict[str, str]] = {
+    "super.users": "authorization.superUsers",
+    "allow.everyone.if.no.acl.found": "authorization.allowEveryoneIfNoAclFound",
 }
 
 FLAGS: Final[dict[str, str]] = {
@@ -168,7 +177,7 @@ def _leaves(tree: dict[object, object], prefix: str) -> Iterator[Given]:
         if isinstance(value, dict) and key not in _TREES:
             yield from _leaves(value, f"{key}.")
         else:
-            yield Given(key, key, value)
+            yield Given(KAFKA_KEYS.get(key, key), key, value)
 
 
 def unknown_key(name: str, keys: Iterable[str]) -> ConfigError:

@@ -100,6 +100,10 @@ class Call:
         """Whether the client may do this."""
         return self.context.authorizer.allows(self.principal, self.peer, operation, kind, name)
 
+    def allows_any(self, operation: AccessOperation, kind: ResourceType) -> bool:
+        """Whether the client may do this to some resource of the type."""
+        return self.context.authorizer.allows_any(self.principal, self.peer, operation, kind)
+
     def amend(self, amendment: Amendment) -> None:
         """Change the handler's answer before it is sent."""
         if self.amendments is None:

@@ -79,6 +79,8 @@ CODE_OF: Final[dict[type[errors.KafscaleError], ErrorCode]] = {
     errors.SubscriptionExists: ErrorCode.INVALID_REQUEST,
     errors.SubscriptionNotFound: ErrorCode.GROUP_ID_NOT_FOUND,
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
+    errors.InvalidAcl: ErrorCode.INVALID_REQUEST,
+    errors.SecurityDisabled: ErrorCode.SECURITY_DISABLED,
     errors.UnsupportedEntity: ErrorCode.UNSUPPORTED_VERSION,
     errors.ThrottlingQuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     errors.MetadataConflict: ErrorCode.REQUEST_TIMED_OUT,

@@ -83,6 +83,11 @@ class Rules:
         is_denied = name in self.denied or operation in self.denied_operations
         return not self.denies_all and not is_denied
 
+    def allows_any(
+        self, principal: Principal, host: str, operation: AccessOperation, kind: ResourceType
+    ) -> bool:
+        return not self.denies_all
+
 
 @pytest.fixture
 def rules() -> Rules:
