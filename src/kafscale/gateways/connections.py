@@ -67,7 +67,7 @@ class Connections:
     ) -> None:
         """`buffered_bytes`: what logs hold beyond requests. `penalty_s`: see `penalty_of`."""
         self.limits = limits
-        self._clock = clock
+        self.now_s = clock.elapsed_s  # the time that deadlines are measured by
         self._buffered_bytes = buffered_bytes
         self._refusals = refusals
         self._client_log = client_log
@@ -114,10 +114,6 @@ class Connections:
         self._audit.aclose()
 
     # -- called by connections ---------------------------------------------------------------
-
-    def now_s(self) -> float:
-        """The time that deadlines are measured by."""
-        return self._clock.elapsed_s()
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection; False if there are too many.

@@ -26,6 +26,7 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
 
 import zlib
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, Literal, TypeVar
 from urllib.parse import quote, unquote
 
@@ -58,6 +59,7 @@ QUOTAS: Final = f"{ROOT}/quotas/"
 
 PACKED_FROM_BYTES: Final = 256 << 10  # of a group's record
 
+_NAMES_KEPT: Final = 4096
 _OFFSET_PARTS: Final = 4  # group, "offsets", topic, partition
 _SUBSCRIPTION_PARTS: Final = 3  # topic, group, partition
 _CLAIM_SLASHES: Final = 4  # of /kafscale/consumers/{group}/coordinator
@@ -66,8 +68,9 @@ _OFFSET_SLASHES: Final = 6
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
+@lru_cache(_NAMES_KEPT)
 def segment(text: str) -> str:
-    """Make one path segment of any text."""
+    """Make one path segment of any text. Names of groups and topics come again and again."""
     return quote(text, safe="", errors="surrogateescape")
 
 

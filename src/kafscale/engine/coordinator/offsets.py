@@ -78,6 +78,8 @@ class _Round:
     """Writes that go to the store together, each with the guard of its group."""
 
     writes: dict[str, tuple[Put | Remove, Compare]] = field(default_factory=dict)
+    has_writer: bool = False
+    writer_ended: asyncio.Event = field(default_factory=asyncio.Event)
     is_over: bool = False
     problems: dict[Compare, KafscaleError] = field(default_factory=dict)
 
@@ -223,16 +225,24 @@ class Offsets:
     ) -> None:
         """Write, together with all other calls that come while the store is busy.
 
-        The lock lets callers in by order of arrival. The first caller of a round writes for the
-        whole round, later values last. If it is cancelled, the next caller writes the same again.
+        The lock lets rounds in by order of arrival. The first caller of a round writes for the
+        whole round, later values last, and then wakes the others, all at once. If it is cancelled,
+        the next caller writes the same again.
         """
         mine = self._gathering
         mine.writes.update(writes)
-        async with self._writing:
-            if not mine.is_over:
-                if self._gathering is mine:
-                    self._gathering = _Round()
-                await self._write_round(mine)
+        if mine.has_writer:
+            await mine.writer_ended.wait()
+        if not mine.is_over:
+            mine.has_writer = True
+            try:
+                async with self._writing:
+                    if not mine.is_over:
+                        if self._gathering is mine:
+                            self._gathering = _Round()
+                        await self._write_round(mine)
+            finally:
+                mine.writer_ended.set()
         problem = mine.problems.get(guard)
         if isinstance(problem, MetadataConflict):
             raise self._claims.lost(group_id, guard)
