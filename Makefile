@@ -20,7 +20,7 @@ $(VENV)/.broker: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.broker
-	@$(UV) -e '.[aws,etcd,spark,fast,delta,iceberg,avro,protobuf]' --group dev
+	@$(UV) -e '.[aws,etcd,oauth,spark,fast,delta,iceberg,avro,protobuf]' --group dev
 	@touch $@
 
 # Optional: without a compiler there is a warning, and records are checked by slower code.

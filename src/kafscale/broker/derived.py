@@ -16,7 +16,9 @@ from kafscale.log.writer.types import LogSettings
 from kafscale.settings.config import Config
 
 
-def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings:
+def engine_settings(
+    config: Config, *, has_peers: bool | None, token_secret: bytes | None = None
+) -> EngineSettings:
     """Everything that the engine goes by. `has_peers`: None means as the configuration says."""
     cache, storage, logs = config.cache, config.storage, log_settings(config)
     return EngineSettings(
@@ -43,6 +45,7 @@ def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings
             compaction_limits(config),
         ),
         logs_each_flush=bool(config.flush_interval_ms),
+        token_secret=token_secret,
         acls=acl_rules(config),
         quota_windows=QuotaWindows(config.quota.window_num, config.quota.window_size_seconds),
     )

@@ -22,6 +22,7 @@ COMMANDS: Final[dict[str, str]] = {
     "brokers": "list the brokers of a fleet",
     "topics": "create, list, describe, alter, trim and delete topics",
     "configs": "describe and alter the settings of topics",
+    "users": "create, list and delete users who log in by SCRAM",
     "groups": "list, describe and delete consumer groups, reset-offsets, delete-offsets",
     "roles": "grant, revoke and list the roles admin, producer and consumer",
     "produce": "write lines to a topic",
@@ -38,7 +39,17 @@ COMMANDS: Final[dict[str, str]] = {
 }
 _ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "serving": ("serve", "cluster", "demo", "doctor", "recover"),
-    "brokers": ("brokers", "topics", "configs", "groups", "roles", "produce", "consume", "cost"),
+    "brokers": (
+        "brokers",
+        "topics",
+        "configs",
+        "users",
+        "groups",
+        "roles",
+        "produce",
+        "consume",
+        "cost",
+    ),
     "bucket": ("segments", "snapshots", "pipeline", "sql"),
 }
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kafscale.engine.access.acls import Acls
+from kafscale.engine.access.credentials import Credentials
 from kafscale.engine.access.quotas import Quotas
+from kafscale.engine.access.tokens import Tokens
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
@@ -49,6 +51,8 @@ class EngineParts:
     acls: Acls | None
     quotas: Quotas
     cluster: Membership
+    credentials: Credentials
+    tokens: Tokens
     topics: TopicParts
     logs: OpenLogs
     appends: Appends
@@ -89,6 +93,8 @@ class Engine:
         self.acls = parts.acls  # None: there is no authorizer
         self.cluster = parts.cluster
         self.identity = parts.cluster.identity
+        self.credentials = parts.credentials
+        self.tokens = parts.tokens
         self.topics = parts.topics.topics
         self.partitions = parts.partitions
         self.groups = parts.groups
@@ -121,6 +127,8 @@ class Engine:
         if parts.acls is not None:
             await parts.acls.load()
         self.cluster.start(self._reactions)
+        await parts.credentials.rows.load()
+        await parts.tokens.rows.load()
         await parts.topics.load(self._reactions)
         await parts.quotas.load()
         begin = parts.tasks.spawn
@@ -128,6 +136,8 @@ class Engine:
             begin(parts.acls.run(), "acls")
         begin(parts.partitions.run_opener(), "opening")
         if self.cluster.has_peers:
+            begin(parts.credentials.rows.run(), "credentials")
+            begin(parts.tokens.rows.run(), "tokens")
             begin(watch_topics(parts.topics.registry, parts.metadata), "topics")
             begin(parts.quotas.run(), "quotas")
         begin(parts.moves.run(), "moves")

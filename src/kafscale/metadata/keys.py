@@ -17,6 +17,8 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/broker-names/{name}                          the id of a broker without a set one
     /kafscale/writers/{lease}/{number}                     witnesses of commits: etcd/commits.py
     /kafscale/acls/{type}/{pattern}/{name}/{principal}/{host}/{operation}/{permission}
+    /kafscale/scram/{mechanism}/{user}                     what is kept of a password
+    /kafscale/tokens/{token}                               a delegation token
     /kafscale/quotas/{type}={name}/{type}={name}           of clients; no name: the default
     /kafscale/consumers/{group}/coordinator                the broker that writes the others
     /kafscale/consumers/{group}/metadata
@@ -55,6 +57,8 @@ MOVES: Final = f"{ROOT}/moves/"
 EPOCHS: Final = f"{ROOT}/marks/epochs"
 WRITERS: Final = f"{ROOT}/writers/"
 ACLS: Final = f"{ROOT}/acls/"
+SCRAM: Final = f"{ROOT}/scram/"
+TOKENS: Final = f"{ROOT}/tokens/"
 QUOTAS: Final = f"{ROOT}/quotas/"
 
 PACKED_FROM_BYTES: Final = 256 << 10  # of a group's record

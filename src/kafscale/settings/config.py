@@ -40,6 +40,7 @@ from kafscale.settings.sections import (
     StorageSection,
     TopicsSection,
 )
+from kafscale.settings.security import SaslSection, TlsSection
 from kafscale.virtual.rules import LayoutRules, PartitionLayout
 
 
@@ -50,6 +51,8 @@ class Config(Section, frozen=True):
     listeners: Listeners | None = None
     advertised_listeners: AdvertisedListeners | None = None
     network: NetworkSection = NetworkSection()
+    tls: TlsSection = TlsSection()
+    sasl: SaslSection = SaslSection()
     s3: S3Section = S3Section()
     use_memory_s3: bool = False
     etcd: EtcdSection = EtcdSection()

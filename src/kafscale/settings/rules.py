@@ -23,6 +23,7 @@ from kafscale.settings.sections import (
     EtcdSection,
     S3Section,
 )
+from kafscale.settings.security import check_sections, check_security, is_authenticated
 from kafscale.settings.values import MAX_INT32, ConfigError
 
 
@@ -51,10 +52,11 @@ _NAMESPACE: Final = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))[A-Za-z0-9._-]+(?:/[A-
 
 def _check_addresses(config: Config) -> None:
     broker = config.broker
-    if not is_loopback(broker.host) and not broker.allow_insecure_bind:
+    is_open = config.tls.client_auth != "required" or not config.tls.metrics
+    if not is_loopback(broker.host) and is_open and not broker.allow_insecure_bind:
         raise ConfigError(
-            f"broker.host: {broker.host} is reachable from other machines and there is no "
-            "authentication yet; set broker.allowInsecureBind (--allow-insecure-bind) to allow it"
+            f"broker.host: {broker.host} is reachable from other machines and authenticates no "
+            "client; set broker.allowInsecureBind (--allow-insecure-bind) to allow it"
         )
     told = broker.advertised_host or broker.host
     if is_unspecified(told) and not config.listeners and not config.advertised_listeners:
@@ -67,7 +69,14 @@ def _check_addresses(config: Config) -> None:
         _check_one_form(broker)
     try:
         listeners = config.all_listeners
-        check_listeners(listeners, allow_insecure_bind=broker.allow_insecure_bind)
+        check_listeners(
+            listeners,
+            lambda row: is_authenticated(config.tls, row),
+            allow_insecure_bind=broker.allow_insecure_bind,
+        )
+        check_sections(config.tls, config.sasl)
+        for listener in listeners:
+            check_security(config.tls, config.sasl, listener)
     except ListenerConflict as problem:
         raise ConfigError(str(problem)) from problem
     for listener in listeners:

@@ -272,6 +272,7 @@ class PulsarSection(Section, frozen=True):
     port: Port | None = None  # None: 6650, and no door if that is taken; 0: any free one
     advertised_host: str | None = None  # None: the host of the first listener
     advertised_port: Port | None = None
+    http_port: Port | None = None  # of the admin API; None: there is none; 0: any free one
     tenant: TenantName = "public"  # of topics whose name has none
     namespace: TenantName = "default"
 

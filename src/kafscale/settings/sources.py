@@ -40,6 +40,16 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_DATA_DIR": "broker.dataDir",
     "KAFSCALE_MAX_CONNECTIONS": "network.maxConnections",
     "KAFSCALE_MAX_CONNECTIONS_PER_IP": "network.maxConnectionsPerIp",
+    "KAFSCALE_TLS_CERT_FILE": "tls.certFile",
+    "KAFSCALE_TLS_KEY_FILE": "tls.keyFile",
+    "KAFSCALE_TLS_CA_FILE": "tls.caFile",
+    "KAFSCALE_TLS_CLIENT_AUTH": "tls.clientAuth",
+    "KAFSCALE_TLS_METRICS": "tls.metrics",
+    "KAFSCALE_SASL_MECHANISMS": "sasl.mechanisms",
+    "KAFSCALE_SASL_USERS_FILE": "sasl.usersFile",
+    "KAFSCALE_SASL_ADMIN_USER": "sasl.adminUser",
+    "KAFSCALE_SASL_ADMIN_PASSWORD_FILE": "sasl.adminPasswordFile",
+    "KAFSCALE_SASL_TOKEN_SECRET_FILE": "sasl.tokenSecretFile",
     "KAFSCALE_USE_MEMORY_S3": "useMemoryS3",
     "KAFSCALE_S3_BUCKET": "s3.bucket",
     "KAFSCALE_S3_REGION": "s3.region",
@@ -116,7 +126,8 @@ FLAGS: Final[dict[str, str]] = {
 
 # Read by programs that may share an environment with the broker.
 _OTHER_PROGRAMS: Final = re.compile(
-    r"KAFSCALE_(BOOTSTRAP|CONFIG|(UI|CONSOLE|OPERATOR|PROXY|SPARK|TEST|BENCH)_.*)"
+    r"KAFSCALE_(BOOTSTRAP|CONFIG|USER|PASSWORD|NEW_PASSWORD|PASSWORD_FILE|CA|PROPERTIES"
+    r"|(UI|CONSOLE|OPERATOR|PROXY|SPARK|TEST|BENCH)_.*)"
 )
 # Kubernetes describes every service to every pod; a service called "kafscale-..." looks the same.
 _SERVICE_LINK: Final = re.compile(

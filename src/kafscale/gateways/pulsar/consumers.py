@@ -13,7 +13,7 @@ from kafscale.engine.subscriptions.attached import Attached
 from kafscale.engine.subscriptions.ports import EARLIEST, LATEST, SubscriptionName, Wish
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.connection import Connection
-from kafscale.gateways.pulsar.context import PulsarContext, Refused
+from kafscale.gateways.pulsar.context import GROUP_PREFIX, PulsarContext, Refused
 from kafscale.gateways.pulsar.entries_out import (
     EntryFraming,
     StoredBatch,
@@ -51,7 +51,6 @@ _STICKY: Final = 1
 _LAST: Final = (1 << 63) - 1  # ledger and entry of "latest"
 _WORD: Final = 1 << 64
 _LAST_BATCH_BYTES: Final = 1  # one batch, whatever its size
-GROUP_PREFIX: Final = "pulsar:"  # no consumer group has the name of a subscription by chance
 
 
 class PulsarConsumer:

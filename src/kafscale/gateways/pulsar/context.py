@@ -16,6 +16,7 @@ from kafscale.model.tenancy import Tenancy
 from kafscale.tasks import Tasks
 from kafscale.wire.pulsar.errors import ServerError
 
+GROUP_PREFIX: Final = "pulsar:"  # no consumer group has the name of a subscription by chance
 # What an entry takes beside its payload: keys, properties, the header of a batch.
 SPARE_BYTES: Final = 10 * 1024
 
