@@ -3,14 +3,18 @@
 One broker with a listener of every kind serves all tests here.
 """
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.e2e.conftest import AGAINST, watched
 from tests.support import secured
-from tests.support.maven import Unavailable
+from tests.support.apache_kafka import VERSION
+from tests.support.java import on_the_jvm
+from tests.support.maven import Unavailable, classpath
 from tests.support.secured import (
     ADMIN,
     ADMIN_PASSWORD,
@@ -120,3 +124,46 @@ def test_certificates_of_another_authority_are_refused_by_both_sides(
         broker.at("MUTUAL"), TOPIC, secured.with_certificate(broker, stranger, "alice")
     )
     assert round_trip(broker.at("MUTUAL"), TOPIC, secured.with_tls(broker))
+
+
+def test_tools_of_apache_make_users_and_delegation_tokens(
+    broker: SecuredProcess, tmp_path: Path
+) -> None:
+    try:
+        jars = ":".join(
+            classpath(f"org.apache.kafka:{name}:{VERSION}")
+            for name in ("kafka_2.13", "kafka-tools")
+        )
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    file = tmp_path / "admin.properties"
+    login = secured.with_password(broker, "SCRAM-SHA-256", ADMIN, ADMIN_PASSWORD)
+    lines = secured.java_properties(broker.at("SASL_SSL"), login)
+    file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
+    def run(tool: str, *words: str) -> str:
+        command = on_the_jvm(jars, tool, "--bootstrap-server", broker.at("SASL_SSL"))
+        done = subprocess.run(
+            [*command, "--command-config", str(file), *words],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    configs, user = "kafka.admin.ConfigCommand", ("--entity-type", "users", "--entity-name", "tina")
+    run(configs, "--alter", *user, "--add-config", "SCRAM-SHA-512=[password=of-tina]")
+    assert "SCRAM-SHA-512=iterations=4096" in run(configs, "--describe", *user)
+    tina = secured.with_password(broker, "SCRAM-SHA-512", "tina", "of-tina")
+    assert secured.by_confluent(broker.at("SASL_SSL"), TOPIC, tina) == ""
+    tokens = "org.apache.kafka.tools.DelegationTokenCommand"
+    made = run(
+        tokens, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:tina"
+    )
+    row = made.strip().splitlines()[-1].split()
+    listed = run(tokens, "--describe", "--owner-principal", f"User:{ADMIN}")
+    assert row[0] in listed
+    run(tokens, "--expire", "--expiry-time-period", "-1", "--hmac", row[1])
+    assert row[0] not in run(tokens, "--describe", "--owner-principal", f"User:{ADMIN}")
