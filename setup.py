@@ -1,12 +1,13 @@
-"""The one part of the package that is compiled, if mypy and a C compiler are there.
+"""The parts of the package that are compiled, if mypy and a C compiler are there.
 
-All else about the package is in pyproject.toml. Without this extension the package is whole, and
-slower where it checks records of mixed sizes (src/kafscale/records/walk.py).
+All else about the package is in pyproject.toml. Without these extensions the package is whole, and
+slower where it checks records of mixed sizes (src/kafscale/records/walk.py) and where it converts
+records of Fluvio clients (src/kafscale/gateways/fluvio/records/splice.py).
 """
 
 from setuptools import Extension, setup
 
-COMPILED = "src/kafscale/records/walk.py"
+COMPILED = ["src/kafscale/records/walk.py", "src/kafscale/gateways/fluvio/records/splice.py"]
 
 
 def extensions() -> list[Extension]:
@@ -15,7 +16,7 @@ def extensions() -> list[Extension]:
         from mypyc.build import mypycify
     except ImportError:
         return []
-    found = mypycify([COMPILED], opt_level="3", debug_level="0")
+    found = mypycify(COMPILED, opt_level="3", debug_level="0", separate=True)
     for extension in found:
         extension.optional = True  # no compiler: a warning, and the package without it
     return found

@@ -1,1 +1,1 @@
-"""What hostile or broken clients send, and what it costs: nothing to anybody else."""
+"""What hostile or broken clients send, and what it costs: nothing to other clients."""

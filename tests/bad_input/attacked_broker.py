@@ -19,7 +19,7 @@ import psutil
 from tests.support import wire
 from tests.support.broker import KafscaleProcess
 from tests.support.exposition import parse
-from tests.support.ports import is_open
+from tests.support.ports import free_port, is_open
 
 # The bombs of these tests unpack to 64 MiB at least; an allocator's whims stay below this.
 MOST_GROWTH_BYTES = 40 << 20
@@ -56,18 +56,25 @@ class Victim:
         settings = folder / "kafscale.yaml"
         settings.parent.mkdir(parents=True, exist_ok=True)
         settings.write_text(_SETTINGS.format(idle_s=idle_s))
-        self.process = CountingProcess(folder / "broker", {"KAFSCALE_CONFIG": str(settings)})
+        self.sc_port, self.spu_port = free_port(), free_port()
+        environment = {
+            "KAFSCALE_CONFIG": str(settings),
+            "KAFSCALE_FLUVIO_ENABLED": "true",
+            "KAFSCALE_FLUVIO_SC_PORT": str(self.sc_port),
+            "KAFSCALE_FLUVIO_SPU_PORT": str(self.spu_port),
+        }
+        self.process = CountingProcess(folder / "broker", environment)
         self._open: list[socket.socket] = []
 
     # -- connections -------------------------------------------------------------------------
 
-    def connect(self, receive_buffer: int | None = None) -> socket.socket:
-        """A new connection; the fixture closes it."""
+    def connect(self, receive_buffer: int | None = None, port: int = 0) -> socket.socket:
+        """A new connection, to the Kafka port if not told otherwise; the fixture closes it."""
         sock = socket.socket()
         sock.settimeout(ANSWER_S)
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        sock.connect(("127.0.0.1", self.process.port))
+        sock.connect(("127.0.0.1", port or self.process.port))
         self._open.append(sock)
         return sock
 

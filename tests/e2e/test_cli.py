@@ -319,8 +319,9 @@ def test_the_doctor_finds_a_running_broker_well(broker: KafscaleProcess) -> None
     ran = kafscale(broker, "doctor")
     verdicts = [line.split()[0] for line in ran.stdout.decode().splitlines()]
     assert ran.returncode == 0, ran.stdout
-    assert len(verdicts) == 7
+    assert len(verdicts) == 8
     assert b"a kafscale broker is running" in ran.stdout
+    assert b"running and ready" in ran.stdout
     assert b"create-if-absent works" in ran.stdout
 
 

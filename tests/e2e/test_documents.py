@@ -13,6 +13,7 @@ Ports and addresses of the documents are replaced by free ones.
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -114,11 +115,21 @@ class ServedAsWritten(KafscaleProcess):
         self._script = script
 
     def command(self) -> list[str]:
-        return ["bash", "-euc", re.sub(r"kafscale serve", "exec kafscale serve", self._script)]
+        script = re.sub(r"kafscale serve", "exec kafscale serve", self._script)
+        return ["bash", "-euc", script.replace("127.0.0.1:9092", self.bootstrap)]
+
+    def answers(self) -> bool:
+        """Where the document says how clients come in, that a listener answers must do."""
+        if "--listeners" not in self._script:
+            return super().answers()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def environment(self) -> dict[str, str]:
         ours = super().environment()
         ours.pop("KAFSCALE_DATA_DIR")  # the document's own, or ./data in the folder
+        if "--listeners" in self._script:
+            ours.pop("KAFSCALE_BROKER_PORT")
         return {**ours, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 

@@ -78,7 +78,7 @@ class Cluster:
         return dict(json.loads(ended.stdout))
 
     def wait_for_checkpoint(self, offsets: int) -> None:
-        """Until one is in the bucket that has so many offsets; looks as anybody could."""
+        """Until one is in the bucket that has so many offsets, by a look at the bucket."""
         where = ["--data-dir", str(self.elsewhere), "--set", "etcd.endpoints="]
         if "KAFSCALE_S3_BUCKET" not in self.broker.extra_env:
             where += ["--store", str(self.broker.data)]

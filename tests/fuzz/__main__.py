@@ -7,6 +7,7 @@ import random
 import sys
 import time
 
+from tests.fuzz.fluvio import fluvio_corpus, fluvio_sets, judge_fluvio, judge_fluvio_set
 from tests.fuzz.mutations import corpus, judge, judge_records, record_corpus, spoil
 
 _ROUND = 1000
@@ -32,6 +33,7 @@ def main() -> None:
                     raise
                 tried += 1
             _spoil_records(dice, seed)
+            _spoil_fluvio(dice, seed)
             seed += 1
             rate = tried / (time.monotonic() - began)
             print(f"\r{tried} frames, {read} readable, {rate:.0f}/s", end="", flush=True)
@@ -49,6 +51,20 @@ def _spoil_records(dice: random.Random, seed: int) -> None:
             judge_records(spoilt, count)
         except Exception:
             print(f"\nseed {seed}: the walks differ on {count} records\n{spoilt.hex()}")
+            raise
+
+
+def _spoil_fluvio(dice: random.Random, seed: int) -> None:
+    """Frames and record sets of Fluvio clients."""
+    frames, sets = fluvio_corpus(), fluvio_sets(dice)
+    for _ in range(_RECORD_SETS):
+        spoilt = spoil(dice.choice(frames), dice, frames)
+        spoilt_set = spoil(dice.choice(sets), dice, sets)
+        try:
+            judge_fluvio(spoilt)
+            judge_fluvio_set(spoilt_set, sign=dice.random() < 0.8)
+        except Exception:
+            print(f"\nseed {seed} broke the Fluvio door\n{spoilt.hex()}\n{spoilt_set.hex()}")
             raise
 
 

@@ -27,7 +27,7 @@ from tests.support.broker import KafscaleProcess
 from tests.support.spark_cluster import SparkCluster
 
 ROOT = Path(__file__).parents[2]
-FIRST = 2000  # records there are before anybody reads
+FIRST = 2000  # records there are before the first reader comes
 PARTITIONS = 2
 
 

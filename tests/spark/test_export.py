@@ -113,7 +113,7 @@ def test_two_exports_at_once_double_nothing(topic: Topic, tmp_path: Path, kind: 
 
 
 def dying_unit(marks: Path, unit: tuple[ExportTarget, Split]) -> ExportedFiles:
-    """Do the work, and then die before anybody hears of it; the first two that come here."""
+    """Do the work, and then die before Spark hears of it; the first two tasks that come here do."""
     result = export_unit(unit)
     for number in range(2):
         with suppress(FileExistsError):

@@ -59,6 +59,7 @@ class ApacheKafka(BrokerProcess):
     """One combined broker and controller with Kafka's default settings and a heap of 1 GB."""
 
     label = "apache-kafka"
+    more_settings = ""  # these come last, so they beat the ones above
 
     def __init__(self, folder: Path | None = None, env: Mapping[str, str] | None = None) -> None:
         super().__init__(folder, env)
@@ -74,6 +75,7 @@ class ApacheKafka(BrokerProcess):
     def prepare(self) -> None:
         self._settings.write_text(
             SETTINGS.format(port=self.port, controller=self._controller_port, data=self.data)
+            + self.more_settings
         )
         self._logging.write_text(LOGGING)
         if not (self.data / "meta.properties").exists():

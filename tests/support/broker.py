@@ -43,6 +43,9 @@ class KafscaleProcess(BrokerProcess):
         packages = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{sysconfig.get_path('purelib')}"}
         return {
             **(packages if self._python != sys.executable else {}),
+            # Empty: keep the compiled modules, as an installed broker has them. Compiling takes
+            # longer than the rest of a start.
+            "PYTHONDONTWRITEBYTECODE": "",
             "KAFSCALE_BROKER_HOST": "127.0.0.1",
             "KAFSCALE_BROKER_PORT": str(self.port),
             "KAFSCALE_METRICS_PORT": str(self.metrics_port),

@@ -20,7 +20,8 @@ WRITTEN_BY_A_PROGRAM: Final = ("docs/clients.md", "docs/ecosystem.md")
 
 # Say who: the broker, the writer, the client, the job.
 RIDDLES: Final = re.compile(
-    r"\b(whoever|nobody|somebody|for ever|so-manieth|how manyth|strangers|of ours)\b", re.IGNORECASE
+    r"\b(whoever|nobody|somebody|anybody|for ever|so-manieth|how manyth|strangers|of ours)\b",
+    re.IGNORECASE,
 )
 
 DECISIONS: Final = ROOT / "docs/decisions"

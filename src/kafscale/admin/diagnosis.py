@@ -18,6 +18,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+import msgspec
+
 from kafscale.admin.bucket.compaction_backlog import read_backlog
 from kafscale.admin.bucket.pairing import require_pair
 from kafscale.admin.units import human_bytes
@@ -51,6 +53,8 @@ def check_all(config: Config) -> Iterator[CheckResult]:
     for listener in config.all_listeners:
         yield check_port("clients", listener.host, listener.port, running)
     yield check_port("metrics", config.broker.host, config.broker.metrics_port, running)
+    if running:
+        yield check_running(config.broker.host, config.broker.metrics_port)
     yield asyncio.run(check_store(config))
     yield asyncio.run(check_metadata(config, running))
     yield from asyncio.run(check_compaction(config))
@@ -62,14 +66,35 @@ def broker_answers(host: str, metrics_port: int) -> bool:
     """Whether a Kafscale broker answers at the metrics port."""
     if metrics_port == 0:
         return False
-    connection = http.client.HTTPConnection(
-        _reachable(host), metrics_port, timeout=_ANSWER_WITHIN_S
-    )
     try:
-        connection.request("GET", "/metrics")
-        return b"kafscale_" in connection.getresponse().read(1_000_000)
+        return b"kafscale_" in _get(host, metrics_port, "/metrics")
     except (OSError, http.client.HTTPException):
         return False
+
+
+def check_running(host: str, metrics_port: int) -> CheckResult:
+    """Whether the broker that runs is ready for clients, by its own word."""
+    try:
+        said = msgspec.json.decode(_get(host, metrics_port, "/ready"), type=_Readiness)
+    except (OSError, http.client.HTTPException, msgspec.MsgspecError) as bad:
+        return CheckResult("warn", "broker", f"it does not say whether it is ready: {bad}")
+    if said.ready:
+        return CheckResult("ok", "broker", "running and ready")
+    return CheckResult("fail", "broker", f"running, not ready: {'; '.join(said.reasons)}")
+
+
+class _Readiness(msgspec.Struct):
+    """What a broker's /ready says."""
+
+    ready: bool
+    reasons: list[str] = []
+
+
+def _get(host: str, port: int, path: str) -> bytes:
+    connection = http.client.HTTPConnection(_reachable(host), port, timeout=_ANSWER_WITHIN_S)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read(1_000_000)
     finally:
         connection.close()
 

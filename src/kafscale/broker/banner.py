@@ -30,7 +30,7 @@ def show(config: Config, endpoints: Mapping[str, Endpoint], notes: Mapping[str, 
         f"{_fluvio(endpoints)}"
         f"{_notes(notes)}"
         f"  data      {data_location(config)}\n"
-        f"  metrics   http://{config.broker.host}:{config.broker.metrics_port}/metrics\n"
+        f"  metrics   {'https' if config.tls.metrics else 'http'}://{config.broker.host}:{config.broker.metrics_port}/metrics\n"
         f"  stop      Ctrl-C",
         file=sys.stdout,
         flush=True,

@@ -4,6 +4,7 @@ Here: configuration in, frozen dataclasses out. Next door: who gets them (wiring
 """
 
 from kafscale.access.quota_rates import QuotaWindows
+from kafscale.engine.access.acls import AclRules
 from kafscale.engine.build import CacheSizes, EngineSettings
 from kafscale.engine.coordinator.expiry import ExpiryRules
 from kafscale.engine.topics.rules import TopicRules
@@ -15,7 +16,9 @@ from kafscale.log.writer.types import LogSettings
 from kafscale.settings.config import Config
 
 
-def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings:
+def engine_settings(
+    config: Config, *, has_peers: bool | None, token_secret: bytes | None = None
+) -> EngineSettings:
     """Everything that the engine goes by. `has_peers`: None means as the configuration says."""
     cache, storage, logs = config.cache, config.storage, log_settings(config)
     return EngineSettings(
@@ -42,8 +45,18 @@ def engine_settings(config: Config, *, has_peers: bool | None) -> EngineSettings
             compaction_limits(config),
         ),
         logs_each_flush=bool(config.flush_interval_ms),
+        token_secret=token_secret,
+        acls=acl_rules(config),
         quota_windows=QuotaWindows(config.quota.window_num, config.quota.window_size_seconds),
     )
+
+
+def acl_rules(config: Config) -> AclRules | None:
+    """What counts beside access control lists; None: everyone may do everything."""
+    rules = config.authorization
+    if not rules.enabled:
+        return None
+    return AclRules(rules.super_users, allows_without_acl=rules.allow_everyone_if_no_acl_found)
 
 
 def topic_rules(config: Config) -> TopicRules:

@@ -48,6 +48,25 @@ def _rows(config: Config, broker_id: int) -> list[_Row]:
         *_of_groups(config),
         *_of_network(config),
         *_of_storage(config, broker_id),
+        *_of_access(config),
+    ]
+
+
+def _of_access(config: Config) -> list[_Row]:
+    authorization = config.authorization
+    return [
+        (
+            "allow.everyone.if.no.acl.found",
+            _BOOLEAN,
+            authorization.allow_everyone_if_no_acl_found,
+            "authorization.allowEveryoneIfNoAclFound",
+        ),
+        (
+            "super.users",
+            _STRING,
+            ";".join(map(str, authorization.super_users)),
+            "authorization.superUsers",
+        ),
     ]
 
 

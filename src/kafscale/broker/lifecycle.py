@@ -42,6 +42,7 @@ class Lifecycle:
         """Let clients in; gives what they are told to connect to, by listener name."""
         engine = self.broker.engine
         await engine.start()
+        await self.broker.before_clients()
         endpoints = await self.broker.doors.open()
         await engine.cluster.join(Node(engine.identity.broker_id, endpoints, self._rack))
         return endpoints

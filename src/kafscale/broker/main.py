@@ -17,6 +17,7 @@ import uvloop
 
 from kafscale.broker import banner, file_limit, log_output
 from kafscale.broker.audit_file import AuditFile
+from kafscale.broker.doors import make_tls
 from kafscale.broker.lifecycle import Lifecycle
 from kafscale.broker.ops_http import OpsServer
 from kafscale.broker.turn_watch import TurnWatch
@@ -25,6 +26,7 @@ from kafscale.gateways.audit_log import Fields
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.settings.config import Config
+from kafscale.settings.security import metrics_tls
 from kafscale.settings.stores import open_metadata, open_store
 from kafscale.system import SystemClock, SystemDice
 from kafscale.tasks import Tasks
@@ -136,7 +138,7 @@ async def _start_metrics(config: Config, broker: Broker, undo: contextlib.AsyncE
     server = OpsServer(lambda: turns.finish(render()), broker.readiness.ask)
     host, port = config.broker.host, config.broker.metrics_port
     try:
-        await server.start(host, port)
+        await server.start(host, port, make_tls("metrics", metrics_tls(config.tls)))
     except OSError as problem:
         raise StartFailed(
             f"cannot listen on {host}:{port} for metrics: {problem.strerror or problem}"

@@ -11,10 +11,11 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import structlog
 
+from kafscale.gateways.tls import HANDSHAKE_WITHIN_S, Tls
 from kafscale.model.meters import CONTENT_TYPE
 from kafscale.tasks import Tasks
 
@@ -63,10 +64,14 @@ class OpsServer:
         """Count the open connections."""
         return len(self._visits)
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, tls: Tls | None = None) -> int:
         """Listen; gives the port (0: the system chooses one). OSError if it is taken."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Visit(self), host, port)
+        encrypted: dict[str, Any] = {}
+        if tls is not None:
+            encrypted = {"ssl": tls.context, "ssl_handshake_timeout": HANDSHAKE_WITHIN_S}
+            self._tasks.spawn(tls.keep_reread(), "certificates")
+        self._server = await loop.create_server(lambda: _Visit(self), host, port, **encrypted)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:

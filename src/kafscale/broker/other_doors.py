@@ -35,3 +35,22 @@ class OtherDoor(Protocol):
     def close(self) -> None:
         """Accept no new connections; those that are open go on."""
         ...
+
+
+class ClosedDoor:
+    """Implements OtherDoor for a door that must stay closed."""
+
+    def __init__(self, note: str) -> None:
+        """`note`: why."""
+        self.note = note
+
+    async def open(self) -> dict[str, Endpoint]:
+        """See OtherDoor."""
+        return {}
+
+    def why_not_ready(self) -> list[str]:
+        """See OtherDoor."""
+        return []
+
+    def close(self) -> None:
+        """See OtherDoor."""

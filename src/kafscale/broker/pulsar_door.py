@@ -1,4 +1,4 @@
-"""The Pulsar door of a broker: one listener.
+"""The Pulsar door of a broker: one listener, and one for the admin API if it is wanted.
 
 Here: its address. The code of the protocol is loaded when the first client comes.
 Next door: what a taken port means (other_doors.py), all listeners (doors.py), the protocol
@@ -12,6 +12,7 @@ from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection, Session
 from kafscale.gateways.connections import Connections
+from kafscale.gateways.http import HttpAnswer, HttpRequest, HttpServer
 from kafscale.gateways.listener import Listener
 from kafscale.model.access import Authorizer
 from kafscale.model.endpoints import Endpoint
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kafscale.gateways.pulsar.context import PulsarContext
 
 PULSAR: Final = "PULSAR"  # the protocol, and the name of its listener
+PULSAR_HTTP: Final = "PULSAR-HTTP"  # the same for the admin API
 _USUAL_PORT: Final = 6650
 
 
@@ -47,6 +49,7 @@ class PulsarDoor:
         self._authorizer = authorizer
         self._context: PulsarContext | None = None
         self._listener = Listener(PULSAR, self._new_session, connections)
+        self._http = HttpServer(self._answer, tasks)
 
     async def open(self) -> dict[str, Endpoint]:
         """Begin to listen, at the host of the first listener."""
@@ -61,7 +64,16 @@ class PulsarDoor:
             self.note = f"off: {reason}; pulsar.port chooses another port"
             return {}
         host = settings.advertised_host or first.advertised(first.port).host
-        return {PULSAR: Endpoint(host, settings.advertised_port or bound, PULSAR)}
+        endpoints = {PULSAR: Endpoint(host, settings.advertised_port or bound, PULSAR)}
+        if settings.http_port is not None:
+            try:
+                http_port = await self._http.open(first.host, settings.http_port)
+            except OSError as problem:
+                where = f"{first.host}:{settings.http_port}"
+                why = problem.strerror or problem
+                raise CannotListen(f"cannot listen on {where}: {why} (Pulsar's admin)") from None
+            endpoints[PULSAR_HTTP] = Endpoint(host, http_port, PULSAR_HTTP)
+        return endpoints
 
     def why_not_ready(self) -> list[str]:
         """Whether the listener accepts no connections, unless the door is closed for a reason."""
@@ -72,10 +84,20 @@ class PulsarDoor:
     def close(self) -> None:
         """Accept no new connections; those that are open go on."""
         self._listener.close()
+        self._http.close()
 
     def _new_session(self, connection: Connection) -> Session:
-        from kafscale.gateways.pulsar.context import PulsarContext
         from kafscale.gateways.pulsar.session import PulsarSession
+
+        return PulsarSession(connection, self._shared())
+
+    async def _answer(self, request: HttpRequest) -> HttpAnswer:
+        from kafscale.gateways.pulsar.admin import PulsarAdmin
+
+        return await PulsarAdmin(self._shared()).handle(request)
+
+    def _shared(self) -> "PulsarContext":
+        from kafscale.gateways.pulsar.context import PulsarContext
 
         if self._context is None:
             settings = self._config.pulsar
@@ -87,4 +109,4 @@ class PulsarDoor:
                 Tenancy(settings.tenant, settings.namespace),
                 self._config.topics.max_message_bytes,
             )
-        return PulsarSession(connection, self._context)
+        return self._context

@@ -5,12 +5,13 @@ engine is made of (engine/build.py), which stores there are (settings/stores.py)
 (main.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kafscale.admin.bucket.pairing import require_pair
 from kafscale.broker import derived, kafka_names, process
 from kafscale.broker.doors import Doors, build_doors
+from kafscale.broker.logins import add_first_admin, build_authentication, token_secret
 from kafscale.broker.readiness import (
     Readiness,
     fleet_check,
@@ -42,6 +43,7 @@ class Broker:
     metrics: BrokerMetrics
     tasks: Tasks
     readiness: Readiness
+    before_clients: Callable[[], Awaitable[None]]  # between the engine's start and the doors'
 
 
 async def build(
@@ -64,7 +66,8 @@ async def build(
     log_received = sampling.log_received if is_verbose else None
     metrics = BrokerMetrics(Registry(), log_received=log_received)
     tasks = Tasks()
-    settings = derived.engine_settings(config, has_peers=has_peers)
+    secret = token_secret(config)
+    settings = derived.engine_settings(config, has_peers=has_peers, token_secret=secret)
     stores = instrument(settings.topics, store, metadata, metrics, clock)
     await require_pair(stores.metadata, stores.objects, settings.namespace)
     parts = await build_engine(settings, stores, metrics, clock, dice, tasks, ConsumerProtocol())
@@ -75,6 +78,8 @@ async def build(
         broker_configs=kafka_names.broker_configs(config, identity.broker_id),
         store_name=kafka_names.store_name(config),
     )
+    if authorizer is None:
+        authorizer = parts.acls.authorizer if parts.acls is not None else AllowAll()
     doors = build_doors(
         config,
         engine,
@@ -82,7 +87,8 @@ async def build(
         clock,
         dice,
         lambda: parts.buffered.size,
-        authorizer or AllowAll(),
+        authorizer,
+        build_authentication(config, engine, clock, dice),
         audit_line,
     )
     started_s = clock.now_ms() / 1000
@@ -101,4 +107,11 @@ async def build(
     readiness.add("metadata", metadata_check(parts.metadata))
     readiness.add("listeners", listeners_check(doors.why_not_ready))
     readiness.add("fleet", fleet_check(parts.cluster))
-    return Broker(engine, doors, metrics, tasks, readiness)
+    return Broker(
+        engine,
+        doors,
+        metrics,
+        tasks,
+        readiness,
+        lambda: add_first_admin(config, engine.credentials, dice),
+    )

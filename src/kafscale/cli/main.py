@@ -22,7 +22,9 @@ COMMANDS: Final[dict[str, str]] = {
     "brokers": "list the brokers of a fleet",
     "topics": "create, list, describe, alter, trim and delete topics",
     "configs": "describe and alter the settings of topics",
+    "users": "create, list and delete users who log in by SCRAM",
     "groups": "list, describe and delete consumer groups, reset-offsets, delete-offsets",
+    "roles": "grant, revoke and list the roles admin, producer and consumer",
     "produce": "write lines to a topic",
     "consume": "read a topic",
     "segments": "list, inspect and verify the objects of a topic in the bucket",
@@ -37,7 +39,17 @@ COMMANDS: Final[dict[str, str]] = {
 }
 _ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "serving": ("serve", "cluster", "demo", "doctor", "recover"),
-    "brokers": ("brokers", "topics", "configs", "groups", "produce", "consume", "cost"),
+    "brokers": (
+        "brokers",
+        "topics",
+        "configs",
+        "users",
+        "groups",
+        "roles",
+        "produce",
+        "consume",
+        "cost",
+    ),
     "bucket": ("segments", "snapshots", "pipeline", "sql"),
 }
 

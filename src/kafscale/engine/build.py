@@ -9,7 +9,10 @@ import dataclasses
 from dataclasses import dataclass
 
 from kafscale.access.quota_rates import QuotaWindows
+from kafscale.engine.access.acls import AclRules, Acls
+from kafscale.engine.access.credentials import Credentials
 from kafscale.engine.access.quotas import Quotas
+from kafscale.engine.access.tokens import Tokens
 from kafscale.engine.cluster.fleet import Fleet
 from kafscale.engine.cluster.identity import claim_identity
 from kafscale.engine.cluster.membership import Membership
@@ -80,7 +83,9 @@ class EngineSettings:
     upkeep: UpkeepRules
     validates_records: bool
     logs_each_flush: bool  # at level info, else debug
+    acls: AclRules | None  # None: everyone may do everything
     quota_windows: QuotaWindows
+    token_secret: bytes | None = None  # of delegation tokens; None: there are none
 
     @property
     def namespace(self) -> str:
@@ -161,8 +166,11 @@ async def build_engine(
         topics.discovery.search_soon,
     )
     return EngineParts(
+        acls=Acls(metadata, settings.acls) if settings.acls is not None else None,
         quotas=Quotas(metadata, clock, settings.quota_windows),
         cluster=cluster,
+        credentials=Credentials(metadata),
+        tokens=Tokens(metadata, clock, dice, settings.token_secret),
         topics=topics,
         logs=logs,
         appends=serving.appends,

@@ -10,7 +10,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kafscale.engine.access.acls import Acls
+from kafscale.engine.access.credentials import Credentials
 from kafscale.engine.access.quotas import Quotas
+from kafscale.engine.access.tokens import Tokens
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.expiry import Expiry
 from kafscale.engine.coordinator.groups import Groups
@@ -45,8 +48,11 @@ from kafscale.turns import Turns
 class EngineParts:
     """All parts of an engine, for the broker that wires and samples them. No door gets this."""
 
+    acls: Acls | None
     quotas: Quotas
     cluster: Membership
+    credentials: Credentials
+    tokens: Tokens
     topics: TopicParts
     logs: OpenLogs
     appends: Appends
@@ -84,8 +90,11 @@ class Engine:
         store_name: str = "",
     ) -> None:
         """`broker_configs` and `store_name` are shown to clients; the engine does not use them."""
+        self.acls = parts.acls  # None: there is no authorizer
         self.cluster = parts.cluster
         self.identity = parts.cluster.identity
+        self.credentials = parts.credentials
+        self.tokens = parts.tokens
         self.topics = parts.topics.topics
         self.partitions = parts.partitions
         self.groups = parts.groups
@@ -115,12 +124,20 @@ class Engine:
     async def start(self) -> None:
         """Read the topics and begin background work."""
         parts = self._parts
+        if parts.acls is not None:
+            await parts.acls.load()
         self.cluster.start(self._reactions)
+        await parts.credentials.rows.load()
+        await parts.tokens.rows.load()
         await parts.topics.load(self._reactions)
         await parts.quotas.load()
         begin = parts.tasks.spawn
+        if parts.acls is not None:
+            begin(parts.acls.run(), "acls")
         begin(parts.partitions.run_opener(), "opening")
         if self.cluster.has_peers:
+            begin(parts.credentials.rows.run(), "credentials")
+            begin(parts.tokens.rows.run(), "tokens")
             begin(watch_topics(parts.topics.registry, parts.metadata), "topics")
             begin(parts.quotas.run(), "quotas")
         begin(parts.moves.run(), "moves")

@@ -6,8 +6,6 @@ Next door: how many lines a client has (line_budget.py), what is wrong with a co
 (connections.py) or a request (kafka/calls/client_errors.py), who did what (audit_log.py).
 """
 
-import re
-from functools import cache
 from typing import Final
 
 import structlog
@@ -18,17 +16,6 @@ from kafscale.model.clock import Clock
 logger = structlog.get_logger()
 
 LINES_PER_WINDOW: Final = 10
-_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
-
-
-def reason_of(problem: type[Exception]) -> str:
-    """`CorruptBatch` is counted and logged as `corrupt_batch`."""
-    return _snake_case(problem.__name__)
-
-
-@cache
-def _snake_case(name: str) -> str:
-    return _WORD.sub("_", name).lower()
 
 
 class ClientLog:

@@ -10,9 +10,10 @@ memory grows with the bytes that arrive: the length that a client announces prov
 """
 
 import asyncio
+import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from kafscale.model.access import ANONYMOUS, Principal
 from kafscale.model.buffers import Buffer
@@ -21,6 +22,7 @@ _LENGTH: Final = struct.Struct(">i")
 _FIRST_ALLOCATION: Final = 32 << 10
 _GROWTH: Final = 4
 _WRITE_HIGH: Final = 4 << 20
+_ANY_SIZE: Final = 1 << 31
 
 
 class Session(Protocol):
@@ -113,8 +115,10 @@ class Connection(asyncio.BufferedProtocol):
         self._owner = owner
         self._make_session = make_session
         self.listener = listener
-        self.principal: Principal = ANONYMOUS  # a session that authenticates clients sets it
+        self.principal: Principal = ANONYMOUS
         self.may_be_silent = False  # a session whose protocol has no heartbeats sets it
+        self._authenticate_by_s = math.inf
+        self._most_frame_bytes = _ANY_SIZE  # beside the owner's own limit
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._left = b""  # up to three bytes of a length that has not arrived whole
@@ -196,6 +200,29 @@ class Connection(asyncio.BufferedProtocol):
         """Whether this client sends data to be stored."""
         return self._session is not None and self._session.writes
 
+    @property
+    def certificate(self) -> dict[str, Any] | None:
+        """The client's certificate, which its authority has signed; None if it has shown none."""
+        return self._transport.get_extra_info("peercert") if self._transport is not None else None
+
+    # -- authentication ----------------------------------------------------------------------
+
+    def require_authentication(self, within_s: float, most_frame_bytes: int) -> None:
+        """Until `authenticated`, take small frames only, and end the connection after some time.
+
+        Where there are too many connections, one that is not authenticated goes first.
+        """
+        self._authenticate_by_s = self._owner.now_s() + within_s
+        self._most_frame_bytes = most_frame_bytes
+        self._has_sent_frame = True
+
+    def authenticated(self, principal: Principal) -> None:
+        """The client has proved who it is."""
+        self.principal = principal
+        self._authenticate_by_s = math.inf
+        self._most_frame_bytes = _ANY_SIZE
+        self._owner.first_frame(self)
+
     # -- receiving ---------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -249,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
         filled = len(received)
         while filled - position >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(received, position)
-            if not self._owner.accepts_size(size):
+            if size > self._most_frame_bytes or not self._owner.accepts_size(size):
                 self._session.begin()  # what came before it is answered
                 self._owner.refuse_size(self, size)
                 return
@@ -298,6 +325,8 @@ class Connection(asyncio.BufferedProtocol):
             return "slow_frame"
         if self._reads_nothing(now_s) and now_s - self.blocked_since_s > frame_s:
             return "slow_reader"
+        if now_s > self._authenticate_by_s:
+            return "not_authenticated_in_time"
         is_silent = now_s - self.last_active_s > idle_s and not self.may_be_silent
         if self.held_bytes == 0 and is_silent and not self.is_muted:
             return "idle"

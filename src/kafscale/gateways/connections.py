@@ -67,14 +67,15 @@ class Connections:
     ) -> None:
         """`buffered_bytes`: what logs hold beyond requests. `penalty_s`: see `penalty_of`."""
         self.limits = limits
-        self._clock = clock
+        self.now_s = clock.elapsed_s  # the time that deadlines are measured by
         self._buffered_bytes = buffered_bytes
         self._refusals = refusals
         self._client_log = client_log
         self._audit = audit
         self._penalty_s = penalty_s
         self._open: dict[Connection, None] = {}
-        self._silent: dict[Connection, None] = {}  # without a whole frame yet; the oldest first
+        # Without a whole frame yet, or without the authentication they need; the oldest first.
+        self._silent: dict[Connection, None] = {}
         self._per_ip: Counter[str] = Counter()
         self._waiting: OrderedDict[Connection, None] = OrderedDict()
         self._watch: asyncio.Task[None] | None = None
@@ -115,14 +116,11 @@ class Connections:
 
     # -- called by connections ---------------------------------------------------------------
 
-    def now_s(self) -> float:
-        """The time that deadlines are measured by."""
-        return self._clock.elapsed_s()
-
     def admit(self, connection: Connection) -> bool:
         """Count a new connection; False if there are too many.
 
-        One that has never sent a whole frame must go for a new one: half frames keep no client out.
+        One that has never sent a whole frame, or has to authenticate and has not, must go for a new
+        one: half frames keep no client out.
         """
         limits = self.limits
         if 0 < limits.max_connections_per_ip <= self._per_ip[connection.peer]:
@@ -133,7 +131,7 @@ class Connections:
             if silent is None:
                 self.refused(connection, "too_many_connections")
                 return False
-            silent.abort("too_many_connections", "it had sent no whole request")
+            silent.abort("too_many_connections", "its client had not begun")
             self.dismiss(silent)
         self._open[connection] = self._silent[connection] = None
         self._per_ip[connection.peer] += 1
@@ -147,7 +145,7 @@ class Connections:
         return seconds
 
     def first_frame(self, connection: Connection) -> None:
-        """Note that a connection has sent a whole frame."""
+        """Note that a connection has sent a whole frame, or is authenticated."""
         self._silent.pop(connection, None)
 
     def dismiss(self, connection: Connection) -> None:

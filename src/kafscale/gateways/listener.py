@@ -1,16 +1,17 @@
 """Accepting connections at one address, for one protocol and one kind of client.
 
 Here: the listening socket. Next door: all connections together (connections.py), a single one
-(connection.py), which listeners a broker has (broker/doors.py).
+(connection.py), certificates (tls.py), which listeners a broker has (broker/doors.py).
 """
 
 import asyncio
 import socket
 from collections.abc import Callable
-from ssl import SSLContext
+from typing import Any
 
 from kafscale.gateways.connection import Connection, Session
 from kafscale.gateways.connections import Connections
+from kafscale.gateways.tls import HANDSHAKE_WITHIN_S, Tls
 
 
 class Listener:
@@ -30,9 +31,12 @@ class Listener:
         """Whether clients can connect."""
         return self._server is not None and self._server.is_serving()
 
-    async def open(self, host: str, port: int, ssl: SSLContext | None = None) -> int:
-        """Begin to listen; gives the port. With `ssl` every connection is encrypted."""
+    async def open(self, host: str, port: int, tls: Tls | None = None) -> int:
+        """Begin to listen; gives the port. With `tls` every connection is encrypted."""
         loop = asyncio.get_running_loop()
+        encrypted: dict[str, Any] = {}
+        if tls is not None:
+            encrypted = {"ssl": tls.context, "ssl_handshake_timeout": HANDSHAKE_WITHIN_S}
         self._connections.watch_deadlines()
         self._server = await loop.create_server(
             lambda: Connection(self._connections, self.name, self._make_session),
@@ -40,7 +44,7 @@ class Listener:
             port,
             backlog=1024,
             reuse_address=True,
-            ssl=ssl,
+            **encrypted,
         )
         for listening in self._server.sockets:
             self._set_buffers(listening)

@@ -2,8 +2,8 @@
 
 Here: how much is done at once, and whose work comes next. A connection has one piece of work in the
 queue at a time, so that no client makes the others wait for more than one piece of its own.
-Next door: what is worth a thread (records/record_sets.py, records/conversion.py,
-large_messages.py).
+Next door: what is worth a thread (kafka/records/record_sets.py, kafka/records/conversion.py,
+fluvio/data/produce.py, fluvio/data/streams.py).
 """
 
 import asyncio

@@ -16,6 +16,9 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/members                                      the brokers that own logs: placement.py
     /kafscale/broker-names/{name}                          the id of a broker without a set one
     /kafscale/writers/{lease}/{number}                     witnesses of commits: etcd/commits.py
+    /kafscale/acls/{type}/{pattern}/{name}/{principal}/{host}/{operation}/{permission}
+    /kafscale/scram/{mechanism}/{user}                     what is kept of a password
+    /kafscale/tokens/{token}                               a delegation token
     /kafscale/quotas/{type}={name}/{type}={name}           of clients; no name: the default
     /kafscale/consumers/{group}/coordinator                the broker that writes the others
     /kafscale/consumers/{group}/metadata
@@ -25,6 +28,7 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
 
 import zlib
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, Literal, TypeVar
 from urllib.parse import quote, unquote
 
@@ -52,10 +56,14 @@ CHANGES: Final = f"{ROOT}/changes/"
 MOVES: Final = f"{ROOT}/moves/"
 EPOCHS: Final = f"{ROOT}/marks/epochs"
 WRITERS: Final = f"{ROOT}/writers/"
+ACLS: Final = f"{ROOT}/acls/"
+SCRAM: Final = f"{ROOT}/scram/"
+TOKENS: Final = f"{ROOT}/tokens/"
 QUOTAS: Final = f"{ROOT}/quotas/"
 
 PACKED_FROM_BYTES: Final = 256 << 10  # of a group's record
 
+_NAMES_KEPT: Final = 4096
 _OFFSET_PARTS: Final = 4  # group, "offsets", topic, partition
 _SUBSCRIPTION_PARTS: Final = 3  # topic, group, partition
 _CLAIM_SLASHES: Final = 4  # of /kafscale/consumers/{group}/coordinator
@@ -64,8 +72,9 @@ _OFFSET_SLASHES: Final = 6
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
+@lru_cache(_NAMES_KEPT)
 def segment(text: str) -> str:
-    """Make one path segment of any text."""
+    """Make one path segment of any text. Names of groups and topics come again and again."""
     return quote(text, safe="", errors="surrogateescape")
 
 
@@ -203,6 +212,22 @@ def subscription_named_by(key: str) -> tuple[str, str, int] | None:
     if not key.startswith(SUBSCRIPTIONS) or len(parts) != _SUBSCRIPTION_PARTS:
         return None
     return (text_of(parts[0]), text_of(parts[1]), int(parts[2])) if parts[2].isdecimal() else None
+
+
+class AclRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One access control list entry, by the names that Kafka gives its parts."""
+
+    resource_type: str
+    pattern_type: str
+    resource_name: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+    def name(self) -> str:
+        """What its key is called: all of its parts, so that no entry is there twice."""
+        return "/".join(segment(part) for part in msgspec.structs.astuple(self))
 
 
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True):

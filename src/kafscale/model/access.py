@@ -25,8 +25,9 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")  # a client that has not said 
 
 
 class AccessOperation(IntEnum):
-    """What a client does to a resource."""
+    """What a client does to a resource. Requests never ask for ALL: only rules name it."""
 
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -75,6 +76,12 @@ class Authorizer(Protocol):
         """Whether the principal may do this to the resource of this name from this address."""
         ...
 
+    def allows_any(
+        self, principal: Principal, host: str, operation: AccessOperation, kind: ResourceType
+    ) -> bool:
+        """Whether there can be a resource of this type that the principal may do this to."""
+        ...
+
 
 class AllowAll:
     """Implements Authorizer for a broker without rules."""
@@ -88,6 +95,12 @@ class AllowAll:
         operation: AccessOperation,
         kind: ResourceType,
         name: str,
+    ) -> bool:
+        """Always."""
+        return True
+
+    def allows_any(
+        self, principal: Principal, host: str, operation: AccessOperation, kind: ResourceType
     ) -> bool:
         """Always."""
         return True

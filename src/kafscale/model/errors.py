@@ -27,6 +27,10 @@ protocol's codes in one table (gateways/kafka/calls/errors.py); a test checks th
         InconsistentProtocol  InvalidSessionTimeout  RebalanceInProgress  MemberIdRequired
         GroupFull  GroupMemoryFull  FencedInstance  GroupNotEmpty  GroupNotFound  GroupIsGoing
         GroupSubscribed  NotTheCoordinator
+      AuthenticationFailed  a client has not proved who it is
+      TokenError            delegation tokens
+        TokensDisabled  TokenNotFound  TokenOwnerMismatch  TokenExpired
+      UserNotFound  UnacceptableCredential
       SubscriptionError     subscriptions
         ConsumerBusy  KeyRangeTaken  SubscriptionExists  SubscriptionNotFound
       InvalidRequest  UnsupportedEntity  ThrottlingQuotaExceeded
@@ -299,6 +303,38 @@ class OffsetMetadataTooLarge(GroupError):
     """The metadata of a committed offset is longer than allowed."""
 
 
+class AuthenticationFailed(KafscaleError):
+    """A client has not proved who it is. The client is told the text: it holds no secret."""
+
+
+class TokenError(KafscaleError):
+    """A delegation token cannot be made, changed or used."""
+
+
+class TokensDisabled(TokenError):
+    """The broker has no secret to make delegation tokens with."""
+
+
+class TokenNotFound(TokenError):
+    """There is no such delegation token."""
+
+
+class TokenOwnerMismatch(TokenError):
+    """The client is neither owner nor renewer of the delegation token."""
+
+
+class TokenExpired(TokenError):
+    """The delegation token is worth nothing any more."""
+
+
+class UserNotFound(KafscaleError):
+    """The user has no credential of this kind."""
+
+
+class UnacceptableCredential(KafscaleError):
+    """A credential is too weak, or has no form that can be stored."""
+
+
 class SubscriptionError(KafscaleError):
     """A consumer of a subscription asked for something it cannot have now."""
 
@@ -321,6 +357,14 @@ class SubscriptionNotFound(SubscriptionError):
 
 class InvalidRequest(KafscaleError):
     """The request contradicts itself or asks for more than one request may."""
+
+
+class InvalidAcl(InvalidRequest):
+    """An access control list that cannot be: an empty name, a principal without a type."""
+
+
+class SecurityDisabled(KafscaleError):
+    """The broker has no authorizer, so there are no access control lists."""
 
 
 class UnsupportedEntity(KafscaleError):

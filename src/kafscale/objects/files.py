@@ -75,6 +75,7 @@ class FileObjectStore:
         self._clock_file = f"{self._temp}/clock"
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="kafscale-files")
         self._real_folders = {self._root}  # known to be no symbolic links
+        self._can_tell_cached = True  # until the file system says that it cannot
         try:
             if os.path.islink(self._temp):
                 raise _link_refused(self._temp)
@@ -98,7 +99,7 @@ class FileObjectStore:
     async def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         """Read a range; in a thread if it takes long, so that the loop goes on meanwhile."""
         path = self._path(key)
-        data = _read(path, start, length, _read_at_once)
+        data = _read(path, start, length, self._read_at_once)
         if data is not None:
             return data
         return await self._in_thread(_read, path, start, length, _read_range)
@@ -155,6 +156,19 @@ class FileObjectStore:
         if len(self._real_folders) >= _MOST_FOLDERS_KNOWN:
             self._real_folders = {self._root}
         self._real_folders.add(folder)
+
+    def _read_at_once(self, source: int, start: int, length: int) -> memoryview | None:
+        """A range that takes no waiting; None if a thread should read it."""
+        if length > CACHED_BYTES:
+            return None
+        if self._can_tell_cached:
+            try:
+                return _read_cached(source, start, length)
+            except OSError as failed:
+                if failed.errno != errno.EOPNOTSUPP:
+                    raise
+            self._can_tell_cached = False
+        return _read_range(source, start, length) if length <= INLINE_BYTES else None
 
     async def _in_thread(self, work: Callable[..., _T], *arguments: object) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
@@ -367,18 +381,6 @@ def _read(
         _fail("read", path, failed)
     finally:
         os.close(source)
-
-
-def _read_at_once(source: int, start: int, length: int) -> memoryview | None:
-    """A range that takes no waiting; None if a thread should read it."""
-    if length > CACHED_BYTES:
-        return None
-    try:
-        return _read_cached(source, start, length)
-    except OSError as failed:
-        if failed.errno != errno.EOPNOTSUPP:
-            raise
-    return _read_range(source, start, length) if length <= INLINE_BYTES else None
 
 
 def _read_cached(source: int, start: int, length: int) -> memoryview | None:

@@ -28,6 +28,7 @@ from kafscale.records.batch import (
     MIN_BATCH_LENGTH,
     SIGNED_FROM,
     BatchHeader,
+    read_header,
 )
 from kafscale.records.compression import Codec, UnpackBudget, decompress
 from kafscale.records.framing import MIN_RECORD_SIZE, keyless
@@ -61,6 +62,13 @@ def peek_magic(records: memoryview | None) -> int | None:
         return None
     magic: int = records[MAGIC_AT]
     return magic - 256 if magic > 127 else magic
+
+
+def is_transactional(records: memoryview | None) -> bool:
+    """Whether the first batch says that it is part of a transaction; it may still be a bad one."""
+    if records is None or len(records) < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
+        return False
+    return read_header(records).is_transactional
 
 
 def validate(

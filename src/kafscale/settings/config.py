@@ -22,6 +22,7 @@ from kafscale.settings.sections import (
     METADATA_FILE,
     OBJECTS_FOLDER,
     AuditSection,
+    AuthorizationSection,
     BrokerSection,
     CacheSection,
     CompressionSection,
@@ -39,6 +40,7 @@ from kafscale.settings.sections import (
     StorageSection,
     TopicsSection,
 )
+from kafscale.settings.security import SaslSection, TlsSection
 from kafscale.virtual.rules import LayoutRules, PartitionLayout
 
 
@@ -49,6 +51,8 @@ class Config(Section, frozen=True):
     listeners: Listeners | None = None
     advertised_listeners: AdvertisedListeners | None = None
     network: NetworkSection = NetworkSection()
+    tls: TlsSection = TlsSection()
+    sasl: SaslSection = SaslSection()
     s3: S3Section = S3Section()
     use_memory_s3: bool = False
     etcd: EtcdSection = EtcdSection()
@@ -58,6 +62,7 @@ class Config(Section, frozen=True):
     compression: CompressionSection = CompressionSection()
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
+    authorization: AuthorizationSection = AuthorizationSection()
     fluvio: FluvioSection = FluvioSection()
     logging: LoggingSection = LoggingSection()
     pulsar: PulsarSection = PulsarSection()

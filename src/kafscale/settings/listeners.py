@@ -3,22 +3,21 @@
 Here: the two forms of `listeners`, and the rules between the listeners of one broker. A YAML file
 has a list with name, host, port, advertisedHost and advertisedPort each. Variables and flags have
 Kafka's short form: INTERNAL://127.0.0.1:9092,EXTERNAL://0.0.0.0:9094.
-Next door: the other settings (sections.py), opening the listeners (broker/doors.py).
+Next door: certificates and mechanisms (security.py), the other settings (sections.py), opening the
+listeners (broker/doors.py).
 """
 
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
 from kafscale.model.endpoints import PLAINTEXT, Endpoint
 
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_SPOKEN: Final = (PLAINTEXT,)
-
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9_.-]*")
 _SHORT: Final = re.compile(r"([^\s:/]+)://(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _MAX_PORT: Final = 65535
@@ -35,6 +34,12 @@ class ListenerSetting(
     port: Annotated[int, msgspec.Meta(ge=0, le=_MAX_PORT)]  # 0: any free one
     advertised_host: str | None = None
     advertised_port: Annotated[int, msgspec.Meta(ge=0, le=_MAX_PORT)] | None = None
+    # What is not said here, the sections `tls` and `sasl` say.
+    mechanisms: list[str] = []
+    cert_file: str | None = None
+    key_file: str | None = None
+    ca_file: str | None = None
+    client_auth: Literal["none", "requested", "required"] | None = None
 
     def advertised(self, bound_port: int) -> Endpoint:
         """What clients are told to connect to, once the listener has its port."""
@@ -120,8 +125,16 @@ def with_advertised(
     )
 
 
-def check_listeners(rows: Sequence[ListenerSetting], *, allow_insecure_bind: bool) -> None:
-    """Refuse what cannot be opened, or must not be. Raises ListenerConflict."""
+def check_listeners(
+    rows: Sequence[ListenerSetting],
+    is_authenticated: Callable[[ListenerSetting], bool],
+    *,
+    allow_insecure_bind: bool,
+) -> None:
+    """Refuse what cannot be opened, or must not be. Raises ListenerConflict.
+
+    `is_authenticated`: whether every client of a listener has to prove who it is.
+    """
     for row in rows:
         if not _NAME.fullmatch(row.name):
             raise ListenerConflict(
@@ -129,11 +142,11 @@ def check_listeners(rows: Sequence[ListenerSetting], *, allow_insecure_bind: boo
                 f"found {row.name!r}"
             )
         _check_protocol(row)
-        if not is_loopback(row.host) and not allow_insecure_bind:
+        if not (is_loopback(row.host) or allow_insecure_bind or is_authenticated(row)):
             raise ListenerConflict(
-                f"listeners: {row.name}: {row.host} is reachable from other machines and there is "
-                "no authentication yet; set broker.allowInsecureBind (--allow-insecure-bind) to "
-                "allow it"
+                f"listeners: {row.name}: {row.host} is reachable from other machines and "
+                f"{row.protocol} without client certificates authenticates no client; set "
+                "broker.allowInsecureBind (--allow-insecure-bind) to allow it"
             )
         told = row.advertised_host or row.host
         if is_unspecified(told):
@@ -156,10 +169,16 @@ def _check_protocol(row: ListenerSetting) -> None:
             f"listeners: {row.name}: expected a protocol of {', '.join(PROTOCOLS)}, "
             f"found {row.protocol!r}"
         )
-    if row.protocol not in _SPOKEN:
-        raise ListenerConflict(
-            f"listeners: {row.name}: {row.protocol} is not there yet, only {', '.join(_SPOKEN)} is"
-        )
+
+
+def is_encrypted(protocol: str) -> bool:
+    """Whether a protocol has TLS."""
+    return protocol.endswith("SSL")
+
+
+def is_sasl(protocol: str) -> bool:
+    """Whether a protocol has SASL."""
+    return protocol.startswith("SASL_")
 
 
 def is_loopback(host: str) -> bool:

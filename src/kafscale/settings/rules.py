@@ -17,7 +17,13 @@ from kafscale.settings.listeners import (
     is_loopback,
     is_unspecified,
 )
-from kafscale.settings.sections import BrokerSection, EtcdSection, S3Section
+from kafscale.settings.sections import (
+    AuthorizationSection,
+    BrokerSection,
+    EtcdSection,
+    S3Section,
+)
+from kafscale.settings.security import check_sections, check_security, is_authenticated
 from kafscale.settings.values import MAX_INT32, ConfigError
 
 
@@ -32,6 +38,7 @@ def check(config: Config) -> None:
             f"found {config.storage.namespace!r}"
         )
     _check_etcd(config.etcd)
+    _check_authorization(config.authorization)
     try:
         config.layout_rules.check_limits(
             config.topics.max_partitions, config.topics.max_virtual_partitions
@@ -45,10 +52,11 @@ _NAMESPACE: Final = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))[A-Za-z0-9._-]+(?:/[A-
 
 def _check_addresses(config: Config) -> None:
     broker = config.broker
-    if not is_loopback(broker.host) and not broker.allow_insecure_bind:
+    is_open = config.tls.client_auth != "required" or not config.tls.metrics
+    if not is_loopback(broker.host) and is_open and not broker.allow_insecure_bind:
         raise ConfigError(
-            f"broker.host: {broker.host} is reachable from other machines and there is no "
-            "authentication yet; set broker.allowInsecureBind (--allow-insecure-bind) to allow it"
+            f"broker.host: {broker.host} is reachable from other machines and authenticates no "
+            "client; set broker.allowInsecureBind (--allow-insecure-bind) to allow it"
         )
     told = broker.advertised_host or broker.host
     if is_unspecified(told) and not config.listeners and not config.advertised_listeners:
@@ -61,7 +69,14 @@ def _check_addresses(config: Config) -> None:
         _check_one_form(broker)
     try:
         listeners = config.all_listeners
-        check_listeners(listeners, allow_insecure_bind=broker.allow_insecure_bind)
+        check_listeners(
+            listeners,
+            lambda row: is_authenticated(config.tls, row),
+            allow_insecure_bind=broker.allow_insecure_bind,
+        )
+        check_sections(config.tls, config.sasl)
+        for listener in listeners:
+            check_security(config.tls, config.sasl, listener)
     except ListenerConflict as problem:
         raise ConfigError(str(problem)) from problem
     for listener in listeners:
@@ -163,6 +178,18 @@ def _check_etcd(etcd: EtcdSection) -> None:
         raise ConfigError(f"etcd.tls.{missing}: expected beside etcd.tls.{present}, found none")
     if (tls.ca_file or tls.cert_file) and etcd.endpoints and not etcd.is_encrypted():
         raise ConfigError("etcd.tls.enabled: expected true, since certificates are given")
+
+
+def _check_authorization(authorization: AuthorizationSection) -> None:
+    """A broker that was told of super users, and lets everyone do everything, is a mistake."""
+    if authorization.enabled:
+        return
+    for key, given in (
+        ("superUsers", authorization.super_users),
+        ("allowEveryoneIfNoAclFound", authorization.allow_everyone_if_no_acl_found),
+    ):
+        if given:
+            raise ConfigError(f"authorization.{key}: expected authorization.enabled beside it")
 
 
 _SHORTEST_GRACE_S: Final = 1.0  # readers need time to read the newest manifest

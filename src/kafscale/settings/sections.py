@@ -25,6 +25,7 @@ from kafscale.settings.values import (
     PlacementKind,
     Placements,
     PositiveSize,
+    Principals,
     Seconds,
     Size,
     SqliteSynchronous,
@@ -237,6 +238,14 @@ class MappingSection(Section, frozen=True, rename=None):
     topics: MappedTopics = MappedTopics({})
 
 
+class AuthorizationSection(Section, frozen=True):
+    """Whether clients may do only what access control lists allow."""
+
+    enabled: bool = False
+    super_users: Principals = Principals(())
+    allow_everyone_if_no_acl_found: bool = False
+
+
 class FluvioSection(Section, frozen=True):
     """The ports for Fluvio clients, at the host of the first listener."""
 
@@ -263,6 +272,7 @@ class PulsarSection(Section, frozen=True):
     port: Port | None = None  # None: 6650, and no door if that is taken; 0: any free one
     advertised_host: str | None = None  # None: the host of the first listener
     advertised_port: Port | None = None
+    http_port: Port | None = None  # of the admin API; None: there is none; 0: any free one
     tenant: TenantName = "public"  # of topics whose name has none
     namespace: TenantName = "default"
 

@@ -40,6 +40,16 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_DATA_DIR": "broker.dataDir",
     "KAFSCALE_MAX_CONNECTIONS": "network.maxConnections",
     "KAFSCALE_MAX_CONNECTIONS_PER_IP": "network.maxConnectionsPerIp",
+    "KAFSCALE_TLS_CERT_FILE": "tls.certFile",
+    "KAFSCALE_TLS_KEY_FILE": "tls.keyFile",
+    "KAFSCALE_TLS_CA_FILE": "tls.caFile",
+    "KAFSCALE_TLS_CLIENT_AUTH": "tls.clientAuth",
+    "KAFSCALE_TLS_METRICS": "tls.metrics",
+    "KAFSCALE_SASL_MECHANISMS": "sasl.mechanisms",
+    "KAFSCALE_SASL_USERS_FILE": "sasl.usersFile",
+    "KAFSCALE_SASL_ADMIN_USER": "sasl.adminUser",
+    "KAFSCALE_SASL_ADMIN_PASSWORD_FILE": "sasl.adminPasswordFile",
+    "KAFSCALE_SASL_TOKEN_SECRET_FILE": "sasl.tokenSecretFile",
     "KAFSCALE_USE_MEMORY_S3": "useMemoryS3",
     "KAFSCALE_S3_BUCKET": "s3.bucket",
     "KAFSCALE_S3_REGION": "s3.region",
@@ -75,6 +85,9 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_READAHEAD_SEGMENTS": "cache.readAheadSegments",
     "KAFSCALE_AUTO_CREATE_TOPICS": "topics.autoCreate",
     "KAFSCALE_AUTO_CREATE_PARTITIONS": "topics.defaultPartitions",
+    "KAFSCALE_AUTHORIZATION": "authorization.enabled",
+    "KAFSCALE_SUPER_USERS": "authorization.superUsers",
+    "KAFSCALE_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "authorization.allowEveryoneIfNoAclFound",
     "KAFSCALE_PULSAR_ENABLED": "pulsar.enabled",
     "KAFSCALE_PULSAR_PORT": "pulsar.port",
     "KAFSCALE_FLUVIO_ENABLED": "fluvio.enabled",
@@ -85,6 +98,12 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_LOG_FORMAT": "logging.format",
     "KAFSCALE_LOG_LONG_TURNS": "logging.longTurns",
     "KAFSCALE_AUDIT_FILE": "audit.file",
+}
+
+# Keys of a file that have Kafka's own name beside ours.
+KAFKA_KEYS: Final[dict[str, str]] = {
+    "super.users": "authorization.superUsers",
+    "allow.everyone.if.no.acl.found": "authorization.allowEveryoneIfNoAclFound",
 }
 
 FLAGS: Final[dict[str, str]] = {
@@ -107,7 +126,8 @@ FLAGS: Final[dict[str, str]] = {
 
 # Read by programs that may share an environment with the broker.
 _OTHER_PROGRAMS: Final = re.compile(
-    r"KAFSCALE_(BOOTSTRAP|CONFIG|(UI|CONSOLE|OPERATOR|PROXY|SPARK|TEST|BENCH)_.*)"
+    r"KAFSCALE_(BOOTSTRAP|CONFIG|USER|PASSWORD|NEW_PASSWORD|PASSWORD_FILE|CA|PROPERTIES"
+    r"|(UI|CONSOLE|OPERATOR|PROXY|SPARK|TEST|BENCH)_.*)"
 )
 # Kubernetes describes every service to every pod; a service called "kafscale-..." looks the same.
 _SERVICE_LINK: Final = re.compile(
@@ -168,7 +188,7 @@ def _leaves(tree: dict[object, object], prefix: str) -> Iterator[Given]:
         if isinstance(value, dict) and key not in _TREES:
             yield from _leaves(value, f"{key}.")
         else:
-            yield Given(key, key, value)
+            yield Given(KAFKA_KEYS.get(key, key), key, value)
 
 
 def unknown_key(name: str, keys: Iterable[str]) -> ConfigError:

@@ -10,6 +10,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from kafscale.access.acls import read_principal
+from kafscale.model.access import Principal
+from kafscale.model.errors import InvalidAcl
 from kafscale.model.secret import Secret
 from kafscale.model.topic_configs import magic_of
 from kafscale.settings.listeners import (
@@ -57,6 +60,12 @@ class MappedTopics(dict[str, Override]):
 
 class Placements(dict[str, str]):
     """Namespaces, and the placement of their topics without one of their own."""
+
+
+class Principals(tuple[Principal, ...]):
+    """Principals such as User:alice, in text split by semicolons: names may have commas."""
+
+    __slots__ = ()
 
 
 class BrokerId(int):
@@ -130,6 +139,8 @@ def _special(kind: type, raw: object) -> object:
         return kind(read_listeners(raw))
     if issubclass(kind, AdvertisedListeners):
         return kind(read_advertised(raw))
+    if issubclass(kind, Principals):
+        return kind(_principals(raw))
     if issubclass(kind, Placements):
         return kind(msgspec.convert(raw, dict[str, PlacementKind]))
     if issubclass(kind, FormatVersion):
@@ -137,6 +148,14 @@ def _special(kind: type, raw: object) -> object:
             raise ValueError("not a release")
         return kind(str(raw).strip())
     raise NotImplementedError(f"no reader for {kind}")  # a field of Config with an unknown type
+
+
+def _principals(raw: object) -> list[Principal]:
+    texts = raw.split(";") if isinstance(raw, str) else msgspec.convert(raw, list[str])
+    try:
+        return [read_principal(text.strip()) for text in texts if text.strip()]
+    except InvalidAcl as bad:
+        raise ValueError("not a principal") from bad
 
 
 def _overrides(raw: object) -> dict[str, Override]:
@@ -193,6 +212,7 @@ _NAMED_KINDS: Final[dict[type, str]] = {
     MappedTopics: "topics with virtual_partitions, physical_partitions or offset_range each",
     Listeners: "NAME://host:port, several split by commas, or a list with name, host and port each",
     AdvertisedListeners: "NAME://host:port, several split by commas",
+    Principals: "User:name, several split by semicolons, or a list of them",
     Placements: "namespaces with dedicated or shared each",
     FormatVersion: "a release such as 0.10.2, or a format: 0, 1, 2",
     BrokerId: 'a number up to 2147483647 or a name that ends in one, such as "kafscale-3"',

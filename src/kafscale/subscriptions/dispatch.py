@@ -59,12 +59,13 @@ class Dispatch:
         return consumer.wants and is_below
 
     def _may_read_on(self) -> bool:
-        """Whether there is room to remember what becomes of messages that were not read yet."""
-        places, rules = self._places, self._rules
-        return (
-            len(places.waiting) + len(places.delayed) < rules.most_waiting
-            and len(places.acknowledged.beyond) < rules.most_spans
-        )
+        """Whether there is room to remember what becomes of messages that were not read yet.
+
+        Messages between acknowledged ones are always read: they make spans fewer, never more.
+        """
+        places, rules, spans = self._places, self._rules, self._places.acknowledged.beyond
+        has_room = len(places.waiting) + len(places.delayed) < rules.most_waiting
+        return has_room and (len(spans) < rules.most_spans or places.read_to < spans.end)
 
     # -- what was found ----------------------------------------------------------------------
 
@@ -101,9 +102,13 @@ class Dispatch:
             return False
         first = max(run.first, places.read_to)
         if not self.mode.is_ordered and run.deliver_at_ms > now_ms:
-            for part in places.acknowledged.gaps(first, run.next):
-                held = Waiting(*part, 0, self._key_at(run, part[0]))
-                places.delayed.add(run.deliver_at_ms, held)
+            for part_first, part_after in places.acknowledged.gaps(first, run.next):
+                at = part_first
+                while at < part_after:
+                    end = self._key_end(run, at, part_after)
+                    held = Waiting(at, end, 0, self._key_at(run, at))
+                    places.delayed.add(run.deliver_at_ms, held)
+                    at = end
             places.read_to = run.next
             return True
         places.read_to = self._place_parts(run, first, run.next, None)
@@ -174,9 +179,7 @@ class Dispatch:
             end = after
             if run.is_split:
                 most = after if consumer is None else min(after, first + self._room(consumer))
-                end = first + 1
-                while end < most and self._key_at(run, end) == key:
-                    end += 1
+                end = self._key_end(run, first, most)
             if consumer is not None:
                 redeliveries = 0 if waiting is None else waiting.redeliveries
                 self._give(run, first, end, consumer, redeliveries, key)
@@ -186,6 +189,15 @@ class Dispatch:
                 return first
             first = end
         return after
+
+    def _key_end(self, run: MessageRun, first: int, most: int) -> int:
+        """Where the messages end that have the key of the first one."""
+        if self.mode is not Mode.KEY_SHARED or not run.is_split:
+            return most
+        end, key = first + 1, self._key_at(run, first)
+        while end < most and self._key_at(run, end) == key:
+            end += 1
+        return end
 
     def _key_at(self, run: MessageRun, offset: int) -> int:
         if self.mode is not Mode.KEY_SHARED:

@@ -26,6 +26,11 @@ class OffsetSet:
         """Count the spans."""
         return len(self._firsts)
 
+    @property
+    def end(self) -> int:
+        """The offset after the last one; 0 if there is none."""
+        return self._nexts[-1] if self._nexts else 0
+
     def __iter__(self) -> Iterator[OffsetSpan]:
         """Every span, the lowest first."""
         return zip(self._firsts, self._nexts, strict=True)

@@ -8,10 +8,13 @@ Never here: sockets, messages, a byte taken for a length before it was compared 
 Every reader raises MalformedMessage, and nothing else, whatever the bytes are.
 """
 
+import struct
 from typing import Final
 
 _MAX_U32: Final = 0xFFFF_FFFF
 _MAX_U64: Final = 0xFFFF_FFFF_FFFF_FFFF
+_INT16: Final = struct.Struct(">h").unpack_from
+_INT32: Final = struct.Struct(">i").unpack_from
 MOST_ROWS: Final = 100_000  # of one message, all arrays together
 
 
@@ -66,43 +69,39 @@ def varlong(view: memoryview, at: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at
 
 
-def _int16(view: memoryview, at: int) -> int:
-    try:
-        value = view[at] << 8 | view[at + 1]
-    except IndexError:
-        raise MalformedMessage(f"int16 at byte {at} is cut off") from None
-    return value - 0x1_0000 if value & 0x8000 else value
-
-
-def _int32(view: memoryview, at: int) -> int:
-    if at + 4 > len(view):
-        raise MalformedMessage(f"int32 at byte {at} is cut off")
-    return int.from_bytes(view[at : at + 4], "big", signed=True)
-
-
 # ---------------------------------------------------------------- lengths and counts
 
 
-def _checked(view: memoryview, at: int, size: int, smallest: int) -> None:
-    """Refuse `size` things of at least `smallest` bytes each that cannot all be there."""
+def _unfit(size: int, at: int) -> MalformedMessage:
+    """What is wrong with a length that cannot be."""
     if size < -1:
-        raise MalformedMessage(f"negative length {size} before byte {at}")
-    if size * smallest > len(view) - at:
-        raise MalformedMessage(f"length {size} before byte {at} exceeds the message")
+        return MalformedMessage(f"negative length {size} before byte {at}")
+    return MalformedMessage(f"length {size} before byte {at} exceeds the message")
+
+
+# Every frame passes through the next functions several times: they call nothing in Python.
 
 
 def count(view: memoryview, at: int, smallest: int) -> tuple[int, int]:
     """Elements of an array, -1 for null; `smallest` is the fewest bytes one can take."""
-    size = _int32(view, at)
-    _checked(view, at + 4, size, smallest)
-    return size, at + 4
+    try:
+        (size,) = _INT32(view, at)
+    except struct.error:
+        raise MalformedMessage(f"int32 at byte {at} is cut off") from None
+    at += 4
+    if size < -1 or size * smallest > len(view) - at:
+        raise _unfit(size, at)
+    return size, at
 
 
 def compact_count(view: memoryview, at: int, smallest: int) -> tuple[int, int]:
     """The same in a flexible version: one more than the count, 0 for null."""
-    size, at = unsigned_varint(view, at)
+    if at < len(view) and view[at] < 0x80:  # nearly always
+        size, at = view[at], at + 1
+    else:
+        size, at = unsigned_varint(view, at)
     if (size - 1) * smallest > len(view) - at:
-        raise MalformedMessage(f"length {size - 1} before byte {at} exceeds the message")
+        raise _unfit(size - 1, at)
     return size - 1, at
 
 
@@ -114,9 +113,14 @@ def row_count(rows: int) -> None:
 
 def short_length(view: memoryview, at: int) -> tuple[int, int]:
     """Length of a string, -1 for null."""
-    size = _int16(view, at)
-    _checked(view, at + 2, size, 1)
-    return size, at + 2
+    try:
+        (size,) = _INT16(view, at)
+    except struct.error:
+        raise MalformedMessage(f"int16 at byte {at} is cut off") from None
+    at += 2
+    if size < -1 or size > len(view) - at:
+        raise _unfit(size, at)
+    return size, at
 
 
 def present(size: int, at: int) -> int:
@@ -197,13 +201,15 @@ def tags(view: memoryview, at: int, highest: int) -> tuple[dict[int, memoryview]
     which a sender could use to fill memory.
     """
     total, at = unsigned_varint(view, at)
-    _checked(view, at, total, 2)
+    if total * 2 > len(view) - at:
+        raise _unfit(total, at)
     found: dict[int, memoryview] = {}
     last = -1
     for _ in range(total):
         tag, at = unsigned_varint(view, at)
         size, at = unsigned_varint(view, at)
-        _checked(view, at, size, 1)
+        if size > len(view) - at:
+            raise _unfit(size, at)
         if tag <= last:
             raise MalformedMessage(f"tagged field {tag} comes twice or after {last}")
         if tag <= highest:

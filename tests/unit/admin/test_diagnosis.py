@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -19,12 +20,14 @@ from kafscale.system import SystemClock
 
 
 class MetricsPage(BaseHTTPRequestHandler):
-    """What a broker shows."""
+    """What a broker shows: its metrics, and whether it is ready."""
+
+    readiness: ClassVar = b'{"ready": true, "reasons": [], "checks": {}}'
 
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b"kafscale_up 1\n")
+        self.wfile.write(self.readiness if self.path == "/ready" else b"kafscale_up 1\n")
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -74,6 +77,30 @@ def test_a_running_broker_is_known_by_its_metrics(page: int) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         assert not diagnosis.broker_answers("127.0.0.1", bound.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (MetricsPage.readiness, ("ok", "broker", "running and ready")),
+        (
+            b'{"ready": false, "reasons": ["store: the disk is full", "fleet: no lease"]}',
+            ("fail", "broker", "running, not ready: store: the disk is full; fleet: no lease"),
+        ),
+    ],
+)
+def test_a_running_broker_is_asked_whether_it_is_ready(
+    page: int, monkeypatch: pytest.MonkeyPatch, said: bytes, expected: tuple[str, str, str]
+) -> None:
+    monkeypatch.setattr(MetricsPage, "readiness", said)
+    assert diagnosis.check_running("127.0.0.1", page) == expected
+
+
+def test_a_broker_that_says_nothing_sensible_is_a_warning(
+    page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MetricsPage, "readiness", b"no such page")
+    assert diagnosis.check_running("127.0.0.1", page).verdict == "warn"
 
 
 @pytest.mark.parametrize(

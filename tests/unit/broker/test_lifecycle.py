@@ -44,7 +44,7 @@ def life_of(done: list[str], **answers: Any) -> Lifecycle:
 async def test_clients_are_let_in_last_and_others_told_after_that() -> None:
     done: list[str] = []
     assert await life_of(done).start() == {"P": Endpoint("h", 1)}
-    assert done == ["engine.start", "doors.open", "cluster.join"]
+    assert done == ["engine.start", "broker.before_clients", "doors.open", "cluster.join"]
 
 
 async def test_what_waits_is_committed_while_its_producers_are_connected() -> None:

@@ -17,6 +17,7 @@ from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.connections import ConnectionLimits, Connections
 from kafscale.gateways.listener import Listener
+from kafscale.gateways.tls import Tls, TlsFiles
 from kafscale.testing.clock import ManualClock
 from tests.unit.gateways.connections_harness import RecordingSession
 
@@ -129,10 +130,9 @@ def self_signed(folder: Path) -> Path:
 
 async def test_a_listener_with_a_certificate_takes_frames_over_tls(tmp_path: Path) -> None:
     file = self_signed(tmp_path)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(file)
+    tls = Tls("one", TlsFiles(str(file), str(file)))
     two = TwoListeners(ConnectionLimits())
-    port = await two.listeners[0].open("127.0.0.1", 0, context)
+    port = await two.listeners[0].open("127.0.0.1", 0, tls)
     trusting = ssl.create_default_context(cafile=str(file))
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", port, ssl=trusting, server_hostname="localhost"

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kafscale.model.access import Principal
 from kafscale.model.endpoints import Endpoint
 from kafscale.model.topics import TopicDefaults, TopicSettings
 from kafscale.settings.config import Config
@@ -231,7 +232,7 @@ def test_loopback_needs_no_leave(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "broker.example"])
 def test_binding_beyond_loopback_needs_leave(host: str) -> None:
-    assert "no authentication yet" in refusal(flags={"--host": host})
+    assert "authenticates no client" in refusal(flags={"--host": host})
 
 
 def test_a_wildcard_is_never_advertised() -> None:
@@ -404,7 +405,9 @@ def shown(value: object) -> str:
         return f"{value:g}s" if value < 120 else f"{value / 60:g}m"
     if isinstance(value, Size) and value % 1024**2 == 0:
         return f"{value // 1024**2}Mi"
-    return str(value) if value != [] else "none"
+    if isinstance(value, tuple):
+        value = ",".join(map(str, value))
+    return str(value) if value not in ([], "") else "none"
 
 
 def test_the_page_lists_every_setting_with_its_default_and_no_other() -> None:
@@ -423,6 +426,40 @@ def test_the_page_lists_every_flag_with_its_setting_and_no_other() -> None:
     text = PAGE.read_text(encoding="utf-8")
     listed = dict(re.findall(r"^- `(--[a-z-]+)`[^:]*: `([A-Za-z0-9.]+)`", text, re.MULTILINE))
     assert listed == FLAGS
+
+
+def test_super_users_are_read_from_text_and_from_lists_under_both_names(tmp_path: Path) -> None:
+    users = (Principal("User", "CN=admin,O=us"), Principal("User", "b"))
+    variables = {
+        "KAFSCALE_AUTHORIZATION": "on",
+        "KAFSCALE_SUPER_USERS": "User:CN=admin,O=us;User:b",
+    }
+    assert load(None, variables, {}).authorization.super_users == users
+    file = tmp_path / "kafscale.yaml"
+    file.write_text(
+        "authorization: {enabled: true}\n"
+        "super.users: ['User:CN=admin,O=us', User:b]\n"
+        "allow.everyone.if.no.acl.found: yes\n"
+    )
+    read = load(file, {}, {}).authorization
+    assert read.super_users == users
+    assert read.allow_everyone_if_no_acl_found
+    with pytest.raises(ConfigError, match="KAFSCALE_SUPER_USERS: expected User:name"):
+        load(None, {"KAFSCALE_AUTHORIZATION": "on", "KAFSCALE_SUPER_USERS": "admin"}, {})
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"authorization.superUsers": "User:admin"},
+        {"authorization.allowEveryoneIfNoAclFound": "true"},
+    ],
+)
+def test_rules_for_authorization_without_authorization_are_refused(
+    setting: dict[str, object],
+) -> None:
+    with pytest.raises(ConfigError, match=r"authorization\.enabled"):
+        load(None, {}, setting)
 
 
 def test_a_broker_id_may_be_the_ordinal_of_a_name() -> None:

@@ -65,13 +65,6 @@ def test_what_is_given_last_is_the_whole_list(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_a_protocol_that_is_not_there_yet_is_refused_by_name(protocol: str) -> None:
-    words = f"{protocol} is not there yet, only PLAINTEXT is"
-    assert words in refusal(f"{protocol}://127.0.0.1:1")
-    assert words in refusal([{"name": "A", "port": 1, "protocol": protocol}])
-
-
 @pytest.mark.parametrize(
     ("listeners", "words"),
     [

@@ -238,4 +238,4 @@ class Consumers(RuleBasedStateMachine):
 
 
 TestConsumers = Consumers.TestCase
-TestConsumers.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestConsumers.settings = settings(stateful_step_count=40)

@@ -52,6 +52,7 @@ class Plan:
     topics: int = 0  # written, new or changed
     topics_removed: int = 0
     removals: int = 0
+    acls: int = 0
     groups: int = 0
     offsets: int = 0
     offsets_kept: int = 0  # the store had them already
@@ -164,7 +165,7 @@ class _Planner:
             if keys.removal(removal.folder) not in self._stored:
                 self._plan.removals += self._put(keys.removal(removal.folder), keys.encode(removal))
 
-    # -- groups ------------------------------------------------------------------------------
+    # -- groups and access control lists -----------------------------------------------------
 
     def _plan_row(self, row: CheckpointRow) -> None:
         key, value = row
@@ -175,6 +176,8 @@ class _Planner:
                 self._plan.groups += self._put(key, bytes(value))
         elif key.startswith((keys.BROKER_NAMES, keys.SUBSCRIPTIONS)) and key not in self._stored:
             self._put(key, bytes(value))
+        elif key.startswith(keys.ACLS) and key not in self._stored:
+            self._plan.acls += self._put(key, bytes(value))
 
     def _plan_offset(self, key: str, value: bytes) -> None:
         """Plan a committed offset, unchanged, even if the log does not have it.

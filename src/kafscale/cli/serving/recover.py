@@ -160,6 +160,7 @@ def _facts(evidence: Evidence, wanted: Plan, now_ms: int, *, dry_run: bool) -> d
             "cluster_id": head.cluster_id,
             "author": head.author,
         },
+        "acls_written": wanted.acls,
         "groups_written": wanted.groups,
         "offsets": {
             "written": wanted.offsets,
@@ -193,6 +194,8 @@ def _tell(facts: dict[str, Any]) -> None:
     for name, count in offsets.items():
         if count and name != "written":
             print(f"           {count} {name.replace('_', ' ')}")
+    if facts["acls_written"]:
+        print(f"  acls     {facts['acls_written']}")
     numbers = ", ".join(f"{name} {number}" for name, number in facts["next"].items())
     print(f"  next     {numbers}")
     for problem in facts["problems"]:

@@ -385,6 +385,10 @@ class Groups(ClaimEvents):
         """How many members all groups have together."""
         return sum(len(group.machine.roster) for group in self._loaded.values())
 
+    async def list_stored(self) -> Sequence[str]:
+        """The ids of all groups with a record or committed offsets, also of other brokers."""
+        return sorted(await stored_groups(self._metadata))
+
     async def list(self) -> Sequence[Listed]:
         """Every group that has members, has had some, or has committed offsets."""
         listed = {

@@ -21,6 +21,7 @@ from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.claims import Claims
 from kafscale.engine.coordinator.listing import each_group
 from kafscale.engine.topics.registry import TopicRegistry
+from kafscale.groups.states import GroupState
 from kafscale.metadata import keys
 from kafscale.metadata.keys import CommittedOffset
 from kafscale.metadata.store import (
@@ -41,6 +42,7 @@ from kafscale.model.errors import (
     MetadataConflict,
     MetadataUnavailable,
     OffsetMetadataTooLarge,
+    UnknownMember,
     UnknownTopic,
 )
 from kafscale.model.topics import iso_time
@@ -76,6 +78,8 @@ class _Round:
     """Writes that go to the store together, each with the guard of its group."""
 
     writes: dict[str, tuple[Put | Remove, Compare]] = field(default_factory=dict)
+    has_writer: bool = False
+    writer_ended: asyncio.Event = field(default_factory=asyncio.Event)
     is_over: bool = False
     problems: dict[Compare, KafscaleError] = field(default_factory=dict)
 
@@ -137,6 +141,47 @@ class Offsets:
                     )
         return problems
 
+    async def commit_from_outside(self, group_id: str, commit: OffsetCommit) -> None:
+        """Commit for a group without members that another broker coordinates.
+
+        Raises UnknownMember if the group has members: then they alone commit.
+        """
+        check_group_id(group_id)
+        key = keys.group_offset(group_id, commit.topic, commit.partition)
+        value = self._value_of(commit, iso_time(self._clock.now_ms()))
+        await self._write_from_outside(group_id, Put(key, keys.encode(value)))
+
+    async def delete_from_outside(self, group_id: str, partition: CommittedPartition) -> None:
+        """Delete what such a group has committed for a partition, if anything."""
+        key = keys.group_offset(group_id, *partition)
+        await self._write_from_outside(group_id, Remove(key))
+
+    async def _write_from_outside(self, group_id: str, write: Put | Remove) -> None:
+        """Write under the claim of the coordinator, as long as the group has no members.
+
+        The coordinator keeps no offsets in memory, so that it need not hear of it.
+        """
+        claim_key, record_key = keys.group_coordinator(group_id), keys.group_metadata(group_id)
+        for _ in range(_ATTEMPTS):
+            claim = await self._metadata.get(claim_key)
+            record = await self._metadata.get(record_key)
+            if record is not None and not _has_no_members(record):
+                raise UnknownMember(f"group {group_id!r} has members: they alone commit")
+            guards = [
+                Compare(claim_key, claim.version if claim else 0),
+                Compare(record_key, record.version if record else 0),
+            ]
+            topics = self._versions([(write, guards[0])])
+            guards += [Compare(keys.topic_config(name), v) for name, v in topics.items()]
+            try:
+                await self._metadata.commit([write], guards)
+                return
+            except MetadataConflict:
+                for name in topics:
+                    await self._topics.refresh(name)
+                write = self._with_topic_id(write)
+        raise MetadataUnavailable("the group or its topics change all the time")
+
     async def delete(self, group_id: str, partitions: Collection[CommittedPartition]) -> None:
         """Delete what a group has committed for these partitions, if anything."""
         guard = self._claims.guard(group_id) or await self._claims.claim(group_id)
@@ -180,16 +225,24 @@ class Offsets:
     ) -> None:
         """Write, together with all other calls that come while the store is busy.
 
-        The lock lets callers in by order of arrival. The first caller of a round writes for the
-        whole round, later values last. If it is cancelled, the next caller writes the same again.
+        The lock lets rounds in by order of arrival. The first caller of a round writes for the
+        whole round, later values last, and then wakes the others, all at once. If it is cancelled,
+        the next caller writes the same again.
         """
         mine = self._gathering
         mine.writes.update(writes)
-        async with self._writing:
-            if not mine.is_over:
-                if self._gathering is mine:
-                    self._gathering = _Round()
-                await self._write_round(mine)
+        if mine.has_writer:
+            await mine.writer_ended.wait()
+        if not mine.is_over:
+            mine.has_writer = True
+            try:
+                async with self._writing:
+                    if not mine.is_over:
+                        if self._gathering is mine:
+                            self._gathering = _Round()
+                        await self._write_round(mine)
+            finally:
+                mine.writer_ended.set()
         problem = mine.problems.get(guard)
         if isinstance(problem, MetadataConflict):
             raise self._claims.lost(group_id, guard)
@@ -309,6 +362,11 @@ def check_group_id(group_id: str) -> None:
     """Raise InvalidGroupId if this cannot be the id of a group."""
     if not 0 < len(group_id) <= LONGEST_GROUP_ID:
         raise InvalidGroupId(f"a group id has 1 to {LONGEST_GROUP_ID} characters")
+
+
+def _has_no_members(record: Entry) -> bool:
+    state = keys.decode(keys.GroupHead, record.value).state
+    return state in (GroupState.EMPTY.value, GroupState.DEAD.value)
 
 
 def _is_of(entry: Entry, topic_id: str) -> bool:

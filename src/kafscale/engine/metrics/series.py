@@ -307,6 +307,12 @@ class BrokerMetrics:
             ("kind", "outcome"),
             limit,
         )
+        self.authentications: Family[Counter] = add.counter(
+            "kafscale_authentications_total",
+            "Logins, by mechanism and how they ended",
+            ("mechanism", "outcome"),
+            limit,
+        )
 
     def _add_groups(self) -> None:
         add = self.registry

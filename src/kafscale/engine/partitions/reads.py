@@ -22,7 +22,7 @@ from kafscale.engine.partitions.visibility import (
     visible_ends,
 )
 from kafscale.engine.topics.topic import Topic
-from kafscale.log.reader.reader import Reader
+from kafscale.log.reader.reader import SPANS_AT_ONCE, Reader
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.states import LogState
@@ -388,9 +388,9 @@ def _out_of_range(read: PartitionRead, lane: Lane, end: int) -> ReadResult:
 
 
 def _old_bytes(read: PartitionRead, lane: Lane) -> int:
-    """What a partition's old data may take of an answer: no more than there is."""
+    """What a partition's old data may take of an answer: no more than a read gives."""
     size = 0
-    for span, _ in lane.spans_at(read.offset):
+    for span, _ in lane.spans_at(read.offset, SPANS_AT_ONCE):
         size += span.length
         if size >= read.max_bytes:
             return max(1, read.max_bytes)

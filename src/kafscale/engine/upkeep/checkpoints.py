@@ -1,4 +1,4 @@
-"""Checkpoints: committed offsets, groups and number marks, copied to the bucket now and then.
+"""Checkpoints: groups, number marks and access control lists, copied to the bucket now and then.
 
 Here: when a broker takes a checkpoint, and what is in it. One broker does it for all. It reads the
 metadata store page by page, so the pages are not of one moment: every row was in the store at some
@@ -37,6 +37,7 @@ _PREFIXES: Final = (
     keys.CLUSTER,
     keys.MARKS,
     keys.BROKER_NAMES,
+    keys.ACLS,
     keys.CONSUMERS,
     keys.SUBSCRIPTIONS,
 )

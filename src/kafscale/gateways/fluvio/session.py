@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kafscale.gateways.client_log import reason_of
+import structlog
+
+from kafscale.gateways.client_mistakes import Blame, blame_of, reason_of
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.fluvio.context import FluvioContext
 from kafscale.gateways.fluvio.errors import words_of
@@ -28,7 +30,10 @@ from kafscale.wire.fluvio.messages import api_versions
 from kafscale.wire.fluvio.messages.api_versions import ApiVersionKey, ApiVersionsResponse
 from kafscale.wire.fluvio.schema import FluvioTable
 
+logger = structlog.get_logger()
+
 _QUEUED_BYTES: Final = 512  # what a request takes beside its bytes
+_MOST_UNDER_WAY: Final = 1000
 _MOST_NAME: Final = 100  # characters of a name that a client chose
 
 # What a request leaves under way: its bytes are held until that is done.
@@ -59,6 +64,7 @@ class FluvioSession:
         self.writes = False
         self._frames: deque[memoryview] = deque()
         self._work: asyncio.Task[None] | None = None
+        self._under_way = 0  # requests that have begun and are not answered
 
     # -- called by the connection ------------------------------------------------------------
 
@@ -69,7 +75,7 @@ class FluvioSession:
 
     def begin(self) -> None:
         """Begin what can be begun."""
-        if self._frames and self._work is None and not self.is_closed:
+        if self._work is None and self._may_go_on():
             self._work = self.tasks.spawn(self._begin_requests(), "fluvio requests")
 
     def writable(self) -> None:
@@ -87,7 +93,7 @@ class FluvioSession:
         turns = self.engine.turns
         end_s = turns.piece_end_s()
         try:
-            while self._frames and not self.connection.is_write_blocked:
+            while self._may_go_on():
                 if turns.is_over(end_s):
                     await turns.next()
                     end_s = turns.piece_end_s()
@@ -97,6 +103,11 @@ class FluvioSession:
             self.end("malformed_request", str(problem))
         finally:
             self._work = None
+
+    def _may_go_on(self) -> bool:
+        """Whether another request may begin; answers that the client does not read hold it up."""
+        is_full = self.connection.is_write_blocked or self._under_way >= _MOST_UNDER_WAY
+        return bool(self._frames) and not is_full
 
     async def _begin(self, frame: memoryview) -> None:
         request = read_request(frame)
@@ -117,7 +128,14 @@ class FluvioSession:
             if under_way is None:
                 self.connection.release(size)
             else:
-                under_way.add_done_callback(lambda _: self.connection.release(size))
+                self._under_way += 1
+                under_way.add_done_callback(lambda _: self._finish(size))
+
+    def _finish(self, size: int) -> None:
+        """What a request has left under way is done."""
+        self._under_way -= 1
+        self.connection.release(size)
+        self.begin()
 
     def end(self, reason: str, detail: str) -> None:
         """End the connection: the protocol has no error for a request that cannot be read."""
@@ -175,19 +193,25 @@ class FluvioSession:
         )
 
     def note_refusal(self, request: FluvioRequest, problem: KafscaleError) -> None:
-        """Count and log an error that a client is told."""
-        reason = reason_of(type(problem))
-        self.engine.metrics.client_errors.labels(reason).inc()
-        self.context.client_log.write(
-            "request_refused",
-            self.connection.peer,
-            reason,
-            listener=self.connection.listener,
-            client=request.client_id[:_MOST_NAME],
-            api=request.api_key,
-            version=request.version,
-            detail=words_of(problem),
-        )
+        """Count and log an error that a client is told, if the client caused it."""
+        blame = blame_of(problem)
+        if blame is Blame.NONE:
+            return
+        reason, peer = reason_of(type(problem)), self.connection.peer
+        metrics = self.engine.metrics
+        facts = {
+            "listener": self.connection.listener,
+            "client": request.client_id[:_MOST_NAME],
+            "api": self.apis[request.api_key].name,
+            "version": request.version,
+            "detail": words_of(problem),
+        }
+        if blame is Blame.BAD:
+            metrics.bad_requests.labels(reason).inc()
+            self.context.client_log.write("bad_request", peer, reason, **facts)
+        else:
+            metrics.client_errors.labels(reason).inc()
+            logger.debug("client_error", peer=peer, reason=reason, **facts)
 
     async def answer_api_versions(self, request: FluvioRequest, frame: memoryview) -> None:
         """Say which APIs there are; a client takes the newest version that both know."""

@@ -10,8 +10,10 @@ logs opened at the same time.
 No connection keeps the event loop for long. Requests begin for as long as a piece of its time
 lasts, then other connections have their turn. A request with very many rows is opened and answered
 in such pieces, and the requests behind it begin when it is answered.
+A client of a listener with SASL authenticates first. Until then few requests begin, one at a time.
 Next door: which request waits for which (calls/request_order.py), which handler answers
-(router.py), the bytes of a connection (gateways/connection.py).
+(router.py), how far the authentication is (calls/login.py), the bytes of a connection
+(gateways/connection.py).
 """
 
 import asyncio
@@ -33,8 +35,17 @@ from kafscale.gateways.kafka.calls.call import (
     Deferred,
     KafkaContext,
 )
+from kafscale.gateways.kafka.calls.login import (
+    LOGIN_APIS,
+    MOST_FRAME_BYTES,
+    SASL_AUTHENTICATE,
+    SERVED,
+    IllegalState,
+    Login,
+    LoginState,
+)
 from kafscale.model.buffers import Buffer
-from kafscale.model.errors import KafscaleError
+from kafscale.model.errors import AuthenticationFailed, KafscaleError
 from kafscale.tasks import Tasks
 from kafscale.wire.kafka.frame import (
     MalformedMessage,
@@ -61,14 +72,16 @@ _DONE: Final = object()
 class SessionState(Enum):
     """How far a connection is."""
 
+    AUTHENTICATING = "authenticating"  # calls/login.py says which requests begin
     OPEN = "open"
     CLOSED = "closed"  # the client has gone
 
 
 # Which requests begin in which state; others are dropped. After the client has gone, requests that
 # were received whole and change something still begin: a producer that wants no answers may leave
-# as soon as its last bytes are sent. Authentication will add a state with few requests.
+# as soon as its last bytes are sent.
 MAY_BEGIN: Final[dict[SessionState, frozenset[int]]] = {
+    SessionState.AUTHENTICATING: SERVED[LoginState.HANDSHAKE] or frozenset(),
     SessionState.OPEN: frozenset(router.NAMES),
     SessionState.CLOSED: frozenset(router.NAMES) - router.READING,
 }
@@ -111,9 +124,17 @@ class _Blocked:
 class KafkaSession:
     """Implements gateways.connection.Session."""
 
-    def __init__(self, connection: Connection, context: KafkaContext, tasks: Tasks) -> None:
-        """Speak Kafka on `connection`."""
+    def __init__(
+        self,
+        connection: Connection,
+        context: KafkaContext,
+        tasks: Tasks,
+        login: Login | None = None,
+    ) -> None:
+        """Speak Kafka on `connection`. With `login` the client has to authenticate first."""
         self._connection = connection
+        self._login = login
+        self._expires_s = math.inf  # of the authentication
         self._context = context
         self._tasks = tasks
         self._work = context.workers.new_queue()
@@ -125,9 +146,12 @@ class KafkaSession:
         self._under_way: dict[int, int] = {}  # requests begun and not answered, by API key
         self._is_beginning = False
         self._is_in_line = False  # for another piece of the loop's time
-        self._long: _Slot | None = None  # the request with very many rows, until it is answered
-        self._enter(SessionState.OPEN)
+        # A request with very many rows, or one of the authentication, until it is answered.
+        self._long: _Slot | None = None
+        self._enter(SessionState.OPEN if login is None else SessionState.AUTHENTICATING)
         self.writes = False
+        if login is not None:
+            connection.require_authentication(login.rules.timeout_s, MOST_FRAME_BYTES)
 
     def _enter(self, state: SessionState) -> None:
         self._state = state
@@ -135,6 +159,8 @@ class KafkaSession:
 
     def receive(self, frame: memoryview) -> None:
         """Queue a frame."""
+        if self._state is SessionState.AUTHENTICATING and not self._takes(frame):
+            return
         self._connection.hold(_QUEUED_BYTES)
         self._frames.append(frame)
 
@@ -148,6 +174,8 @@ class KafkaSession:
 
     def closed(self) -> None:
         """End reads. Requests that change something go on without an answer."""
+        if self._state is SessionState.AUTHENTICATING:
+            self._frames.clear()
         self._enter(SessionState.CLOSED)
         for slot in self._slots:
             if slot.task is not None and slot.request.api_key in router.ONLY_READING:
@@ -201,13 +229,29 @@ class KafkaSession:
         if not self._is_in_line:
             self._connection.catch_up()
 
+    def _takes(self, frame: memoryview) -> bool:
+        """Whether a client that is not authenticated may send this much."""
+        assert self._login is not None
+        is_little = self._login.takes(len(frame))
+        if not is_little:
+            self._give_up("too_much_before_authentication")
+        return is_little
+
     def _begin(self, frame: memoryview) -> None:
+        if self._login is not None and self._login.state is LoginState.RAW:
+            self._begin_raw(frame)
+            return
         try:
             request = read_request(frame)
             slot = _Slot(request, len(frame))
             if not self._may_begin(request):
+                if self._state is SessionState.AUTHENTICATING:
+                    self._give_up("not_authenticated", f"API {request.api_key}")
                 return
             began_s = self._context.engine.clock.elapsed_s()
+            if began_s > self._expires_s and request.api_key not in LOGIN_APIS:
+                self._give_up("session_expired")
+                return
             name = request.client_id or ""
             connection = self._connection
             call = Call(
@@ -221,6 +265,7 @@ class KafkaSession:
                 name,
                 connection.listener,
                 connection.principal,
+                self._login,
             )
             refusal = router.refuse(request, call)
             self._context.engine.metrics.requests.labels(router.NAMES[request.api_key]).inc()
@@ -261,6 +306,8 @@ class KafkaSession:
     def _begin_opened(self, slot: _Slot, call: Call) -> None:
         """Begin a request whose body is open, or block it."""
         request = slot.request
+        if request.api_key in LOGIN_APIS:
+            self._long = slot
         self._queue(slot)
         refusal = router.authorize(request, call)
         if refusal is not None:
@@ -430,10 +477,52 @@ class KafkaSession:
         self._end_long(slot)
 
     def _end_long(self, slot: _Slot) -> None:
-        """Begin the requests that came behind one with very many rows."""
+        """Begin the requests that came behind one with very many rows, or of authentication."""
         if slot is self._long:
             self._long = None
+            if self._login is not None and slot.request.api_key in LOGIN_APIS:
+                self._go_by_login(self._login)
             self._begin_requests()
+
+    # -- authentication ----------------------------------------------------------------------
+
+    def _go_by_login(self, login: Login) -> None:
+        """Serve what the state of the authentication allows, after each of its requests."""
+        if self._state is SessionState.CLOSED:
+            return
+        if login.state is LoginState.FAILED:
+            self._enter(SessionState.AUTHENTICATING)
+            self._may_begin_now = frozenset()
+            self._frames.clear()
+            self._connection.finish()
+            return
+        if login.state is LoginState.DONE and login.identity is not None:
+            self._expires_s = login.expires_s
+            self._connection.authenticated(login.identity.principal)
+            self._enter(SessionState.OPEN)
+            return
+        self._enter(SessionState.AUTHENTICATING)
+        self._may_begin_now = SERVED[login.state] or frozenset()
+
+    def _begin_raw(self, frame: memoryview) -> None:
+        """Begin a frame that is a mechanism's message and nothing else."""
+        slot = _Slot(RequestHeader(SASL_AUTHENTICATE, 0, 0, None, 0), len(frame))
+        self._long = slot
+        self._queue(slot)
+        self._tasks.spawn(self._answer_raw(slot, bytes(frame)), "authenticate")
+
+    async def _answer_raw(self, slot: _Slot, message: bytes) -> None:
+        """Answer in the same way; a client that fails gets no answer."""
+        assert self._login is not None
+        try:
+            answer = await self._login.step(message)
+        except (AuthenticationFailed, IllegalState):
+            await asyncio.sleep(self._login.rules.failure_delay_s)
+            self._fill(slot, ())
+        except Exception as problem:
+            self._end_at(slot, problem)
+        else:
+            self._fill(slot, (len(answer.message).to_bytes(4, "big"), answer.message))
 
     def _let_go_of_frame(self, slot: _Slot) -> None:
         """Take a request that waits off the account of bytes in flight: its frame is used up."""

@@ -60,16 +60,22 @@ def entry_of(
     has_index: bool,
 ) -> SegmentEntry:
     """Describe a segment that has just been written or read."""
-    ordinary = segment.is_ordinary(base, end, spans)
-    lanes = [] if ordinary else list(spans)
+    if segment.is_ordinary(base, end, spans):
+        lanes, (only,) = [], spans
+        records, earliest, latest = only.records, only.min_timestamp_ms, only.max_timestamp_ms
+    else:
+        lanes = list(spans)
+        records = sum(span.records for span in spans)
+        earliest = min(span.min_timestamp_ms for span in spans)
+        latest = max(span.max_timestamp_ms for span in spans)
     return SegmentEntry(
         name,
         base,
         end,
         content_id.size,
-        sum(span.records for span in spans),
-        min(span.min_timestamp_ms for span in spans),
-        max(span.max_timestamp_ms for span in spans),
+        records,
+        earliest,
+        latest,
         content_id.token,
         content_id.crc,
         has_index,

@@ -16,7 +16,7 @@ from kafscale.log.formats.manifest import SegmentEntry
 from kafscale.log.formats.segment import Span
 from kafscale.log.reader.cache import BoundedCounters, LoadingCache
 from kafscale.log.reader.view import LogView
-from kafscale.model.errors import CorruptObject, KafscaleError
+from kafscale.model.errors import CorruptObject
 from kafscale.objects.store import ObjectStore
 from kafscale.tasks import Tasks
 
@@ -50,7 +50,6 @@ class Blocks:
     ) -> None:
         """Keep at most `cache_bytes` in memory."""
         self._store = store
-        self._tasks = tasks
         self._block_bytes = block_bytes
         self._read_ahead = read_ahead
         # The key is the object and the start of a lane's block, or ~number of a stretch.
@@ -171,13 +170,8 @@ class Blocks:
         start = span.start + number * self._block_bytes
         end = min(start + self._block_bytes, span.start + span.length)
         if (key, start) not in self.cache and self._here(key, start, end) is None:
-            self._tasks.spawn(self._prefetched(view, key, span, number), f"read ahead {key}")
-
-    async def _prefetched(self, view: LogView, key: str, span: Span, number: int) -> None:
-        try:
-            await self._block(view, key, span, number)
-        except KafscaleError:
-            return  # a reader that needs the block will meet the same error and report it
+            # Nothing waits for it. A reader that needs the block meets its error and reports it.
+            self._coming(view, key, start, end)
 
 
 def _checked(entry: SegmentEntry, piece: memoryview, size: int) -> memoryview:

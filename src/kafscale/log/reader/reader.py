@@ -6,7 +6,6 @@ time to an offset (time_lookup.py).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from itertools import islice
 from typing import Final, TypeVar
 
 import structlog
@@ -33,7 +32,7 @@ from kafscale.tasks import Tasks
 from kafscale.turns import Turns
 
 BLOCK_BYTES: Final = 4 << 20
-_SMALL_AT_ONCE: Final = 64
+SPANS_AT_ONCE: Final = 64  # that one read looks at
 _REBUILT_INTERVAL: Final = 4096
 _ALL: Final = 1 << 62
 _REMEMBERED: Final = 10_000
@@ -88,7 +87,7 @@ class Reader:
         self, log: Log, lane: Lane, offset: int, max_bytes: int, *, at_least_one: bool
     ) -> list[memoryview]:
         view = view_of(log)
-        spans = list(islice(lane.spans_at(offset), _SMALL_AT_ONCE))
+        spans = lane.spans_at(offset, SPANS_AT_ONCE)
         for number, (span, entry) in enumerate(spans):
             piece, stop = await self._from_span(
                 view, entry, span, offset, max_bytes, at_least_one=at_least_one

@@ -44,7 +44,7 @@ async def _find_time(
     reader: Reader, log: Log, lane: Lane, timestamp_ms: int
 ) -> tuple[int, int] | None:
     view = view_of(log)
-    for span, entry in list(lane.spans_at(lane.start)):
+    for span, entry in lane.spans_at(lane.start):
         if span.max_timestamp_ms < timestamp_ms:
             continue
         async for data, header in reader.batches(view, lane, entry, span):
@@ -64,7 +64,7 @@ async def find_max_time(reader: Reader, log: Log, lane: Lane) -> tuple[int, int]
 async def _find_max_time(reader: Reader, log: Log, lane: Lane) -> tuple[int, int] | None:
     best: tuple[int, int] | None = None  # (timestamp, -offset)
     view = view_of(log)
-    spans = list(lane.spans_at(lane.start))
+    spans = lane.spans_at(lane.start)
     for span, entry in sorted(spans, key=lambda part: -part[0].max_timestamp_ms):
         # The latest record of a span may lie below the log start. So the span with the greatest
         # time is not always the answer, but a span with a lower time than the best is never.

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from kafscale.log.formats.segment import LaneBatches
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.types import CommitOutcome, LogSettings
+from kafscale.model.buffers import Buffer
 from kafscale.records.batch import BatchHeader
 
 _SLACK: Final = 0.1
@@ -77,18 +78,23 @@ class Flush:
 
 def lane_batches(parts: Iterable[LanePart]) -> list[LaneBatches]:
     """A flush's batches as segment.build takes them."""
-    return [
-        LaneBatches(
-            lane.number,
-            batches[0].first,
-            batches[-1].first + batches[-1].header.last_offset_delta,
-            sum(pending.header.record_count for pending in batches),
-            min(pending.header.base_timestamp_ms for pending in batches),
-            max(pending.header.max_timestamp_ms for pending in batches),
-            [pending.data for pending in batches],
-        )
-        for lane, batches in parts
-    ]
+    return [_of_lane(part) for part in parts]
+
+
+def _of_lane(part: LanePart) -> LaneBatches:
+    """One lane's share. Most flushes have one batch: one loop is cheaper than a sum for each."""
+    lane, batches = part
+    header = batches[0].header
+    records, earliest, latest = 0, header.base_timestamp_ms, header.max_timestamp_ms
+    data: list[Buffer] = []
+    for pending in batches:
+        header = pending.header
+        records += header.record_count
+        earliest = min(earliest, header.base_timestamp_ms)
+        latest = max(latest, header.max_timestamp_ms)
+        data.append(pending.data)
+    last = batches[-1].first + header.last_offset_delta
+    return LaneBatches(lane.number, batches[0].first, last, records, earliest, latest, data)
 
 
 def bytes_by_lane(flushes: Iterable[Flush]) -> dict[int, int]:

@@ -7,7 +7,7 @@ batches that have left memory (reader/reader.py).
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -170,12 +170,10 @@ class Lane:
         self.span_lasts.clear()
         self.held_bytes = 0
 
-    def spans_at(self, offset: int) -> Iterable[tuple[Span, SegmentEntry]]:
+    def spans_at(self, offset: int, most: int | None = None) -> list[tuple[Span, SegmentEntry]]:
         """Segments from the one that holds `offset` (or the next record after it) on."""
         position = bisect_left(self.span_lasts, offset)
-        while position < len(self.spans):
-            yield self.spans[position]
-            position += 1
+        return self.spans[position : None if most is None else position + most]
 
     def forget_spans_before(self, start: int) -> int:
         """Forget segments that lie wholly below the log start; gives their bytes."""

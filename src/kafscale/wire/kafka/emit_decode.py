@@ -157,7 +157,7 @@ class DecodeEmitter:
                 self._elements(name, wire.element, size)
         else:
             present = self.source.helper(buffer.present, "present")
-            self.source.line(f"{present}({size}, {self._at})")
+            self.source.line(f"if {size} < 0: {present}({size}, {self._at})")
             self._elements(name, wire.element, size)
 
     def _elements(self, name: str, element: Wire, size: str) -> None:

@@ -13,7 +13,6 @@ from kafscale.model.buffers import Buffer
 
 _ONE_BYTE: Final = [bytes((n,)) for n in range(0x80)]
 _SHORT: Final = struct.Struct(">h").pack
-_LONG: Final = struct.Struct(">i").pack
 
 # Below this, copying records beside their length is cheaper than one more buffer to send.
 _WORTH_PASSING_ON: Final = 1024
@@ -31,9 +30,8 @@ def unsigned_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def length(size: int) -> bytes:
-    """Before bytes, records and arrays; -1 for null."""
-    return _LONG(size)
+# Before bytes, records and arrays; -1 for null.
+length: Final[Callable[[int], bytes]] = struct.Struct(">i").pack
 
 
 def compact_length(size: int) -> bytes:
@@ -70,6 +68,9 @@ def put_records(
     measure: Callable[[int], bytes],
 ) -> bytearray:
     """Hand records on without copying; returns the buffer to go on writing into."""
+    if not records:  # most partitions of a consumer that keeps up have none
+        out += measure(0)
+        return out
     if not isinstance(records, (bytes, bytearray, memoryview)):
         size = sum(map(len, records))
         out += measure(size)

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from kafscale.access.acls import EVERYBODY, AclBinding, PatternType, Permission
 from kafscale.admin.bucket import recovery
 from kafscale.admin.bucket.pairing import require_pair
 from kafscale.admin.bucket.recovery import Plan
+from kafscale.engine.access.acls import AclRules, Acls
 from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.log.catalog import bucket_scan
 from kafscale.log.catalog.bucket_scan import (
@@ -21,6 +23,7 @@ from kafscale.log.upkeep import rollup
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Entry, Put
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
 from kafscale.model.topics import TopicDefaults
 from kafscale.objects.memory import MemoryObjectStore
@@ -99,6 +102,16 @@ async def busy(harness: EngineHarness) -> None:
         OffsetCommit("again", 0, 0),
     ]
     assert await engine.offsets.commit("g", wishes) == [None] * 3
+    denied = AclBinding(
+        ResourceType.TOPIC,
+        PatternType.LITERAL,
+        "t",
+        EVERYBODY,
+        "*",
+        AccessOperation.ALL,
+        Permission.DENY,
+    )
+    await Acls(harness.metadata, AclRules()).create([denied])
     await engine._parts.checkpoints.write()
 
 
@@ -111,7 +124,7 @@ async def test_everything_that_counts_is_as_it_was(
     apart = (keys.MARKS, keys.REMOVALS)
     claims = {key for key in before if keys.is_claim(key)}
     assert without(after, *apart) == without(before, *apart, *claims)
-    assert (wanted.topics, wanted.offsets, wanted.problems) == (3, 3, [])
+    assert (wanted.topics, wanted.offsets, wanted.acls, wanted.problems) == (3, 3, 1, [])
     assert wanted.offsets_beyond_end == 1
 
 

@@ -1,6 +1,10 @@
 """Records between Fluvio's format and the log's: nothing is lost, holes do not shift offsets."""
 
 import struct
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -201,3 +205,45 @@ def test_broken_records_of_the_log_do_no_harm(data: bytes, count: int) -> None:
         run_through(outgoing.cut(OpenedBatch(header, data), 0))
     except CorruptObject:
         pass
+
+
+def _as_python() -> Any:
+    """The loops' source, run by the interpreter: where a compiler was there, they are compiled."""
+    path = Path(incoming.__file__).with_name("splice.py")
+    loader = SourceFileLoader("splice_as_python", str(path))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+AS_PYTHON = _as_python()
+
+
+@given(sent, st.binary(max_size=3), st.integers(0, 200), st.integers(0, 300))
+def test_the_compiled_loops_and_their_source_do_the_same(
+    records: list[FluvioRecord], noise: bytes, where: int, index: int
+) -> None:
+    fluvio_data = b"".join(fluvio.write_record(one, at) for at, one in enumerate(records))
+    kafka_records = [
+        Record(at, NOW_MS, one.key, one.value or None) for at, one in enumerate(records)
+    ]
+    _, kafka_data = record.unpack(build_batch(kafka_records, base_offset=0), LIMIT)
+    for data in (fluvio_data, kafka_data):
+        spoilt = data[:where] + noise + data[where + len(noise) :]
+        outcomes = []
+        for loops in (splice, AS_PYTHON):
+            to_kafka, to_fluvio = bytearray(), bytearray()
+            outcomes.append(
+                (
+                    loops.to_kafka(spoilt, 0, index, len(records), to_kafka),
+                    loops.to_fluvio(spoilt, 0, index, len(records), 0, True, to_fluvio),
+                    loops.to_fluvio(spoilt, 0, index, len(records), 0, False, to_fluvio),
+                    loops.offset_delta(spoilt, 0),
+                    loops.after_record(spoilt, 0),
+                    to_kafka,
+                    to_fluvio,
+                )
+            )
+        assert outcomes[0] == outcomes[1]

@@ -11,6 +11,7 @@ from kafscale.model.endpoints import Endpoint
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.settings.config import Config
 from kafscale.settings.listeners import Listeners, ListenerSetting
+from kafscale.settings.sections import EtcdSection
 from kafscale.system import SystemClock
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
@@ -31,7 +32,10 @@ def with_listeners(broker_id: int, *names: str) -> Config:
         for name in names
     ]
     return replace(
-        FOR_TESTS, broker=replace(FOR_TESTS.broker, id=broker_id), listeners=Listeners(rows)
+        FOR_TESTS,
+        broker=replace(FOR_TESTS.broker, id=broker_id),
+        listeners=Listeners(rows),
+        etcd=EtcdSection(gather_time=0.05),
     )
 
 

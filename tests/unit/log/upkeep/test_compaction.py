@@ -24,6 +24,7 @@ from kafscale.records.compression import Codec
 from kafscale.records.control import control_batch
 from kafscale.records.record import Record
 from kafscale.testing.faulty_store import Fault, Rule
+from tests.support.examples import scaled
 from tests.unit.log.log_harness import NOW_MS, LogHarness, append, committed
 
 DAY_MS = 86_400_000
@@ -493,7 +494,7 @@ async def follow(steps: Sequence[tuple]) -> None:  # type: ignore[type-arg]
         await harness.aclose()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_any_input_is_compacted_by_kafkas_rules(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     asyncio.run(follow(steps))

@@ -5,6 +5,7 @@ makes or finds it, or by the name that the house gives to such objects.
 """
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,7 @@ NAMES = {
 }
 
 
+@functools.cache
 def attributes(name: str) -> set[str]:
     """All attributes that a class assigns to itself."""
     tree = syntax.parse((ROOT / HOMES[name]).read_text())

@@ -12,7 +12,10 @@ from kafscale.wire.kafka import codec
 from kafscale.wire.kafka.schema import Message, Struct, fields
 from tests.fuzz.samples import Maker, plain
 from tests.support.examples import scaled
-from tests.unit.wire.kafka.cases import EVERY_VERSION, FIRST_AND_LAST
+from tests.unit.wire.kafka.cases import (
+    EVERY_VERSION_OF_KAFKA_PYTHON,
+    FIRST_AND_LAST_OF_KAFKA_PYTHON,
+)
 
 _MODULES = (
     "kafka.protocol.producer",
@@ -74,7 +77,7 @@ def _convert(own: Any, name: str, wire: str, their_field: Any, version: int) -> 
     return own
 
 
-@pytest.mark.parametrize(("kind", "version"), EVERY_VERSION)
+@pytest.mark.parametrize(("kind", "version"), EVERY_VERSION_OF_KAFKA_PYTHON)
 def test_both_write_the_same_bytes_and_ours_are_read_back(
     kind: type[Message], version: int
 ) -> None:
@@ -88,7 +91,7 @@ def test_both_write_the_same_bytes_and_ours_are_read_back(
         assert end == len(expected)
 
 
-@pytest.mark.parametrize(("kind", "version"), FIRST_AND_LAST)
+@pytest.mark.parametrize(("kind", "version"), FIRST_AND_LAST_OF_KAFKA_PYTHON)
 def test_what_we_write_kafka_python_reads_as_the_same_values(
     kind: type[Message], version: int
 ) -> None:

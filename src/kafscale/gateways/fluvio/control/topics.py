@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from kafscale.engine.topics.topics import Topics
-from kafscale.gateways.client_log import reason_of
+from kafscale.gateways.client_mistakes import reason_of
 from kafscale.gateways.fluvio.context import OFFSETS_TOPIC
 from kafscale.gateways.fluvio.errors import DENIED, error_of, words_of
 from kafscale.gateways.fluvio.session import FluvioSession

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from kafscale.engine.coordinator.offsets import OffsetCommit
+from kafscale.engine.coordinator.offsets import CommittedPartition, OffsetCommit
 from kafscale.engine.engine import Engine
 from kafscale.gateways.fluvio.errors import DENIED, error_of
 from kafscale.groups.events import CommitOffsets, Rejected
@@ -68,6 +68,10 @@ async def _commit(engine: Engine, group_id: str, place: OffsetCommit) -> None:
     """Commit as any client does that is no member: a group with members refuses it."""
     if place.offset < 0:
         raise InvalidRequest(f"{place.offset - 1} is no offset of a record")
+    if not engine.cluster.may_coordinate(group_id):
+        # A client sends this to the broker of its stream, and knows of no coordinator.
+        await engine.offsets.commit_from_outside(group_id, place)
+        return
     await engine.groups.load(group_id)
     event = CommitOffsets(call=engine.groups.new_call(), generation=_NO_GENERATION, member_id="")
     outcome = engine.groups.ask(group_id, event).result()
@@ -85,12 +89,21 @@ async def delete(session: "DataSession", request: FluvioRequest, frame: memoryvi
     error = DENIED
     try:
         if session.allows(request, AccessOperation.DELETE, ResourceType.GROUP, wanted.consumer_id):
-            problems = await session.engine.delete_offsets(wanted.consumer_id, [place])
-            error = error_of(problems[place]) if place in problems else NO_ERROR
+            await _delete(session.engine, wanted.consumer_id, place)
+            error = NO_ERROR
     except KafscaleError as problem:
         session.note_refusal(request, problem)
         error = error_of(problem)
     session.send(request, DeleteConsumerOffsetResponse(error))
+
+
+async def _delete(engine: Engine, group_id: str, place: CommittedPartition) -> None:
+    if not engine.cluster.may_coordinate(group_id):
+        await engine.offsets.delete_from_outside(group_id, place)
+        return
+    problems = await engine.delete_offsets(group_id, [place])
+    if place in problems:
+        raise problems[place]
 
 
 async def fetch(session: "DataSession", request: FluvioRequest, frame: memoryview) -> None:
@@ -113,7 +126,7 @@ async def _each_offset(
     places = None if replica is None else [(replica.topic, replica.partition)]
     consumers = [wanted.consumer_id] if wanted.consumer_id is not None else None
     if consumers is None:
-        consumers = [group.group_id for group in await engine.groups.list()]
+        consumers = list(await engine.groups.list_stored())
     async for consumer_id in engine.turns.each(consumers):
         if session.may(AccessOperation.DESCRIBE, ResourceType.GROUP, consumer_id):
             committed = await engine.offsets.committed(consumer_id, places)

@@ -8,6 +8,7 @@ All numbers are zigzag varints. Most bytes are the same in both, and are copied 
 
 Here: the loops. They go through a bounded number of records per call, so that others run in
 between. Both check every length against what is left: a stored batch may be broken, too.
+`make setup` compiles this file to machine code where there is a C compiler (setup.py).
 Next door: whole batches (incoming.py, outgoing.py).
 Never here: imports of this package, batch headers, compression.
 """

@@ -3,12 +3,15 @@
 Next door: the common forms (requirements.py), which API asks for what (apis/).
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kafscale.gateways.kafka import resources
 from kafscale.gateways.kafka.access.requirements import (
     CODE_OF,
     EachRow,
+    UnlessOnCluster,
     by_group,
     by_name,
     is_denied,
@@ -19,6 +22,7 @@ from kafscale.gateways.kafka.calls.call import Call
 from kafscale.gateways.kafka.calls.fetch_sessions import CLOSE
 from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.model.errors import UnknownTopicId
+from kafscale.records.validation import is_transactional
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages import (
     create_topics,
@@ -26,12 +30,14 @@ from kafscale.wire.kafka.messages import (
     describe_topic_partitions,
     fetch,
     find_coordinator,
+    init_producer_id,
     metadata,
     offset_fetch,
 )
 from kafscale.wire.kafka.schema import NO_UUID, Message
 
-_READ, _CREATE, _DELETE = AccessOperation.READ, AccessOperation.CREATE, AccessOperation.DELETE
+_READ, _WRITE = AccessOperation.READ, AccessOperation.WRITE
+_CREATE, _DELETE = AccessOperation.CREATE, AccessOperation.DELETE
 _DESCRIBE: Final = AccessOperation.DESCRIBE
 _TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 
@@ -49,13 +55,12 @@ _KIND_OF_RESOURCE: Final = {
 
 
 class MetadataTopics:
-    """Topics that are named get an error; of all topics, denied ones are left out."""
+    """Topics that are named get an error; the handler leaves out denied ones of all topics."""
 
     def check(self, call: Call) -> Message | None:
         """See call.Requirement."""
         asked = call.message.topics
         if asked is None or (call.version == 0 and not asked):
-            call.amend(lambda response: _keep(call, response.topics))
             return None
         allowed, denied = split(call, _DESCRIBE, _TOPIC, asked, lambda row: _name_of(call, row))
         if denied:
@@ -156,11 +161,16 @@ class FetchTopics:
 
 
 class DeletedTopics:
-    """Topics by name; from version 6 on also by id, which is answered without the name."""
+    """Topics by name; from version 6 on also by id, which is answered without the name.
+
+    A client that may delete on the cluster may delete every topic.
+    """
 
     def check(self, call: Call) -> Message | None:
         """See call.Requirement."""
         request = call.message
+        if call.allows(_DELETE, _CLUSTER, CLUSTER_NAME):
+            return None
         named, unnamed = split(call, _DELETE, _TOPIC, request.topic_names, itself)
         rows, denied = split(call, _DELETE, _TOPIC, request.topics, lambda row: _name_of(call, row))
         if unnamed or denied:
@@ -178,20 +188,78 @@ class DeletedTopics:
 
 
 class CreatedTopics:
-    """CREATE on the cluster, or on the topic."""
+    """CREATE on the cluster, or on the topic; DESCRIBE_CONFIGS to be shown its settings."""
 
-    def check(self, call: Call) -> Message | None:
-        """See call.Requirement."""
-        if call.allows(_CREATE, _CLUSTER, CLUSTER_NAME):
-            return None
-        return EachRow(
+    _creating = UnlessOnCluster(
+        _CREATE,
+        EachRow(
             _CREATE,
             _TOPIC,
             "topics",
             by_name,
             "topics",
             lambda row, code: create_topics.CreatableTopicResult(row.name, error_code=code),
-        ).check(call)
+        ),
+    )
+
+    def check(self, call: Call) -> Message | None:
+        """See call.Requirement."""
+        self._creating.check(call)
+        hidden = {
+            row.name
+            for row in call.message.topics
+            if not call.allows(AccessOperation.DESCRIBE_CONFIGS, _TOPIC, row.name)
+        }
+        if hidden:
+            call.amend(lambda response: _hide_configs(response, hidden))
+        return None
+
+
+def _hide_configs(response: Any, names: set[str]) -> None:
+    for row in response.topics:
+        if row.name in names and not row.error_code:
+            row.num_partitions = row.replication_factor = -1
+            row.configs = []
+            row.topic_config_error_code = CODE_OF[_TOPIC]
+
+
+class NewProducer:
+    """WRITE on the transactional id; without one, IDEMPOTENT_WRITE or WRITE on some topic."""
+
+    def check(self, call: Call) -> Message | None:
+        """See call.Requirement."""
+        name = call.message.transactional_id
+        kind = ResourceType.TRANSACTIONAL_ID
+        if name is not None:
+            is_refused = is_denied(call, _WRITE, kind, name)
+        else:
+            kind = _CLUSTER
+            is_refused = not call.allows_any(_WRITE, _TOPIC) and is_denied(
+                call, AccessOperation.IDEMPOTENT_WRITE, _CLUSTER, CLUSTER_NAME
+            )
+        if not is_refused:
+            return None
+        return init_producer_id.InitProducerIdResponse(error_code=CODE_OF[kind], producer_epoch=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalWrites:
+    """WRITE on the transactional id, for records of a transaction; else all rows are refused."""
+
+    refused: Callable[[Any, ErrorCode], Any]
+
+    def check(self, call: Call) -> Message | None:
+        """See call.Requirement."""
+        kind, rows = ResourceType.TRANSACTIONAL_ID, call.message.topic_data
+        partitions = (one for row in rows for one in row.partition_data)
+        # Without a name there is nothing that the client could be allowed.
+        if any(is_transactional(one.records) for one in partitions) and is_denied(
+            call, _WRITE, kind, call.message.transactional_id or ""
+        ):
+            call.message.topic_data = []
+            answers = [self.refused(row, CODE_OF[kind]) for row in rows]
+            call.amend(lambda response: response.responses.extend(answers))
+        return None
 
 
 class FetchedOffsets:

@@ -8,40 +8,25 @@ requests are answered (requirements.py, api_requirements.py).
 
 from typing import Final
 
+from kafscale.access.acls import OPERATIONS_ON
 from kafscale.gateways.kafka.calls.call import Call, Requirement
 from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.wire.kafka.schema import Message
 
 NOT_ASKED: Final = -0x80000000
 
-_READ, _WRITE = AccessOperation.READ, AccessOperation.WRITE
-_CREATE, _DELETE, _ALTER = AccessOperation.CREATE, AccessOperation.DELETE, AccessOperation.ALTER
-_DESCRIBE = AccessOperation.DESCRIBE
-_TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+_CREATE, _DESCRIBE = AccessOperation.CREATE, AccessOperation.DESCRIBE
+_TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 
 
 # -- what a client may do, where an answer shows it -----------------------------------------------
-
-_CONFIGS: Final = (AccessOperation.DESCRIBE_CONFIGS, AccessOperation.ALTER_CONFIGS)
-_OPERATIONS_ON: Final = {
-    _TOPIC: (_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, *_CONFIGS),
-    _GROUP: (_READ, _DELETE, _DESCRIBE),
-    _CLUSTER: (
-        _CREATE,
-        AccessOperation.CLUSTER_ACTION,
-        *_CONFIGS,
-        AccessOperation.IDEMPOTENT_WRITE,
-        _ALTER,
-        _DESCRIBE,
-    ),
-}
 
 
 def authorized_operations(call: Call, kind: ResourceType, name: str, *, asked: bool) -> int:
     """What the client may do to a resource, as the bits of Kafka's operations."""
     if not asked:
         return NOT_ASKED
-    return sum(1 << one for one in _OPERATIONS_ON[kind] if call.allows(one, kind, name))
+    return sum(1 << one for one in OPERATIONS_ON[kind] if call.allows(one, kind, name))
 
 
 def operations_on_cluster(call: Call, *, asked: bool) -> int:
@@ -49,6 +34,11 @@ def operations_on_cluster(call: Call, *, asked: bool) -> int:
     if asked and not call.allows(_DESCRIBE, _CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(call, _CLUSTER, CLUSTER_NAME, asked=asked)
+
+
+def may_describe(call: Call, name: str) -> bool:
+    """Whether the client may know of a topic."""
+    return call.context.authorizer.allows_all or call.allows(_DESCRIBE, _TOPIC, name)
 
 
 def may_create(call: Call, name: str) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from kafscale.gateways.kafka.calls import client_errors
-from kafscale.gateways.kafka.calls.call import Call
+from kafscale.gateways.kafka.calls.call import Call, Requirement
 from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.schema import Message
@@ -87,6 +87,20 @@ class WholeRequest:
         if is_denied(call, self.operation, self.kind, self.name_of(call.message)):
             return self.refused(call, CODE_OF[self.kind])
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class UnlessOnCluster:
+    """A client that may do something to the cluster needs no leave for single resources."""
+
+    operation: AccessOperation
+    otherwise: Requirement
+
+    def check(self, call: Call) -> Message | None:
+        """Ask for the rest where the client may not do this."""
+        if call.allows(self.operation, ResourceType.CLUSTER, CLUSTER_NAME):
+            return None
+        return self.otherwise.check(call)
 
 
 def by_name(row: Any) -> str:

@@ -11,12 +11,12 @@ from typing import Final
 from kafscale.engine.cluster.placement import NO_BROKER
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.kafka.access.api_requirements import DescribedTopics
-from kafscale.gateways.kafka.access.authorization import authorized_operations
+from kafscale.gateways.kafka.access.authorization import authorized_operations, may_describe
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
 from kafscale.gateways.kafka.calls.errors import code_of
 from kafscale.gateways.kafka.calls.request_order import READS_TOPICS
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.access import ResourceType
 from kafscale.model.errors import InvalidTopicName, KafscaleError
 from kafscale.model.names import check_topic_name, is_internal
 from kafscale.wire.kafka.errors import ErrorCode
@@ -76,11 +76,8 @@ def _list_names(call: Call) -> Iterable[str]:
     request: DescribeTopicPartitionsRequest = call.message
     if request.topics:
         return sorted({topic.name for topic in request.topics})
-    return sorted(
-        topic.name
-        for topic in call.engine.topics.all()
-        if call.allows(AccessOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
-    )
+    names = (topic.name for topic in call.engine.topics.all())  # sorted
+    return (name for name in names if may_describe(call, name))
 
 
 async def _find(call: Call, name: str) -> Topic | ErrorCode:

@@ -49,7 +49,7 @@ def answer(call: Call) -> Answer:
         return _answer_long(call)
     session: FetchSession | None = None
     if call.version >= _SESSIONS_FROM:
-        problem, session = _session(call, list(_requested(call)))
+        problem, session = _session(call, _named(call))
         if problem is not ErrorCode.NONE:
             return _refuse(call, problem)
     return _answer(call, session)
@@ -223,6 +223,11 @@ def _session(
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None
     cached.advance()
     return ErrorCode.NONE, cached
+
+
+def _named(call: Call) -> Sequence[RequestedPartition]:
+    """The partitions that a session takes; a request without a session needs no list of them."""
+    return () if call.message.session_epoch == CLOSE else list(_requested(call))
 
 
 def _requested(call: Call) -> Iterator[RequestedPartition]:

@@ -6,12 +6,11 @@ producer starts over. Transactions are not supported: a transactional id is refu
 
 from typing import Final
 
-from kafscale.gateways.kafka.access.requirements import WholeRequest, cluster
+from kafscale.gateways.kafka.access.api_requirements import NewProducer
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.errors import code_of
 from kafscale.gateways.kafka.calls.request_order import FREE
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.init_producer_id import (
@@ -23,14 +22,8 @@ API_KEY: Final = InitProducerIdRequest.api_key
 VERSIONS: Final = InitProducerIdRequest.versions
 
 
-def _refused(call: Call, code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_epoch=-1)
-
-
 ORDER: Final = FREE
-REQUIREMENTS: Final[tuple[Requirement, ...]] = (
-    WholeRequest(AccessOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, cluster, _refused),
-)
+REQUIREMENTS: Final[tuple[Requirement, ...]] = (NewProducer(),)
 
 
 def answer(call: Call) -> Answer:

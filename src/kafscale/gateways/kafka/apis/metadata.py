@@ -16,6 +16,7 @@ from kafscale.gateways.kafka.access.api_requirements import MetadataTopics
 from kafscale.gateways.kafka.access.authorization import (
     authorized_operations,
     may_create,
+    may_describe,
     operations_on_cluster,
 )
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
@@ -61,7 +62,11 @@ async def _answer(call: Call) -> MetadataResponse:
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
         every = list(call.engine.topics.all())
-        topics = [await _describe(call, topic) async for topic in call.each(every)]
+        topics = [
+            await _describe(call, topic)
+            async for topic in call.each(every)
+            if may_describe(call, topic.name)
+        ]
         return _response(call, topics, cluster.nodes())
     # A topic can have thousands of partitions: one named thousands of times is described once.
     named = {(one.topic_id, one.name): one async for one in call.each(asked)}.values()

@@ -5,7 +5,12 @@ A consumer that has lost its leader asks whether the log still holds what it has
 
 from typing import Final
 
-from kafscale.gateways.kafka.access.requirements import EachRow, by_topic, topic_row
+from kafscale.gateways.kafka.access.requirements import (
+    EachRow,
+    UnlessOnCluster,
+    by_topic,
+    topic_row,
+)
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.errors import code_of
@@ -24,18 +29,21 @@ API_KEY: Final = OffsetForLeaderEpochRequest.api_key
 VERSIONS: Final = OffsetForLeaderEpochRequest.versions
 ORDER: Final = READS_RECORDS
 REQUIREMENTS: Final[tuple[Requirement, ...]] = (
-    EachRow(
-        AccessOperation.DESCRIBE,
-        ResourceType.TOPIC,
-        "topics",
-        by_topic,
-        "topics",
-        topic_row(
-            OffsetForLeaderTopicResult,
-            EpochEndOffset,
-            lambda row: [one.partition for one in row.partitions],
-            name_of=by_topic,
-            number="partition",
+    UnlessOnCluster(
+        AccessOperation.CLUSTER_ACTION,
+        EachRow(
+            AccessOperation.DESCRIBE,
+            ResourceType.TOPIC,
+            "topics",
+            by_topic,
+            "topics",
+            topic_row(
+                OffsetForLeaderTopicResult,
+                EpochEndOffset,
+                lambda row: [one.partition for one in row.partitions],
+                name_of=by_topic,
+                number="partition",
+            ),
         ),
     ),
 )

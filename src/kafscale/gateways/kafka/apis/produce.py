@@ -12,6 +12,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafscale.engine.topics.topic import Topic
+from kafscale.gateways.kafka.access.api_requirements import TransactionalWrites
 from kafscale.gateways.kafka.access.requirements import EachRow, by_name, topic_row
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import (
@@ -50,20 +51,22 @@ from kafscale.wire.kafka.messages.produce import (
 API_KEY: Final = ProduceRequest.api_key
 VERSIONS: Final = ProduceRequest.versions
 ORDER: Final = APPENDS_RECORDS
+_refused_topic: Final = topic_row(
+    TopicProduceResponse,
+    PartitionProduceResponse,
+    lambda row: [one.index for one in row.partition_data],
+    number="index",
+    base_offset=-1,
+)
 REQUIREMENTS: Final[tuple[Requirement, ...]] = (
+    TransactionalWrites(_refused_topic),
     EachRow(
         AccessOperation.WRITE,
         ResourceType.TOPIC,
         "topic_data",
         by_name,
         "responses",
-        topic_row(
-            TopicProduceResponse,
-            PartitionProduceResponse,
-            lambda row: [one.index for one in row.partition_data],
-            number="index",
-            base_offset=-1,
-        ),
+        _refused_topic,
     ),
 )
 

@@ -10,6 +10,7 @@ from kafscale.engine.cluster.membership import Node
 from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.kafka.calls.fetch_sessions import FetchSessions
+from kafscale.gateways.kafka.calls.login import Login
 from kafscale.gateways.kafka.calls.request_order import Standing
 from kafscale.gateways.workers import Workers, WorkQueue
 from kafscale.model.access import (
@@ -79,6 +80,7 @@ class Call:
     client_id: str = ""  # what the client calls itself
     listener: str = PLAINTEXT  # the name of the listener that the client came in by
     principal: Principal = ANONYMOUS
+    login: Login | None = None  # of a listener with SASL
     checked: dict[Place, CheckedSet] | None = None  # record sets that were checked early
     is_long: bool = False  # has very many rows: it is worked on in pieces, see `each`
     until_s: float | None = None  # by the loop's clock; see `in_time`
@@ -99,6 +101,10 @@ class Call:
     def allows(self, operation: AccessOperation, kind: ResourceType, name: str) -> bool:
         """Whether the client may do this."""
         return self.context.authorizer.allows(self.principal, self.peer, operation, kind, name)
+
+    def allows_any(self, operation: AccessOperation, kind: ResourceType) -> bool:
+        """Whether the client may do this to some resource of the type."""
+        return self.context.authorizer.allows_any(self.principal, self.peer, operation, kind)
 
     def amend(self, amendment: Amendment) -> None:
         """Change the handler's answer before it is sent."""

@@ -1,10 +1,10 @@
 """Telling operators about requests that a client should not have sent.
 
-Here: which errors clients cause, and how they are counted and logged: once per request and reason,
-with the number of rows. Errors that well-behaved clients meet now and then (an offset that has
-expired, a topic that is there already) are counted apart from bad requests and hardly logged.
-Next door: connections that were ended (gateways/connections.py), how many lines a client gets
-(gateways/client_log.py).
+Here: how errors that clients cause are counted and logged: once per request and reason, with the
+number of rows. Errors that well-behaved clients meet now and then are counted apart from bad
+requests and hardly logged.
+Next door: which errors these are (gateways/client_mistakes.py), connections that were ended
+(gateways/connections.py), how many lines a client gets (gateways/client_log.py).
 """
 
 from dataclasses import replace
@@ -13,75 +13,29 @@ from typing import Final
 import structlog
 
 from kafscale.gateways.audit_log import MOST_RESOURCES
-from kafscale.gateways.client_log import reason_of
+from kafscale.gateways.client_mistakes import Blame, blame_of, reason_of
 from kafscale.gateways.kafka.calls.call import Call, ClientError, KafkaContext, api_name
 from kafscale.gateways.kafka.calls.errors import words_of
 from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.audit import DENIED, AuditEvent, AuditKind
-from kafscale.model.errors import (
-    BadBatch,
-    BadSequence,
-    FencedInstance,
-    FencedLeaderEpoch,
-    GroupFull,
-    GroupMemoryFull,
-    IllegalGeneration,
-    InconsistentProtocol,
-    InvalidGroupId,
-    InvalidRequest,
-    InvalidSessionTimeout,
-    KafscaleError,
-    OffsetMetadataTooLarge,
-    OffsetOutOfRange,
-    TopicError,
-    TopicExists,
-    UnknownLeaderEpoch,
-    UnknownMember,
-    UnknownTopic,
-    UnknownTopicId,
-    UnpacksTooMuch,
-)
+from kafscale.model.errors import KafscaleError
 
 logger = structlog.get_logger()
 
-_ORDINARY: Final = (
-    BadSequence,
-    FencedInstance,
-    FencedLeaderEpoch,
-    IllegalGeneration,
-    OffsetOutOfRange,
-    TopicExists,
-    UnknownLeaderEpoch,
-    UnknownMember,
-    UnknownTopic,
-    UnknownTopicId,
-    UnpacksTooMuch,
-)
-_BAD: Final = (
-    BadBatch,
-    GroupFull,
-    GroupMemoryFull,
-    InconsistentProtocol,
-    InvalidGroupId,
-    InvalidRequest,
-    InvalidSessionTimeout,
-    OffsetMetadataTooLarge,
-    TopicError,
-)
 _MOST_NAME: Final = 100  # characters of a name that a client chose
 
 
 def note(call: Call, problem: KafscaleError) -> None:
     """Keep an error for the log if the client caused it."""
-    is_ordinary = isinstance(problem, _ORDINARY)
-    if not is_ordinary and not isinstance(problem, _BAD):
+    blame = blame_of(problem)
+    if blame is Blame.NONE:
         return
     reason = reason_of(type(problem))
     known = call.errors.get(reason)
     if known is not None:
         known.count += 1
     else:
-        call.errors[reason] = ClientError(words_of(problem), not is_ordinary)
+        call.errors[reason] = ClientError(words_of(problem), blame is Blame.BAD)
 
 
 def note_bad(call: Call, reason: str, detail: str) -> None:

@@ -32,6 +32,8 @@ class Unsettled(Flag):
     OFFSET_READS = auto()
     GROUPS = auto()  # which groups there are
     GROUP_READS = auto()
+    USERS = auto()  # credentials and delegation tokens
+    USER_READS = auto()
     ROWS = auto()  # answers to the rows of a request, of which there may be very many
 
 
@@ -81,6 +83,9 @@ DELETES_GROUPS: Final = _by_rows(
 # then asks for the offsets that this member has committed.
 CHANGES_MEMBERS: Final = Standing(_NOTHING, _GROUPS | _GROUP_READS | _OFFSETS)
 
+READS_USERS: Final = _by_rows(Unsettled.USER_READS, Unsettled.USERS)
+CHANGES_USERS: Final = _by_rows(Unsettled.USERS, Unsettled.USERS | Unsettled.USER_READS)
+
 
 def list_waits(standings: Mapping[int, Standing]) -> dict[int, frozenset[int]]:
     """By API key: the APIs whose earlier requests must be answered before a request begins."""
@@ -100,6 +105,7 @@ def list_reads(standings: Mapping[int, Standing]) -> frozenset[int]:
         | Unsettled.RECORD_READS
         | Unsettled.OFFSET_READS
         | Unsettled.GROUP_READS
+        | Unsettled.USER_READS
     )
     return frozenset(
         key

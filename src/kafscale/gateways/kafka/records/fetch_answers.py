@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from kafscale.engine.partitions.reads import MOST_AT_ONCE, PartitionRead, ReadResult
 from kafscale.engine.partitions.visibility import READ_COMMITTED, READ_UNCOMMITTED, IsolationLevel
 from kafscale.engine.topics.topic import Topic
-from kafscale.gateways.client_log import reason_of
+from kafscale.gateways.client_mistakes import reason_of
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Call
 from kafscale.gateways.kafka.calls.errors import code_of

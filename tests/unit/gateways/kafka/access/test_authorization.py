@@ -14,6 +14,7 @@ from kafscale.wire.kafka.messages import (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_user_scram_credentials,
     create_acls,
     create_partitions,
     create_topics,
@@ -51,6 +52,7 @@ from kafscale.wire.kafka.messages import (
 )
 from kafscale.wire.kafka.messages.api_versions import ApiVersionsRequest
 from kafscale.wire.kafka.messages.describe_cluster import DescribeClusterRequest
+from kafscale.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafscale.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from kafscale.wire.kafka.schema import NO_UUID, Message
 from tests.unit.gateways.kafka.caller import Caller, fetch_request, make_batch, produce_request
@@ -82,6 +84,11 @@ class Rules:
         self.asked.append((principal, operation, kind, name))
         is_denied = name in self.denied or operation in self.denied_operations
         return not self.denies_all and not is_denied
+
+    def allows_any(
+        self, principal: Principal, host: str, operation: AccessOperation, kind: ResourceType
+    ) -> bool:
+        return not self.denies_all
 
 
 @pytest.fixture
@@ -251,6 +258,13 @@ REQUESTS: list[tuple[Message, int, ErrorCode]] = [
         0,
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ),
+    (
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+            [alter_user_scram_credentials.ScramCredentialDeletion("bob", 1)]
+        ),
+        0,
+        CLUSTER,
+    ),
     (list_config_resources.ListConfigResourcesRequest(), 1, CLUSTER),
     (
         describe_topic_partitions.DescribeTopicPartitionsRequest(
@@ -260,10 +274,14 @@ REQUESTS: list[tuple[Message, int, ErrorCode]] = [
         TOPIC,
     ),
 ]
+# Delegation tokens go by who owns them: tests/unit/gateways/kafka/apis/test_delegation_tokens.py.
+TOKEN_APIS = {key for key, name in router.NAMES.items() if "DelegationToken" in name}
 # Requests that need no leave, or whose answer only leaves out what is denied.
 NEVER_REFUSED = {
     ApiVersionsRequest.api_key,
     SaslHandshakeRequest.api_key,
+    SaslAuthenticateRequest.api_key,
+    *TOKEN_APIS,
     DescribeClusterRequest.api_key,
     list_groups.API_KEY,
     list_transactions.API_KEY,

@@ -1,0 +1,192 @@
+"""Who a client is: conversations of all mechanisms, whatever protocol carries them.
+
+Here: one conversation per login, message by message, and the identity it ends in.
+Next door: the mechanisms' own rules (access/), users and secrets (credentials.py, tokens.py,
+password_file.py, signing_keys.py), a Kafka connection's states (gateways/kafka/calls/login.py).
+Never here: delays and limits. They are the door's.
+"""
+
+import base64
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from kafscale.access.plain import check_password, read_plain
+from kafscale.access.scram import SCRAM_MECHANISMS, ScramCredential, ScramExchange, ScramMechanism
+from kafscale.engine.access.credentials import Credentials
+from kafscale.engine.access.reread_file import RereadFile
+from kafscale.engine.access.signing_keys import SigningKeys
+from kafscale.engine.access.tokens import Tokens
+from kafscale.model.access import Principal
+from kafscale.model.clock import Clock, Dice
+from kafscale.model.errors import AuthenticationFailed
+
+if TYPE_CHECKING:
+    from kafscale.access.bearer import BearerIdentity, TokenRules
+
+PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
+_NONCE_BYTES: Final = 18  # of random: 24 characters
+
+
+class ClientIdentity(NamedTuple):
+    """Who a client has proved to be."""
+
+    principal: Principal
+    expires_ms: int | None = None  # of the token that proves it
+    is_by_token: bool = False  # a delegation token
+
+
+class SaslReply(NamedTuple):
+    """What a client is answered; with an identity the conversation is over."""
+
+    message: bytes
+    identity: ClientIdentity | None = None
+
+
+class Exchange(Protocol):
+    """One conversation."""
+
+    @property
+    def claimed(self) -> str:
+        """Who the client says it is; "" as long as it has not said so."""
+        ...
+
+    async def step(self, message: bytes) -> SaslReply:
+        """Answer one message. Raises AuthenticationFailed."""
+        ...
+
+
+class BearerCheck(NamedTuple):
+    """What OAUTHBEARER goes by."""
+
+    keys: SigningKeys
+    rules: "TokenRules"
+
+
+class Authentication:
+    """The mechanisms of a broker."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        dice: Dice,
+        credentials: Credentials,
+        tokens: Tokens,
+        passwords: RereadFile[dict[str, str]] | None = None,
+        bearer: BearerCheck | None = None,
+    ) -> None:
+        self.credentials = credentials
+        self.tokens = tokens
+        self._clock = clock
+        self._dice = dice
+        self._decoy_secret = dice.token(32)
+        self._mechanisms: dict[str, Callable[[], Exchange]] = {
+            name: self._scram_of(mechanism) for name, mechanism in SCRAM_MECHANISMS.items()
+        }
+        if passwords is not None:
+            self._mechanisms[PLAIN] = lambda: _PlainLogin(passwords)
+        if bearer is not None:
+            self._mechanisms[OAUTHBEARER] = lambda: _BearerLogin(bearer, clock)
+
+    def begin(self, mechanism: str) -> Exchange:
+        """A conversation by a mechanism that the settings have turned on."""
+        return self._mechanisms[mechanism]()
+
+    def _scram_of(self, mechanism: ScramMechanism) -> Callable[[], Exchange]:
+        def find(user: str, is_token: bool) -> ScramCredential | None:
+            if is_token:
+                return self.tokens.find_credential(mechanism, user)
+            return self.credentials.find(mechanism, user)
+
+        def begin() -> Exchange:
+            nonce = base64.urlsafe_b64encode(self._dice.token(_NONCE_BYTES)).decode()
+            exchange = ScramExchange(mechanism, nonce, find, self._decoy_secret)
+            return _ScramLogin(exchange, self.tokens)
+
+        return begin
+
+
+class _ScramLogin:
+    """Implements Exchange for SCRAM, by users' passwords and by delegation tokens."""
+
+    def __init__(self, exchange: ScramExchange, tokens: Tokens) -> None:
+        self._exchange = exchange
+        self._tokens = tokens
+
+    @property
+    def claimed(self) -> str:
+        """See Exchange."""
+        return self._exchange.user
+
+    async def step(self, message: bytes) -> SaslReply:
+        """See Exchange."""
+        exchange = self._exchange
+        answer = exchange.step(message)
+        if not exchange.is_over:
+            return SaslReply(answer)
+        if not exchange.is_token:
+            return SaslReply(answer, ClientIdentity(Principal("User", exchange.user)))
+        token = self._tokens.find(exchange.user)
+        if token is None:  # it has expired, or has been removed, during the conversation
+            raise AuthenticationFailed("the token has expired")
+        return SaslReply(answer, ClientIdentity(token.owner, token.expires_ms, is_by_token=True))
+
+
+class _PlainLogin:
+    """Implements Exchange for PLAIN."""
+
+    def __init__(self, passwords: RereadFile[dict[str, str]]) -> None:
+        self._passwords = passwords
+        self.claimed = ""
+
+    async def step(self, message: bytes) -> SaslReply:
+        """See Exchange."""
+        said = read_plain(message)
+        self.claimed = said.user
+        passwords = await self._passwords.current()
+        check_password(passwords.get(said.user), said.password)
+        return SaslReply(b"", ClientIdentity(Principal("User", said.user)))
+
+
+class _BearerLogin:
+    """Implements Exchange for OAUTHBEARER.
+
+    A client whose token is refused is told why as JSON. It answers with one byte, and only then is
+    the login a failure (RFC 7628, section 3.2.3).
+    """
+
+    def __init__(self, check: BearerCheck, clock: Clock) -> None:
+        self._check = check
+        self._clock = clock
+        self._refusal = ""
+        self.claimed = ""
+
+    async def step(self, message: bytes) -> SaslReply:
+        """See Exchange."""
+        from kafscale.access.bearer import read_bearer
+
+        if self._refusal:
+            raise AuthenticationFailed(self._refusal)
+        token, authzid = read_bearer(message)
+        try:
+            found = await self._identify(token)
+        except AuthenticationFailed as problem:
+            self._refusal = json.dumps({"status": "invalid_token", "error": str(problem)})
+            return SaslReply(self._refusal.encode())
+        self.claimed = found.user
+        if authzid and authzid != found.user:
+            raise AuthenticationFailed(
+                "Authentication failed: Client requested an authorization id that is different "
+                "from the token's principal name"
+            )
+        return SaslReply(b"", ClientIdentity(Principal("User", found.user), found.expires_ms))
+
+    async def _identify(self, token: str) -> "BearerIdentity":
+        from kafscale.access.bearer import UnknownKey, check_token
+
+        keys, rules = self._check
+        try:
+            return check_token(token, await keys.current(), rules, self._clock.now_ms())
+        except UnknownKey:
+            return check_token(token, await keys.newer(), rules, self._clock.now_ms())

@@ -1,0 +1,63 @@
+"""Every request of every user is answered as Apache Kafka answers it, as far as leave goes.
+
+The table is Apache Kafka's own behaviour (tests/e2e/test_access_table.py).
+"""
+
+from kafscale.gateways.kafka import router
+from kafscale.gateways.kafka.access.acl_messages import read_binding
+from kafscale.model.access import Principal
+from kafscale.testing.in_process import InProcessBroker
+from tests.support.access_table import (
+    REQUESTS,
+    TOPIC,
+    USERS,
+    acl_of,
+    doomed,
+    judge,
+    key_of,
+    name_for,
+    read_answers,
+)
+from tests.unit.gateways.kafka.access.guarded import Acting, guarded_config
+from tests.unit.gateways.kafka.caller import Caller
+
+# APIs that need no leave: they come before the login, or are about the connection itself.
+WITHOUT_LEAVE = {"ApiVersions", "SaslHandshake"}
+
+# Transactions are not supported: who may have them is told so by another code than Kafka's.
+DIFFERENT = {
+    ("FindCoordinator, transactional id", user): ("31", "served")
+    for user in ("TRANSACTIONAL_ID.WRITE", "TRANSACTIONAL_ID.DESCRIBE", "TRANSACTIONAL_ID.ALL")
+}
+
+
+def test_the_table_has_a_request_of_every_api() -> None:
+    asked = {router.NAMES[key_of(name)] for name in REQUESTS}
+    assert asked | WITHOUT_LEAVE == set(router.NAMES.values())
+    assert read_answers().keys() == REQUESTS.keys()
+
+
+async def test_every_user_is_answered_as_by_apache_kafka() -> None:
+    answers, acting = read_answers(), Acting()
+    different: dict[tuple[str, str], tuple[str, str]] = {}
+    async with (
+        InProcessBroker(config=guarded_config(), authorizer=acting) as broker,
+        Caller(broker.port) as caller,
+    ):
+        acls = broker.engine.acls
+        assert acls is not None
+        granted = [acl_of(user, grant) for user, grants in USERS.items() for grant in grants]
+        await acls.create(map(read_binding, granted))
+        acting.inner = acls.authorizer
+        for name in (TOPIC, *(doomed(name_for(number)) for number in range(len(USERS)))):
+            assert (await caller.create(name)).error_code == 0
+        version, make = REQUESTS["OffsetCommit"]
+        assert "30" not in judge(await caller.ask(make("a"), version))
+        for number, user in enumerate(USERS):
+            acting.principal = Principal("User", user)
+            for name, (version, make) in REQUESTS.items():
+                found = judge(await caller.ask(make(name_for(number)), version))
+                expected = answers[name].get(user, answers[name]["others"])
+                if found != expected:
+                    different[name, user] = (found, expected)
+    assert different == DIFFERENT
