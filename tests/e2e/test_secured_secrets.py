@@ -20,18 +20,17 @@ WRONG = "planted-wrong-password"
 NEW = "planted-scram-password"
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
-def test_a_broker_that_clients_log_in_to_shows_no_secret(tmp_path: Path, form: str) -> None:
+def test_a_broker_that_clients_log_in_to_shows_no_secret(tmp_path: Path) -> None:
     env = {
         "KAFSCALE_LOG_LEVEL": "debug",
-        "KAFSCALE_LOG_FORMAT": form,
+        "KAFSCALE_LOG_FORMAT": "text",
         "KAFSCALE_AUDIT_FILE": str(tmp_path / "audit.log"),
     }
     with SecuredProcess(tmp_path / "broker", env) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("t", 1)])["t"].result(30)
         strong = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-        change = UserScramCredentialUpsertion("eve", strong, NEW.encode(), b"s" * 32)
+        change = UserScramCredentialUpsertion("eve", strong, NEW.encode())
         admin.alter_user_scram_credentials([change])["eve"].result(30)
         good, bad = broker.issuer.token("olga"), broker.issuer.token("olga", aud="another")
         ways = {
