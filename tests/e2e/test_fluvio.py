@@ -211,6 +211,20 @@ def test_the_newest_client_can_do_what_the_page_says(broker: FluvioBroker) -> No
     assert re.search(r"orders +0 +5\b", groups)
 
 
+def test_nothing_acknowledged_is_lost_with_a_broker(broker: FluvioBroker) -> None:
+    newest = python_client(NEWEST)
+    kafka_writes(broker, "kept", {"value": b"first"})
+    pairs = [f"k{number}=v{number}" for number in range(20)]
+    shown = run(newest, broker.control, "produce", "kept", "default", *pairs)
+    assert [line["offset"] for line in shown] == list(range(1, 21))
+    broker.kill()
+    broker.start()
+    lines = run(newest, broker.control, "read", "kept", "5", "16")
+    assert [(line["offset"], line["value"]) for line in lines] == [
+        (number + 1, f"v{number}") for number in range(4, 20)
+    ]
+
+
 def test_the_program_on_the_page_runs(broker: FluvioBroker, tmp_path: Path) -> None:
     (text,) = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     program = tmp_path / "example.py"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kafscale.gateways.fluvio.control.view import Views
 
 PROTOCOL: Final = "FLUVIO"
+SC_PORT: Final = 9003  # what Fluvio's clients know
+SPU_PORT: Final = 9005
 
 
 class FluvioDoor:
@@ -64,8 +66,8 @@ class FluvioDoor:
         settings = self._settings
         endpoints = {}
         for listener, asked, usual, told in (
-            (self._control, settings.sc_port, 9003, settings.advertised_sc_port),
-            (self._data, settings.spu_port, 9005, settings.advertised_spu_port),
+            (self._control, settings.sc_port, SC_PORT, settings.advertised_sc_port),
+            (self._data, settings.spu_port, SPU_PORT, settings.advertised_spu_port),
         ):
             port = usual if asked is None else asked
             try:

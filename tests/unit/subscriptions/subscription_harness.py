@@ -25,6 +25,7 @@ from kafscale.subscriptions.events import (
 )
 from kafscale.subscriptions.machine import SubscriptionMachine
 from kafscale.subscriptions.snapshot import CursorSnapshot
+from kafscale.subscriptions.spans import clear_bits
 
 NOW_MS = 1_700_000_000_000
 
@@ -175,6 +176,18 @@ class Subscribed:
                 hashes = runs[0].hashes
                 return hashes[offset - first if runs[0].is_split else 0]
         return 0
+
+    def spans_of(self, wanted: LookUp) -> list[tuple[int, int]]:
+        """The messages of entries that the machine has forgotten."""
+        spans: list[tuple[int, int]] = []
+        for ack in wanted.acks:
+            for run in (run for *_, runs in self.batches for run in runs):
+                if run.first <= ack.first < run.next:
+                    after = ack.first + 1 if run.is_split else run.next
+                    spans += clear_bits(ack.first, after, ack.unacknowledged)
+                    if wanted.is_cumulative:
+                        spans.append((0, ack.first))
+        return spans
 
     def has(self, offset: int) -> bool:
         """Whether the log has a message there."""

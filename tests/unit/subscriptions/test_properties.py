@@ -13,7 +13,9 @@ from hypothesis.stateful import (
 from kafscale.subscriptions.events import (
     Ack,
     Acknowledge,
+    AcknowledgeSpans,
     AcknowledgeUpTo,
+    LookUp,
     Mode,
     Pause,
     Permit,
@@ -135,6 +137,10 @@ class Consumers(RuleBasedStateMachine):
         before = self.it.machine._places.dropped_acks
         # What the event acknowledges must count before the machine delivers anything more.
         effects = self.it.machine.handle(event, self.it.now_ms)
+        for effect in effects:
+            if isinstance(effect, LookUp):  # as the shell does: a run in flight was forgotten
+                spans = self.it.spans_of(effect)
+                self.it.machine.handle(AcknowledgeSpans(spans), self.it.now_ms)
         is_kept = self.it.machine._places.dropped_acks == before
         done = {offset for offset in range(self.it.end) if self.it.is_done(offset)}
         if is_kept and isinstance(event, AcknowledgeUpTo):

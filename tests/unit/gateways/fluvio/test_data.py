@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from kafscale.access.quotas import QuotaKey, entity_of
 from kafscale.engine.partitions.reads import PartitionRead
 from kafscale.records import batch
 from kafscale.records.record import Record, build_batch, open_batch
@@ -426,3 +427,17 @@ async def test_a_request_that_cannot_be_read_ends_its_connection_alone(
         await data.next_frame(1)
     assert (await produce(other, produce_request(write_batch(values("a")))))[0].base_offset == 0
     await other.aclose()
+
+
+@pytest.mark.parametrize("key", [QuotaKey.PRODUCED_BYTES, QuotaKey.CONSUMED_BYTES])
+async def test_a_client_over_its_quota_is_not_read_from(
+    data: FluvioConnection, broker: InProcessBroker, key: QuotaKey
+) -> None:
+    await produce(data, produce_request(write_batch(values("a" * 1000))))
+    await broker.engine.quotas.alter(entity_of([("client-id", "test")]), {key: 1.0})
+    if key is QuotaKey.PRODUCED_BYTES:
+        await produce(data, produce_request(write_batch(values("b" * 1000))))
+    else:
+        await StreamOf(data, StreamFetchRequest("t", max_bytes=1 << 20)).read()
+    (connection,) = broker.connections._open
+    assert connection.is_muted

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kafscale.access.quotas import QuotaKey
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.fluvio.context import OFFSETS_TOPIC
 from kafscale.gateways.fluvio.errors import DENIED, error_of
@@ -77,6 +78,7 @@ async def answer(
 ) -> asyncio.Task[None] | None:
     """Append every batch, in order; what is left is to wait for the commits."""
     session.writes = True
+    session.charge(header, QuotaKey.PRODUCED_BYTES, len(frame))
     request = _Request(session, header, frame)
     objection = _objection(request.message)
     for topic_data in request.message.topics:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from kafscale.access.quotas import QuotaKey
 from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.fluvio.errors import error_of
@@ -116,6 +117,8 @@ class Stream:
         if end > position.offset:
             self._has_credit = False
             self._answer(result.high, result.start, pieces)
+            size = sum(map(len, pieces))
+            self._session.charge(self._request, QuotaKey.CONSUMED_BYTES, size)
             reads = self._session.engine.metrics.reads_of(self.topic.name)
             reads.read(position.partition, result.from_memory, result.read_s)
         else:
