@@ -78,6 +78,10 @@ class Victim:
         self._open.append(sock)
         return sock
 
+    def keep(self, sock: socket.socket) -> None:
+        """Have the fixture close this connection, too."""
+        self._open.append(sock)
+
     def close_connections(self) -> None:
         for sock in self._open:
             sock.close()

@@ -7,15 +7,17 @@ import random
 import sys
 import time
 
+from tests.fuzz import pulsar
 from tests.fuzz.fluvio import fluvio_corpus, fluvio_sets, judge_fluvio, judge_fluvio_set
 from tests.fuzz.mutations import corpus, judge, judge_records, record_corpus, spoil
 
 _ROUND = 1000
 _RECORD_SETS = 100  # per round
+_PULSAR_FRAMES = 500
 
 
 def main() -> None:
-    frames = corpus()
+    frames, pulsar_frames = corpus(), pulsar.corpus()
     first = int(sys.argv[1]) if len(sys.argv) > 1 else random.SystemRandom().randrange(2**32)
     print(f"{len(frames)} frames in the corpus, seed {first}; stop with ctrl-c")
     tried = read = 0
@@ -33,6 +35,7 @@ def main() -> None:
                     raise
                 tried += 1
             _spoil_records(dice, seed)
+            _spoil_pulsar(dice, seed, pulsar_frames)
             _spoil_fluvio(dice, seed)
             seed += 1
             rate = tried / (time.monotonic() - began)
@@ -51,6 +54,17 @@ def _spoil_records(dice: random.Random, seed: int) -> None:
             judge_records(spoilt, count)
         except Exception:
             print(f"\nseed {seed}: the walks differ on {count} records\n{spoilt.hex()}")
+            raise
+
+
+def _spoil_pulsar(dice: random.Random, seed: int, frames: list[bytes]) -> None:
+    """The same for frames of Pulsar clients."""
+    for _ in range(_PULSAR_FRAMES):
+        spoilt = spoil(dice.choice(frames), dice, frames)
+        try:
+            pulsar.judge(spoilt)
+        except Exception:
+            print(f"\nseed {seed} broke Pulsar's decoder with\n{spoilt.hex()}")
             raise
 
 

@@ -246,9 +246,12 @@ class SecuredJava:
 
     def __init__(self, folder: Path) -> None:
         client = f"org.apache.kafka:kafka-clients:{JAVA_VERSION}"
-        # The client's own way to tokens needs a library that it does not bring.
-        reader = "com.fasterxml.jackson.core:jackson-databind:2.21.2"
-        command = compiled(SOURCES / "Secured.java", client, reader)
+        # The client's own way to tokens needs libraries that it does not bring.
+        readers = (
+            "com.fasterxml.jackson.core:jackson-databind:2.21.2",
+            "org.bitbucket.b_c:jose4j:0.9.6",
+        )
+        command = compiled(SOURCES / "Secured.java", client, *readers)
         # The client reads its token from a file that must be allowed when it starts.
         self._token_file = folder / "token-of-java"
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://{self._token_file}"

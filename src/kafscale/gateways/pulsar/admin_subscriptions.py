@@ -13,10 +13,9 @@ from kafscale.engine.engine import Engine
 from kafscale.engine.subscriptions.ports import EARLIEST, LATEST, Description, SubscriptionName
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.http import HttpAnswer, HttpRequest, as_json
+from kafscale.gateways.pulsar.context import GROUP_PREFIX
 from kafscale.model.errors import InvalidRequest, NotTheOwner, SubscriptionNotFound
 from kafscale.subscriptions.events import Mode
-
-GROUP_PREFIX: Final = "pulsar:"
 
 _NO_CONTENT: Final = HttpAnswer(HTTPStatus.NO_CONTENT)
 _LONGEST_NUMBER: Final = 18

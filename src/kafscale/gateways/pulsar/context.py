@@ -9,12 +9,14 @@ from typing import Final
 from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
+from kafscale.gateways.pulsar.entries_out import LastOpened
 from kafscale.gateways.pulsar.producer_names import ProducerNames
 from kafscale.model.access import AccessOperation, Authorizer, ResourceType
 from kafscale.model.tenancy import Tenancy
 from kafscale.tasks import Tasks
 from kafscale.wire.pulsar.errors import ServerError
 
+GROUP_PREFIX: Final = "pulsar:"  # no consumer group has the name of a subscription by chance
 # What an entry takes beside its payload: keys, properties, the header of a batch.
 SPARE_BYTES: Final = 10 * 1024
 
@@ -38,6 +40,7 @@ class PulsarContext:
     tenancy: Tenancy
     max_message_bytes: int  # of topics without a limit of their own
     names: ProducerNames = field(default_factory=ProducerNames)
+    opened: LastOpened = field(default_factory=LastOpened)
 
     @property
     def max_message_size(self) -> int:

@@ -25,6 +25,10 @@ CODE_OF: Final[dict[type[errors.KafscaleError], ServerError]] = {
     errors.InvalidRequest: ServerError.NOT_ALLOWED,
     errors.MappingError: ServerError.NOT_ALLOWED,
     errors.OffsetRangeExhausted: ServerError.TOPIC_TERMINATED,
+    errors.SubscriptionError: ServerError.NOT_ALLOWED,
+    errors.ConsumerBusy: ServerError.CONSUMER_BUSY,
+    errors.KeyRangeTaken: ServerError.CONSUMER_ASSIGN_ERROR,
+    errors.SubscriptionNotFound: ServerError.SUBSCRIPTION_NOT_FOUND,
 }
 
 # A message that is refused for one of these is refused however often it is sent.

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol
 
+from kafscale.engine.cluster.identity import Identity
+
 Partition = tuple[bytes, int]  # topic id and number
 
 
@@ -55,10 +57,10 @@ class ProducerNames:
         self._waiting: dict[Partition, deque[tuple[NamedProducer, Callable[[], None]]]] = {}
         self._count = 0
 
-    def fresh(self, prefix: str) -> str:
-        """A name that no producer has had on this broker."""
+    def fresh(self, broker: Identity) -> str:
+        """A name that no producer of the cluster has had."""
         self._count += 1
-        return f"{prefix}-{self._count}"
+        return f"{broker.cluster_id}-{broker.broker_id}-{broker.epoch}-{self._count}"
 
     def enter(
         self, partition: Partition, producer: NamedProducer, when_alone: Callable[[], None]

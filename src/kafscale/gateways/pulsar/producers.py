@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafscale.engine.topics.topic import Topic
+from kafscale.gateways.connection import Connection
 from kafscale.gateways.pulsar import entries_in
 from kafscale.gateways.pulsar.context import PulsarContext
 from kafscale.gateways.pulsar.entries_in import SentEntry
@@ -41,6 +42,7 @@ from kafscale.wire.pulsar.messages.commands import (
     SendReceipt,
 )
 
+_REFUSED: Final = "message_refused"
 _MOST_IN_RUN: Final = 1000  # messages
 _MOST_RUN_BYTES: Final = 256 * 1024
 
@@ -65,8 +67,7 @@ class PulsarProducer:
         partition: int,
         *,
         is_cpp: bool,
-        send: Callable[[bytes], None],
-        release: Callable[[int], None],
+        connection: Connection,
         gone: Callable[["PulsarProducer"], None],
     ) -> None:
         """`is_cpp`: the client understands only one code about a single message."""
@@ -79,8 +80,8 @@ class PulsarProducer:
         self.access_mode = AccessMode.SHARED
         self._context = context
         self._is_cpp = is_cpp
-        self._send = send
-        self._release = release
+        self._connection = connection
+        self._release = connection.release
         self._gone = gone
         self._run: list[tuple[Send, SentEntry]] = []
         self._run_bytes = 0
@@ -201,7 +202,7 @@ class PulsarProducer:
 
     def _answer(self, receipts: list[bytes], released: int) -> None:
         if receipts:
-            self._send(b"".join(receipts))
+            self._connection.send(receipts)
         if released:
             self._release(released)
 
@@ -215,11 +216,13 @@ class PulsarProducer:
 
     def _refuse(self, send: Send, code: ServerError, words: str, held_bytes: int) -> None:
         self.flush()
-        self._context.engine.metrics.bad_requests.labels("pulsar_message_refused").inc()
+        self._context.engine.metrics.bad_requests.labels(_REFUSED).inc()
+        peer, log = self._connection.peer, self._context.client_log
+        log.write("bad_request", peer, _REFUSED, topic=self.topic.name, detail=words)
         answer = SendError(
             producer_id=self.producer_id, sequence_id=send.sequence_id, error=code, message=words
         )
-        self._when_settled(lambda: self._send(write_command(answer)))
+        self._when_settled(lambda: self._tell(answer))
         self._release(held_bytes)
 
     def _when_settled(self, act: Callable[[], None]) -> None:
@@ -272,7 +275,7 @@ class PulsarProducer:
         self._gone(self)
 
     def _tell(self, command: Command) -> None:
-        self._send(write_command(command))
+        self._connection.send((write_command(command),))
 
 
 def _receipt(send: Send, ledger: int, offset: int) -> bytes:

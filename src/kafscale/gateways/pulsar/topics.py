@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 
 from kafscale.engine.cluster.placement import NO_BROKER
 from kafscale.engine.topics.topic import Topic
-from kafscale.gateways.connection import Connection
+from kafscale.gateways.pulsar.channel import Channel, error_of
 from kafscale.gateways.pulsar.context import PulsarContext, Refused
-from kafscale.gateways.pulsar.errors import code_of
 from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError, UnknownTopic
 from kafscale.model.names import is_internal
@@ -67,13 +66,13 @@ async def _find(context: PulsarContext, name: str) -> Topic | None:
 
 
 async def partitioned_metadata(
-    context: PulsarContext, connection: Connection, asked: PartitionedMetadata
+    channel: Channel, asked: PartitionedMetadata
 ) -> PartitionedMetadataResponse:
     """Say how many partitions a topic has."""
     try:
         may_create = asked.metadata_auto_creation_enabled
-        place = await find_place(context, asked.topic, may_create=may_create)
-        context.require(connection, AccessOperation.DESCRIBE, ResourceType.TOPIC, place.topic.name)
+        place = await find_place(channel.context, asked.topic, may_create=may_create)
+        channel.require(AccessOperation.DESCRIBE, ResourceType.TOPIC, place.topic.name)
     except (KafscaleError, Refused) as problem:
         return PartitionedMetadataResponse(
             request_id=asked.request_id,
@@ -88,12 +87,12 @@ async def partitioned_metadata(
     )
 
 
-async def lookup(context: PulsarContext, connection: Connection, asked: Lookup) -> LookupResponse:
+async def lookup(channel: Channel, asked: Lookup) -> LookupResponse:
     """Say where the broker is that serves a partition."""
     try:
-        place = await find_place(context, asked.topic, may_create=True)
-        context.require(connection, AccessOperation.DESCRIBE, ResourceType.TOPIC, place.topic.name)
-        url = _url(context, connection, place)
+        place = await find_place(channel.context, asked.topic, may_create=True)
+        channel.require(AccessOperation.DESCRIBE, ResourceType.TOPIC, place.topic.name)
+        url = _url(channel, place)
     except (KafscaleError, Refused) as problem:
         return LookupResponse(
             response=_LOOKUP_FAILED,
@@ -109,40 +108,41 @@ async def lookup(context: PulsarContext, connection: Connection, asked: Lookup) 
     )
 
 
-def _url(context: PulsarContext, connection: Connection, place: PartitionPlace) -> str:
+def _url(channel: Channel, place: PartitionPlace) -> str:
     """Where a partition's owner has the listener that this client came in by."""
-    cluster = context.engine.cluster
+    cluster, listener = channel.context.engine.cluster, channel.connection.listener
     leader = cluster.leader_of(place.topic.folder(place.partition))
     for node in cluster.nodes():
         if node.broker_id == leader != NO_BROKER:
-            endpoint = node.endpoints.get(connection.listener)
+            endpoint = node.endpoints.get(listener)
             if endpoint is not None:
                 return f"pulsar://{endpoint}"
     raise Refused(
         ServerError.SERVICE_NOT_READY,
-        f"no broker with a listener {connection.listener} serves {place.topic.name} now",
+        f"no broker with a listener {listener} serves {place.topic.name} now",
     )
 
 
 def topics_of_namespace(
-    context: PulsarContext, connection: Connection, asked: GetTopicsOfNamespace
+    channel: Channel, asked: GetTopicsOfNamespace
 ) -> GetTopicsOfNamespaceResponse:
     """List the topics of a namespace; the client picks those that it wants."""
     names: list[str] = []
     if asked.mode != _NON_PERSISTENT:
-        tenancy = context.tenancy
-        for topic in context.engine.topics.all():
+        tenancy = channel.context.tenancy
+        for topic in channel.context.engine.topics.all():
             full = tenancy.full(topic.name)
             is_here = full.startswith(f"persistent://{asked.namespace}/")
-            if is_here and not is_internal(topic.name) and _may_see(context, connection, topic):
+            if is_here and not is_internal(topic.name) and _may_see(channel, topic):
                 names += _partition_names(full, topic)
     return GetTopicsOfNamespaceResponse(
         request_id=asked.request_id, topics=names, filtered=False, changed=True
     )
 
 
-def _may_see(context: PulsarContext, connection: Connection, topic: Topic) -> bool:
-    return context.authorizer.allows(
+def _may_see(channel: Channel, topic: Topic) -> bool:
+    connection = channel.connection
+    return channel.context.authorizer.allows(
         connection.principal,
         connection.peer,
         AccessOperation.DESCRIBE,
@@ -155,8 +155,3 @@ def _partition_names(full: str, topic: Topic) -> list[str]:
     if topic.partitions == 1:
         return [full]
     return [f"{full}-partition-{number}" for number in range(topic.partitions)]
-
-
-def error_of(problem: KafscaleError | Refused) -> ServerError:
-    """The code that a client gets."""
-    return problem.code if isinstance(problem, Refused) else code_of(problem)

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from kafscale.model.buffers import Buffer
 from kafscale.wire.buffer import MalformedMessage, unsigned_varlong
 from kafscale.wire.pulsar.messages.commands import COMMANDS, Command
 from kafscale.wire.pulsar.messages.metadata import BrokerEntryMetadata
@@ -109,7 +108,7 @@ def write_command(command: Command, *, behind: int = 0) -> bytes:
     return _HEAD.pack(_SIZE.size + len(encoded) + behind, len(encoded)) + encoded
 
 
-def sign_entry(metadata: bytes, payload: Buffer) -> tuple[bytes, Buffer]:
+def sign_entry(metadata: bytes, payload: bytes) -> tuple[bytes, bytes]:
     """What follows the command of a message: checksum and metadata, then the payload."""
     signed = _SIZE.pack(len(metadata)) + metadata
     checksum = crc32c(payload, crc32c(signed))

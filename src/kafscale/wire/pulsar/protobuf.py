@@ -137,7 +137,8 @@ class ProtoMessage:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items())
+        names = (field.name for field in self.table if field.name in self.__dict__)
+        given = ", ".join(f"{name}={self.__dict__[name]!r}" for name in names)
         return f"{type(self).__name__}({given})"
 
     @classmethod

@@ -22,7 +22,16 @@ from tests.unit.gateways.kafka.access.guarded import Acting, guarded_config
 from tests.unit.gateways.kafka.caller import Caller
 
 # APIs that need no leave: they come before the login, or are about the connection itself.
-WITHOUT_LEAVE = {"ApiVersions", "SaslHandshake"}
+WITHOUT_LEAVE = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
+
+# APIs of logins, whose answers depend on more than leave: their own tests ask for it.
+OF_LOGINS = {
+    "AlterUserScramCredentials",
+    "CreateDelegationToken",
+    "RenewDelegationToken",
+    "ExpireDelegationToken",
+    "DescribeDelegationToken",
+}
 
 # Transactions are not supported: who may have them is told so by another code than Kafka's.
 DIFFERENT = {
@@ -33,7 +42,7 @@ DIFFERENT = {
 
 def test_the_table_has_a_request_of_every_api() -> None:
     asked = {router.NAMES[key_of(name)] for name in REQUESTS}
-    assert asked | WITHOUT_LEAVE == set(router.NAMES.values())
+    assert set(router.NAMES.values()) - asked <= WITHOUT_LEAVE | OF_LOGINS
     assert read_answers().keys() == REQUESTS.keys()
 
 
