@@ -1,4 +1,4 @@
-"""The secrets of logins are planted, used and looked for: passwords, tokens, keys of certificates."""
+"""Secrets of logins are planted, used and looked for: passwords, tokens, keys of certificates."""
 
 from pathlib import Path
 
