@@ -1,4 +1,4 @@
-"""The secrets of logins are planted, used and looked for: passwords, tokens, keys of certificates."""
+"""Secrets of logins are planted, used and looked for: passwords, tokens, keys of certificates."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_a_broker_that_clients_log_in_to_shows_no_secret(tmp_path: Path) -> None
             "plain": secured.with_password(broker, "PLAIN", PLAIN_USER, PLAIN_PASSWORD),
             "token": secured.with_token(broker, good),
             "wrong": secured.with_password(broker, "PLAIN", PLAIN_USER, WRONG),
-            "no user": secured.with_password(broker, "SCRAM-SHA-256", "nobody", WRONG),
+            "no user": secured.with_password(broker, "SCRAM-SHA-256", "no-user", WRONG),
             "wrong token": secured.with_token(broker, bad),
         }
         failed = {

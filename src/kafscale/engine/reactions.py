@@ -119,6 +119,10 @@ class Reactions(TopicEvents, ClusterEvents):
         self._partitions.wake_opener()
         self._tell_watchers()
 
+    def brokers_changed(self) -> None:
+        """A broker has come, gone or moved to another address."""
+        self._tell_watchers()
+
 
 async def _gather(*parts: Coroutine[None, None, None]) -> None:
     await asyncio.gather(*parts)

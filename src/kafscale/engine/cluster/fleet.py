@@ -157,8 +157,11 @@ class Fleet:
 
     def feed(self, event: FleetEvent) -> None:
         """Let the machine know, and do what it asks for."""
+        known = self.state.brokers
         for effect in self.machine.handle(event, self._clock.elapsed_s()):
             self._carry_out(effect)
+        if self.state.brokers != known and self._events is not None:
+            self._events.brokers_changed()
 
     def _carry_out(self, effect: FleetEffect) -> None:
         match effect:

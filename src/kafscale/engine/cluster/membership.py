@@ -39,6 +39,10 @@ class ClusterEvents(Protocol):
         """Open owned logs that are not open yet: there may be more of them than before."""
         ...
 
+    def brokers_changed(self) -> None:
+        """Tell clients that watch: a broker has come, gone or moved to another address."""
+        ...
+
 
 class Membership(Protocol):
     """What a broker knows of its place among the others. Logs are named by their folders."""
