@@ -289,7 +289,7 @@ def test_topics_by_pattern_and_by_partition(door: KafscaleProcess, client: pulsa
     consumer.close()
 
 
-def test_chunks_and_encrypted_messages_come_out_whole(client: pulsar.Client) -> None:
+def test_a_message_in_chunks_comes_out_whole(client: pulsar.Client) -> None:
     topic = unique("pulsar-chunks")
     consumer = client.subscribe(topic, "chunks")
     producer = client.create_producer(topic, chunking_enabled=True)

@@ -1,4 +1,4 @@
-"""Secrets of logins are planted, used and looked for: passwords, tokens, keys of certificates."""
+"""The secrets of logins are planted, used and looked for: passwords, tokens, certificate keys."""
 
 from pathlib import Path
 
