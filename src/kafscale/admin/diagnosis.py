@@ -21,10 +21,10 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from kafscale.admin.brokers.page_trust import trust_of_broker
 from kafscale.admin.bucket.compaction_backlog import read_backlog
 from kafscale.admin.bucket.pairing import require_pair
 from kafscale.admin.errors import AdminError
-from kafscale.admin.page_trust import trust_of_broker
 from kafscale.admin.units import human_bytes
 from kafscale.log.upkeep.cleanable import CompactionLimits
 from kafscale.model.errors import KafscaleError

@@ -2,7 +2,7 @@
 
 Here: what brokers tell as Kafka has it, and by that where each shows its page for operators.
 Next door: connections and refusals (client.py), reading metrics
-(admin/cost/metrics_page.py), certificates of pages (admin/page_trust.py).
+(admin/cost/metrics_page.py), certificates of pages (page_trust.py).
 """
 
 import http.client

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from kafscale.admin.brokers import members
+from kafscale.admin.brokers.page_trust import trust_of_client
 from kafscale.admin.cost import spending
 from kafscale.admin.cost.report import CostReport, measure_cost
 from kafscale.admin.cost.spending import TopicUse
 from kafscale.admin.errors import AdminError
-from kafscale.admin.page_trust import trust_of_client
 from kafscale.admin.units import human_bytes
 from kafscale.cli.brokers.client_arguments import (
     add_client_arguments,

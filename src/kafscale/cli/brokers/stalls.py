@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from kafscale.admin.brokers import members
 from kafscale.admin.brokers.client import open_admin
+from kafscale.admin.brokers.page_trust import trust_of_client
 from kafscale.admin.brokers.producing import Delivery
 from kafscale.admin.errors import AdminError
-from kafscale.admin.page_trust import trust_of_client
 from kafscale.model.printable import printable
 
 PATIENCE_S: Final = 3.0

@@ -1,7 +1,7 @@
 """Which certificates a tool trusts, and shows, when it reads a broker's page for operators.
 
 Here: one TLS context, by the settings of the Kafka client, or by those of the broker itself.
-Next door: reading the page (brokers/members.py, cost/metrics_page.py, diagnosis.py).
+Next door: reading the page (members.py, admin/cost/metrics_page.py, admin/diagnosis.py).
 Never here: contexts of brokers (gateways/tls.py).
 """
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from kafscale.admin import diagnosis
 from kafscale.admin.brokers import members
+from kafscale.admin.brokers.page_trust import trust_of_broker, trust_of_client
 from kafscale.admin.cost.metrics_page import fetch
 from kafscale.admin.errors import AdminError
-from kafscale.admin.page_trust import trust_of_broker, trust_of_client
 from kafscale.broker.doors import make_tls
 from kafscale.broker.ops_http import OpsServer
 from kafscale.cli import main
