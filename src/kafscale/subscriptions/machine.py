@@ -352,6 +352,10 @@ class SubscriptionMachine:
     def _log_start(self, event: LogStart, now_ms: int) -> None:
         if event.offset > self.acknowledged_to:
             self._add([(self.acknowledged_to, event.offset)])
+        for waiting in self._places.waiting.within(0, event.offset):
+            self._places.unwait(waiting)
+            for part in self.unacknowledged(waiting.first, waiting.next):
+                self._places.wait(Waiting(*part, waiting.redeliveries, waiting.hash))
 
     def _end(self, event: End, now_ms: int) -> None:
         self._disconnect_all(event.problem)

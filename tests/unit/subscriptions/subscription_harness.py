@@ -12,6 +12,7 @@ from kafscale.subscriptions.events import (
     Detach,
     Disconnect,
     Found,
+    LogStart,
     LookUp,
     MessageRun,
     Mode,
@@ -54,6 +55,7 @@ class Subscribed:
         self.now_ms = NOW_MS
         self.machine = SubscriptionMachine(CursorSnapshot(start), seat=seat, rules=rules)
         self.batches: list[tuple[int, int, Sequence[MessageRun]]] = []
+        self.start = 0  # what lies before it is deleted
         self.got: dict[ConsumerId, Got] = {}
         self.saves = 0
         self.look_ups: list[LookUp] = []
@@ -86,6 +88,9 @@ class Subscribed:
             at = self.machine.next_read(self.now_ms)
             if at is None or at >= self.end:
                 return
+            if at < self.start:
+                self._carry_out(self.machine.handle(LogStart(self.start), self.now_ms))
+                continue
             runs: list[MessageRun] = []
             after = at
             for first, behind, of_batch in self.batches:

@@ -3,6 +3,8 @@
 import sys
 from array import array
 
+import pytest
+
 from kafscale.model.errors import ConsumerBusy, InvalidRequest, KeyRangeTaken
 from kafscale.subscriptions.events import (
     Ack,
@@ -246,6 +248,18 @@ def test_what_the_log_has_lost_counts_as_acknowledged() -> None:
     assert it.machine.acknowledged_to == 4
     it.say(Permit(1, 10))
     assert it.got[1].seen == [0, 1, 4]
+
+
+@pytest.mark.parametrize("mode", [Mode.SHARED, Mode.KEY_SHARED])
+def test_what_waits_and_is_lost_is_not_read_again(mode: Mode) -> None:
+    it = Subscribed(mode)
+    it.attach(1, 6)
+    it.write(6, is_split=False, hashes=[1])
+    it.redeliver(1)  # the consumer has no permits: all six wait
+    it.start = 4
+    it.say(Permit(1, 10))
+    assert it.got[1].seen == [0, 1, 2, 3, 4, 5, 4, 5]
+    assert it.got[1].held == {4: 1, 5: 1}
 
 
 def test_offsets_without_a_message_do_not_hold_up_the_subscription() -> None:

@@ -15,6 +15,7 @@ from kafscale.subscriptions.events import (
     Acknowledge,
     AcknowledgeSpans,
     AcknowledgeUpTo,
+    LogStart,
     LookUp,
     Mode,
     Pause,
@@ -133,7 +134,7 @@ class Consumers(RuleBasedStateMachine):
                 self._done(AcknowledgeUpTo(consumer, Ack(data.draw(st.sampled_from(firsts)))))
                 return
 
-    def _done(self, event: Acknowledge | AcknowledgeUpTo) -> None:
+    def _done(self, event: Acknowledge | AcknowledgeUpTo | LogStart) -> None:
         before = self.it.machine._places.dropped_acks
         # What the event acknowledges must count before the machine delivers anything more.
         effects = self.it.machine.handle(event, self.it.now_ms)
@@ -171,10 +172,15 @@ class Consumers(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def seek(self, share: float) -> None:
-        offset = int(self.it.end * share)
+        offset = max(self.it.start, int(self.it.end * share))
         self.it.acknowledged = {one for one in range(offset) if self.it.has(one)}
         self.it.say(Seek(offset))
         assert not self.it.got
+
+    @rule(share=st.floats(0, 0.5))
+    def delete_records(self, share: float) -> None:
+        self.it.start = max(self.it.start, int(self.it.end * share))
+        self._done(LogStart(self.it.start))
 
     @rule()
     def crash(self) -> None:

@@ -58,8 +58,9 @@ from kafscale.turns import Turns
 logger = structlog.get_logger()
 
 READ_BYTES: Final = 256 << 10  # at a time; a batch that is larger is read whole
-_PAUSE_S: Final = 0.5  # after the store failed
+_PAUSE_S: Final = 0.5  # after the store failed, or if the machine makes no progress
 _SHORTEST_TIMER_S: Final = 0.01
+MOST_REREADS: Final = 100  # without anything new
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,36 @@ class Surroundings:
     turns: Turns
 
 
+class Rereads:
+    """Counts reads that bring nothing new, one after the other.
+
+    A machine that asks for them without end has a fault, and must not keep the broker busy.
+    """
+
+    __slots__ = ("_count", "_highest")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Something was delivered or acknowledged."""
+        self._highest = -1
+        self._count = 0
+
+    def add(self, at: int) -> None:
+        """The log was read at this offset."""
+        if at > self._highest:
+            self._highest = at
+            self._count = 0
+        else:
+            self._count += 1
+
+    @property
+    def are_too_many(self) -> bool:
+        """Whether the machine makes no progress."""
+        return self._count >= MOST_REREADS
+
+
 class Serving(CursorEvents):
     """A subscription in memory."""
 
@@ -84,6 +115,7 @@ class Serving(CursorEvents):
         "_on_idle",
         "_port",
         "_receivers",
+        "_rereads",
         "_timer",
         "cursor",
         "is_over",
@@ -111,6 +143,7 @@ class Serving(CursorEvents):
         self._receivers: dict[ConsumerId, Receiver] = {}
         self._port: Subscription | None = None
         self._found: Found | None = None  # what was read last and not delivered whole
+        self._rereads = Rereads()
         self._is_running = False
         self._timer: asyncio.TimerHandle | None = None
         if cursor is not None:
@@ -154,6 +187,8 @@ class Serving(CursorEvents):
         return look_ups
 
     def _carry_out(self, effect: SubscriptionEffect) -> None:
+        if isinstance(effect, Deliver | Save):
+            self._rereads.clear()
         if isinstance(effect, Deliver):
             if (receiver := self._receivers.get(effect.consumer)) is not None:
                 receiver.deliver(effect.deliveries, effect.epoch)
@@ -213,9 +248,13 @@ class Serving(CursorEvents):
                 at = self.machine.next_read(self._around.clock.now_ms())
                 if at is None:
                     return
+                if self._rereads.are_too_many:
+                    await self._pause(at)
+                    continue
                 found = await self._find(at)
                 if found is None:
                     return
+                self._rereads.add(at)
                 for effect in self.machine.handle(found, self._around.clock.now_ms()):
                     self._carry_out(effect)
                 if turns.is_over(end_s):
@@ -223,6 +262,12 @@ class Serving(CursorEvents):
                     end_s = turns.piece_end_s()
         finally:
             self._is_running = False
+
+    async def _pause(self, at: int) -> None:
+        """Let time pass: only an event, or a later time, can help a machine that is stuck."""
+        logger.error("subscription_makes_no_progress", group=self.name.group_id, at=at)
+        self._rereads.clear()
+        await asyncio.sleep(_PAUSE_S)
 
     async def _find(self, at: int) -> Found | None:
         """What the log has at this offset; None if there is nothing yet: news will wake us."""
@@ -265,6 +310,7 @@ class Serving(CursorEvents):
     def _failed(self, problem: KafscaleError, at: int, start: int, high: int) -> None:
         if isinstance(problem, OffsetOutOfRange):
             if at < start:
+                self._rereads.add(at)
                 self._later(LogStart(start))
                 return
             if at > high >= 0:  # a tool has committed an offset that is not there yet

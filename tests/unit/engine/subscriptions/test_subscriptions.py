@@ -3,9 +3,11 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.engine.subscriptions.ports import EARLIEST, LATEST
+from kafscale.engine.subscriptions.serving import MOST_REREADS
 from kafscale.metadata import keys
 from kafscale.model.errors import (
     ConsumerBusy,
@@ -14,7 +16,8 @@ from kafscale.model.errors import (
     SubscriptionNotFound,
     UnknownTopic,
 )
-from kafscale.subscriptions.events import Ack, Mode
+from kafscale.subscriptions.events import Ack, Found, Mode
+from kafscale.subscriptions.machine import SubscriptionMachine
 from tests.unit.engine.engine_harness import EngineHarness
 from tests.unit.engine.subscriptions.consumer import Wholes, attach, named
 from tests.unit.gateways.kafka.caller import NOW_MS
@@ -260,6 +263,46 @@ async def test_what_retention_deletes_is_passed_over(harness: EngineHarness) -> 
     await settle()
     assert taker.offsets == [3, 4, 5]
     assert taker.attached.acknowledged_to == 3
+
+
+async def test_what_was_handed_back_and_is_deleted_is_passed_over(harness: EngineHarness) -> None:
+    await filled(harness, 2, 2, 2)
+    taker = await attach(harness.engine, permits=7, mode=Mode.SHARED)
+    await settle()
+    await harness.append("t", b"v")
+    await settle()
+    taker.attached.redeliver()  # it has no permits: all seven wait
+    await harness.engine.partitions.delete_records(harness.engine.topics.get("t"), 0, 3)
+    taker.attached.permit(10)
+    await settle()
+    assert taker.offsets == [0, 1, 2, 3, 4, 5, 6, 3, 4, 5, 6]
+
+
+async def test_a_machine_that_reads_without_end_is_paused_and_logged(
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(harness, 2)
+    taker = await attach(harness.engine, permits=0)
+    machine = taker.attached._serving.machine
+    reads = 0
+
+    def take_nothing(self: SubscriptionMachine, found: Found, now_ms: int) -> None:
+        nonlocal reads
+        reads += 1
+
+    handlers = {**SubscriptionMachine._handlers, Found: take_nothing}
+    monkeypatch.setattr(SubscriptionMachine, "_handlers", handlers)
+    with capture_logs() as logged:
+        taker.attached.permit(1)
+        await settle()
+        taker.attached.permit(1)  # an event does not end the pause
+        await settle()
+    assert machine.next_read(NOW_MS) == 0
+    assert reads == MOST_REREADS + 1
+    assert [line["event"] for line in logged] == ["subscription_makes_no_progress"]
+    monkeypatch.undo()  # the fault is gone, as after an event that helps
+    await asyncio.sleep(ONE_SECOND)
+    assert taker.offsets == [0, 1]
 
 
 async def test_a_deleted_topic_ends_its_subscriptions(harness: EngineHarness) -> None:
