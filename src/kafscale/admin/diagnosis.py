@@ -13,6 +13,7 @@ import resource
 import secrets
 import shutil
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -20,8 +21,10 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from kafscale.admin.brokers.page_trust import trust_of_broker
 from kafscale.admin.bucket.compaction_backlog import read_backlog
 from kafscale.admin.bucket.pairing import require_pair
+from kafscale.admin.errors import AdminError
 from kafscale.admin.units import human_bytes
 from kafscale.log.upkeep.cleanable import CompactionLimits
 from kafscale.model.errors import KafscaleError
@@ -49,12 +52,17 @@ def check_all(config: Config) -> Iterator[CheckResult]:
     """Yield every check's result, as soon as it is there."""
     for setting in config.without_effect:
         yield CheckResult("warn", "settings", f"{setting} has no effect: every client chooses it")
-    running = broker_answers(config.broker.host, config.broker.metrics_port)
+    trust = None
+    try:
+        trust = trust_of_broker(config.tls)
+    except AdminError as problem:
+        yield CheckResult("fail", "certificates", str(problem))
+    running = broker_answers(config.broker.host, config.broker.metrics_port, trust)
     for listener in config.all_listeners:
         yield check_port("clients", listener.host, listener.port, running)
     yield check_port("metrics", config.broker.host, config.broker.metrics_port, running)
     if running:
-        yield check_running(config.broker.host, config.broker.metrics_port)
+        yield check_running(config.broker.host, config.broker.metrics_port, trust)
     yield asyncio.run(check_store(config))
     yield asyncio.run(check_metadata(config, running))
     yield from asyncio.run(check_compaction(config))
@@ -62,20 +70,20 @@ def check_all(config: Config) -> Iterator[CheckResult]:
     yield check_open_files(config.network.max_connections)
 
 
-def broker_answers(host: str, metrics_port: int) -> bool:
-    """Whether a Kafscale broker answers at the metrics port."""
+def broker_answers(host: str, metrics_port: int, trust: ssl.SSLContext | None = None) -> bool:
+    """Whether a Kafscale broker answers at the metrics port. `trust`: the port has TLS."""
     if metrics_port == 0:
         return False
     try:
-        return b"kafscale_" in _get(host, metrics_port, "/metrics")
+        return b"kafscale_" in _get(host, metrics_port, "/metrics", trust)
     except (OSError, http.client.HTTPException):
         return False
 
 
-def check_running(host: str, metrics_port: int) -> CheckResult:
+def check_running(host: str, metrics_port: int, trust: ssl.SSLContext | None = None) -> CheckResult:
     """Whether the broker that runs is ready for clients, by its own word."""
     try:
-        said = msgspec.json.decode(_get(host, metrics_port, "/ready"), type=_Readiness)
+        said = msgspec.json.decode(_get(host, metrics_port, "/ready", trust), type=_Readiness)
     except (OSError, http.client.HTTPException, msgspec.MsgspecError) as bad:
         return CheckResult("warn", "broker", f"it does not say whether it is ready: {bad}")
     if said.ready:
@@ -90,8 +98,13 @@ class _Readiness(msgspec.Struct):
     reasons: list[str] = []
 
 
-def _get(host: str, port: int, path: str) -> bytes:
-    connection = http.client.HTTPConnection(_reachable(host), port, timeout=_ANSWER_WITHIN_S)
+def _get(host: str, port: int, path: str, trust: ssl.SSLContext | None) -> bytes:
+    where, patience_s = _reachable(host), _ANSWER_WITHIN_S
+    connection = (
+        http.client.HTTPConnection(where, port, timeout=patience_s)
+        if trust is None
+        else http.client.HTTPSConnection(where, port, timeout=patience_s, context=trust)
+    )
     try:
         connection.request("GET", path)
         return connection.getresponse().read(1_000_000)

@@ -7,7 +7,7 @@ Never here: code that uses a setting.
 from pathlib import Path
 
 from kafscale.engine.coordinator.offsets import LARGEST_METADATA_BYTES
-from kafscale.model.broker_configs import METRICS_PORT, BrokerConfig
+from kafscale.model.broker_configs import METRICS_PORT, METRICS_TLS, BrokerConfig
 from kafscale.model.topic_configs import ConfigType
 from kafscale.settings.config import Config
 
@@ -164,6 +164,7 @@ def _of_storage(config: Config, broker_id: int) -> list[_Row]:
             config.broker.metrics_port,
             "broker.metricsPort",
         ),
+        (METRICS_TLS, _BOOLEAN, config.tls.metrics, "tls.metrics"),
         ("quota.window.num", _INT, config.quota.window_num, "quota.windowNum"),
         (
             "quota.window.size.seconds",

@@ -22,6 +22,7 @@ class BrokerConfig:
 
 
 METRICS_PORT: Final = "kafscale.metrics.port"  # by which tools find the page for operators
+METRICS_TLS: Final = "kafscale.metrics.tls"  # whether the page is encrypted
 
 # What a topic's setting is called where it is the broker's, which topics without one go by.
 BROKER_NAME_OF: Final[dict[str, str]] = {

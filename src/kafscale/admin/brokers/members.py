@@ -1,11 +1,13 @@
 """The brokers of a fleet: where they are, what they lead, and whether they are ready.
 
 Here: what brokers tell as Kafka has it, and by that where each shows its page for operators.
-Next door: connections and refusals (client.py), reading metrics (admin/cost/metrics_page.py).
+Next door: connections and refusals (client.py), reading metrics
+(admin/cost/metrics_page.py), certificates of pages (page_trust.py).
 """
 
 import http.client
 import json
+import ssl
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -20,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
 
 from kafscale.admin.brokers.client import ANSWER_WITHIN_S, refusal, wait
 from kafscale.admin.errors import AdminError
-from kafscale.model.broker_configs import METRICS_PORT
+from kafscale.model.broker_configs import METRICS_PORT, METRICS_TLS
 
 _PAGE_WITHIN_S: Final = 3.0
 
@@ -69,17 +71,24 @@ def find_pages(admin: AdminClient) -> list[str]:
     pages = []
     for broker, resource in zip(brokers, resources, strict=True):
         answers = admin.describe_configs([resource], request_timeout=ANSWER_WITHIN_S)
-        entry = wait(f"broker {broker.broker}", answers[resource]).get(METRICS_PORT)
+        said = wait(f"broker {broker.broker}", answers[resource])
+        entry, encrypted = said.get(METRICS_PORT), said.get(METRICS_TLS)
         if entry is None or entry.value in (None, "", "0"):
             raise AdminError(f"broker {broker.broker} does not say where it shows its metrics")
-        pages.append(f"http://{broker.address.rpartition(':')[0]}:{entry.value}")
+        scheme = "https" if encrypted is not None and encrypted.value == "true" else "http"
+        pages.append(f"{scheme}://{broker.address.rpartition(':')[0]}:{entry.value}")
     return pages
 
 
-def why_not_ready(page: str) -> list[str]:
-    """The reasons that a broker's page gives; AdminError if the page cannot be read."""
+def why_not_ready(page: str, trust: ssl.SSLContext | None = None) -> list[str]:
+    """The reasons that a broker's page gives; AdminError if the page cannot be read.
+
+    `trust`: for https, what the page's certificate must fit; None: the system's authorities.
+    """
     try:
-        with urllib.request.urlopen(f"{page}/ready", timeout=_PAGE_WITHIN_S) as answer:
+        with urllib.request.urlopen(
+            f"{page}/ready", timeout=_PAGE_WITHIN_S, context=trust
+        ) as answer:
             answer.read()
     except urllib.error.HTTPError as refused:
         try:

@@ -5,6 +5,7 @@ Next door: writing it (model/meters.py). Never here: what the numbers mean.
 
 import http.client
 import re
+import ssl
 import urllib.request
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
@@ -25,15 +26,18 @@ class MetricSample(NamedTuple):
     value: float
 
 
-def fetch(url: str) -> str:
-    """Get a metrics page; a bare host:port means the usual one."""
+def fetch(url: str, trust: ssl.SSLContext | None = None) -> str:
+    """Get a metrics page; a bare host:port means the usual one, without TLS.
+
+    `trust`: for https, what the page's certificate must fit; None: the system's authorities.
+    """
     full = url if "://" in url else f"http://{url}"
     if not full.startswith(("http://", "https://")):
         raise AdminError(f"{url}: metrics are at http://host:port/metrics")
     if full.count("/") == 2:
         full += "/metrics"
     try:
-        with urllib.request.urlopen(full, timeout=_PATIENCE_S) as answer:
+        with urllib.request.urlopen(full, timeout=_PATIENCE_S, context=trust) as answer:
             text: str = answer.read().decode("utf-8")
     except (OSError, http.client.HTTPException, UnicodeDecodeError) as problem:
         reason = getattr(problem, "reason", problem)

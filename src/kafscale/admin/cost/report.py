@@ -5,6 +5,7 @@ Here: reading brokers' metrics pages and listing the bucket. Next door: the arit
 """
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -31,14 +32,22 @@ class CostReport:
 
 
 async def measure_cost(
-    urls: Sequence[str], clock: Clock, *, wait_s: float | None = None, store_url: str = ""
+    urls: Sequence[str],
+    clock: Clock,
+    *,
+    wait_s: float | None = None,
+    store_url: str = "",
+    trust: ssl.SSLContext | None = None,
 ) -> CostReport:
-    """Read the pages of all brokers once, or twice with `wait_s` between; count stored bytes."""
-    counters = await _read_all(urls, clock)
+    """Read the pages of all brokers once, or twice with `wait_s` between; count stored bytes.
+
+    `trust`: for https, what a page's certificate must fit; None: the system's authorities.
+    """
+    counters = await _read_all(urls, clock, trust)
     before: list[BrokerCounters | None] = [None] * len(urls)
     if wait_s is not None:
         await asyncio.sleep(wait_s)
-        before, counters = list(counters), await _read_all(urls, clock)
+        before, counters = list(counters), await _read_all(urls, clock, trust)
     uses: dict[str, TopicUse] = {}
     for now, earlier in zip(counters, before, strict=True):
         spending.add_rates(uses, now, earlier)
@@ -51,9 +60,11 @@ async def measure_cost(
     return CostReport(uses, windows_s, wait_s is not None, shared_bytes)
 
 
-async def _read_all(urls: Sequence[str], clock: Clock) -> list[BrokerCounters]:
+async def _read_all(
+    urls: Sequence[str], clock: Clock, trust: ssl.SSLContext | None
+) -> list[BrokerCounters]:
     async def read(url: str) -> BrokerCounters:
-        text = await asyncio.to_thread(metrics_page.fetch, url)
+        text = await asyncio.to_thread(metrics_page.fetch, url, trust)
         return BrokerCounters.of(metrics_page.parse_samples(text, _NAMES), clock.now_ms() / 1000)
 
     return await asyncio.gather(*map(read, urls))

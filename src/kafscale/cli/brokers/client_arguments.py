@@ -58,22 +58,32 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
 def client_settings(args: argparse.Namespace, **more: object) -> dict[str, Any]:
     """Give the settings of a client, once a broker accepts connections."""
     check_listener(args.bootstrap)
-    properties = _security(args)
-    if args.properties_file:
-        properties |= _read_properties(Path(args.properties_file))
+    properties = _security(args) | _given_properties(args)
+    return client.client_settings(args.bootstrap, "kafscale-cli", properties, **more)
+
+
+def tls_settings(args: argparse.Namespace) -> dict[str, str]:
+    """Give the settings that say which certificates to trust, of brokers and of their pages."""
+    return _trusted(args) | _given_properties(args)
+
+
+def _given_properties(args: argparse.Namespace) -> dict[str, str]:
+    properties = _read_properties(Path(args.properties_file)) if args.properties_file else {}
     for pair in args.properties:
         key, equals, value = pair.partition("=")
         if not equals:
             raise UsageError(f"-X: expected KEY=VALUE, found {pair!r}")
         properties[key] = value
-    return client.client_settings(args.bootstrap, "kafscale-cli", properties, **more)
+    return properties
+
+
+def _trusted(args: argparse.Namespace) -> dict[str, str]:
+    return {"security.protocol": "SSL", "ssl.ca.location": args.ca} if args.ca else {}
 
 
 def _security(args: argparse.Namespace) -> dict[str, str]:
     """How to log in, in librdkafka's words."""
-    found = {}
-    if args.ca:
-        found = {"security.protocol": "SSL", "ssl.ca.location": args.ca}
+    found = _trusted(args)
     if args.user:
         password = read_password(
             args.password_file, "KAFSCALE_PASSWORD", f"Password of {args.user}: "

@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Final
 
 from kafscale.admin.brokers import members
+from kafscale.admin.brokers.page_trust import trust_of_client
 from kafscale.admin.cost import spending
 from kafscale.admin.cost.report import CostReport, measure_cost
 from kafscale.admin.cost.spending import TopicUse
 from kafscale.admin.errors import AdminError
 from kafscale.admin.units import human_bytes
-from kafscale.cli.brokers.client_arguments import add_client_arguments, admin_client
+from kafscale.cli.brokers.client_arguments import (
+    add_client_arguments,
+    admin_client,
+    tls_settings,
+)
 from kafscale.cli.terminal.config_arguments import set_by
 from kafscale.cli.terminal.errors import CommandError, UsageError
 from kafscale.cli.terminal.output import print_columns, print_json
@@ -64,8 +69,15 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--metrics: expected at least one URL")
     if args.wait is not None and args.wait <= 0:
         raise UsageError(f"--wait: expected seconds above zero, found {args.wait}")
+    pages = _pages(args)
     report = asyncio.run(
-        measure_cost(_pages(args), SystemClock(), wait_s=args.wait, store_url=args.store or "")
+        measure_cost(
+            pages,
+            SystemClock(),
+            wait_s=args.wait,
+            store_url=args.store or "",
+            trust=trust_of_client(tls_settings(args), pages),
+        )
     )
     if args.json:
         print_json(_json(report, prices))

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kafscale.admin.brokers import members
 from kafscale.admin.brokers.client import open_admin
+from kafscale.admin.brokers.page_trust import trust_of_client
 from kafscale.admin.brokers.producing import Delivery
 from kafscale.admin.errors import AdminError
 from kafscale.model.printable import printable
@@ -60,12 +61,13 @@ def ask_brokers(settings: dict[str, Any]) -> str:
     """Why brokers acknowledge nothing, in their own words where they give some."""
     try:
         pages = members.find_pages(open_admin(settings))
+        trust = trust_of_client(settings, pages)
     except AdminError as problem:
         return f"no broker says why ({problem})"
     reasons = []
     for page in pages:
         try:
-            reasons += members.why_not_ready(page)
+            reasons += members.why_not_ready(page, trust)
         except AdminError as problem:
             reasons.append(str(problem))
     return (
