@@ -14,6 +14,7 @@ from kafscale.gateways.connection import Connection, Session
 from kafscale.gateways.connections import Connections
 from kafscale.gateways.http import HttpAnswer, HttpRequest, HttpServer
 from kafscale.gateways.listener import Listener
+from kafscale.gateways.pulsar.listener_names import PULSAR, PULSAR_HTTP
 from kafscale.model.access import Authorizer
 from kafscale.model.endpoints import Endpoint
 from kafscale.model.tenancy import Tenancy
@@ -23,8 +24,6 @@ from kafscale.tasks import Tasks
 if TYPE_CHECKING:
     from kafscale.gateways.pulsar.context import PulsarContext
 
-PULSAR: Final = "PULSAR"  # the protocol, and the name of its listener
-PULSAR_HTTP: Final = "PULSAR-HTTP"  # the same for the admin API
 _USUAL_PORT: Final = 6650
 
 
