@@ -8,8 +8,15 @@ import pytest
 from kafscale.access.delegation_tokens import password_of
 from kafscale.access.scram import SCRAM_MECHANISMS, SCRAM_SHA_256
 from kafscale.engine.access.authentication import Authentication, ClientIdentity
-from kafscale.engine.access.credentials import Credentials, NewCredential, OldCredential
+from kafscale.engine.access.credentials import (
+    DECOY_SECRET_BYTES,
+    Credentials,
+    NewCredential,
+    OldCredential,
+)
 from kafscale.engine.access.tokens import Tokens
+from kafscale.metadata import keys
+from kafscale.metadata.store import Remove
 from kafscale.model.access import Principal
 from kafscale.model.errors import AuthenticationFailed, MetadataUnavailable
 from kafscale.testing.clock import ManualClock, SeededDice
@@ -26,13 +33,14 @@ class OneBroker:
 
     def __init__(self, etcd: SimulatedEtcd, number: int) -> None:
         self.clock = ManualClock()
-        dice = SeededDice(number)
+        self.dice = dice = SeededDice(number)
         self.line = SimulatedMetadataStore(etcd, self.clock)
         self.credentials = Credentials(self.line)
         self.tokens = Tokens(self.line, self.clock, dice, b"a secret of all brokers")
         self.authentication = Authentication(self.clock, dice, self.credentials, self.tokens)
 
     async def run(self) -> None:
+        await self.credentials.load_decoy_secret(self.dice)
         await asyncio.gather(self.credentials.rows.run(), self.tokens.rows.run())
 
     async def add(self, user: str, password: str) -> None:
@@ -57,6 +65,10 @@ class OneBroker:
         reply = await talk.step(final_message(mechanism, first, answer, password))
         assert reply.identity is not None
         return reply.identity
+
+
+def salt_in(answer: bytes) -> bytes:
+    return answer.partition(b",s=")[2]
 
 
 @pytest.fixture
@@ -149,3 +161,50 @@ async def test_a_token_made_at_one_broker_is_good_at_the_other_until_it_ends(
     other.line.is_cut = True  # it ends by the clock, whether or not a broker is told
     other.clock.advance_ms(60_001)
     assert await refused(other, late.token_id, password, BY_TOKEN)
+
+
+async def test_brokers_answer_alike_for_a_user_that_does_not_exist(two: list[OneBroker]) -> None:
+    one, other = two
+    shown = [salt_in(await broker.first_answer("ghost")) for broker in (one, other, one)]
+    assert len(set(shown)) == 1
+    assert salt_in(await one.first_answer("ghoul")) != shown[0]
+
+    other.line.is_cut = True
+    assert salt_in(await other.first_answer("ghost")) == shown[0]
+    other.line.is_cut = False
+    again = OneBroker(one.line._etcd, 7)  # after a restart
+    await again.credentials.load_decoy_secret(again.dice)
+    assert salt_in(await again.first_answer("ghost")) == shown[0]
+
+    await one.add("alice", "pencil")
+    for user in ("alice", "ghost"):
+        prefix, _, salt = (await one.first_answer(user)).partition(b",s=")
+        assert prefix.startswith(b"r=nonce")
+        assert len(salt) == len(shown[0])  # as long, and of as many iterations
+
+
+async def test_brokers_that_start_at_once_make_one_secret() -> None:
+    etcd = SimulatedEtcd()
+    etcd.faults.latency_s = 0.01
+    brokers = [OneBroker(etcd, number) for number in range(5)]
+    await asyncio.gather(*(one.credentials.load_decoy_secret(one.dice) for one in brokers))
+    secrets = {one.credentials.decoy_secret for one in brokers}
+    assert secrets == {etcd.list(keys.DECOYS).entries[0].value}
+    assert len(brokers[0].credentials.decoy_secret) == DECOY_SECRET_BYTES
+
+
+async def test_without_the_secret_no_client_gets_in_and_no_salt_can_be_foretold(
+    two: list[OneBroker],
+) -> None:
+    etcd = SimulatedEtcd()
+    one, other = OneBroker(etcd, 1), OneBroker(etcd, 2)  # neither has loaded it
+    assert one.credentials.decoy_secret == b""
+    assert salt_in(await one.first_answer("ghost")) != salt_in(await other.first_answer("ghost"))
+    assert await refused(one, "ghost", "")
+    etcd_of_two = two[0].line._etcd
+    etcd_of_two.commit([Remove(keys.DECOYS)], [])
+    await asyncio.sleep(1)
+    assert await refused(two[0], "ghost", "")  # the secret that was loaded goes on
+    one.line.is_cut = True
+    with pytest.raises(MetadataUnavailable):
+        await one.credentials.load_decoy_secret(one.dice)
