@@ -146,13 +146,13 @@ class PulsarAdmin:
 
     async def _find(self, name: str) -> tuple[Topic, int | None]:
         """A topic, and the partition if the name says one or there is only one."""
-        place = await find_place(self._context, name, may_create=False)
+        place = await find_place(self._context, name)
         is_one = place.is_named or place.topic.partitions == 1
         return place.topic, place.partition if is_one else None
 
     async def _find_whole(self, name: str) -> Topic:
         """A topic that is to be changed as a whole: one partition of it is no name for that."""
-        place = await find_place(self._context, name, may_create=False)
+        place = await find_place(self._context, name)
         if place.is_named and place.topic.partitions > 1:
             raise InvalidRequest(f"{name!r} is one partition of {place.topic.name!r}")
         return place.topic

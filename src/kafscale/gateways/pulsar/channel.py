@@ -12,7 +12,7 @@ import structlog
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.pulsar.context import PulsarContext, Refused
 from kafscale.gateways.pulsar.errors import code_of
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.pulsar.errors import ServerError
 from kafscale.wire.pulsar.frame import write_command
@@ -56,6 +56,13 @@ class Channel:
     def require(self, operation: AccessOperation, kind: ResourceType, name: str) -> None:
         """Raise Refused unless the client may do this."""
         self.context.require(self.connection, operation, kind, name)
+
+    def require_create(self, topic: str) -> None:
+        """Raise Refused unless the client may create this topic, or any topic."""
+        try:
+            self.require(AccessOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+        except Refused:
+            self.require(AccessOperation.CREATE, ResourceType.TOPIC, topic)
 
     def send(self, command: Command) -> None:
         """Send a command."""

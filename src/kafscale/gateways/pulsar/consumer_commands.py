@@ -74,8 +74,8 @@ class ConsumerCommands:
         channel, context = self._channel, self._channel.context
         if max(len(command.subscription), len(command.consumer_name or "")) > MOST_NAME:
             raise Refused(ServerError.NOT_ALLOWED, f"names have up to {MOST_NAME} characters")
-        may_create = command.force_topic_creation
-        place = await topics.find_place(context, command.topic, may_create=may_create)
+        require_create = channel.require_create if command.force_topic_creation else None
+        place = await topics.find_place(context, command.topic, require_create)
         channel.require(AccessOperation.READ, ResourceType.TOPIC, place.topic.name)
         channel.require(AccessOperation.READ, ResourceType.GROUP, command.subscription)
         await context.engine.partitions.open(place.topic, place.partition)

@@ -74,7 +74,7 @@ class ProducerCommands:
         if not 0 <= command.producer_access_mode < len(AccessMode):
             mode = command.producer_access_mode
             raise Refused(ServerError.NOT_ALLOWED, f"there is no access mode {mode}")
-        place = await topics.find_place(context, command.topic, may_create=True)
+        place = await topics.find_place(context, command.topic, channel.require_create)
         channel.require(AccessOperation.WRITE, ResourceType.TOPIC, place.topic.name)
         await context.engine.partitions.open(place.topic, place.partition)
         producer = PulsarProducer(

@@ -9,6 +9,7 @@ use otherwise, cannot do all that a simple one can.
 """
 
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafscale.engine.cluster.placement import NO_BROKER
@@ -42,8 +43,14 @@ class PartitionPlace(NamedTuple):
     is_named: bool
 
 
-async def find_place(context: PulsarContext, name: str, *, may_create: bool) -> PartitionPlace:
-    """The partition that a client means. Raises KafscaleError."""
+async def find_place(
+    context: PulsarContext, name: str, require_create: Callable[[str], None] | None = None
+) -> PartitionPlace:
+    """The partition that a client means. Raises KafscaleError.
+
+    A topic that is missing is created if `require_create` is there. That raises if the client may
+    not create a topic of this name.
+    """
     canonical = context.tenancy.canonical(name)
     if is_internal(canonical):
         raise UnknownTopic(f"{name} is not for clients")
@@ -55,8 +62,9 @@ async def find_place(context: PulsarContext, name: str, *, may_create: bool) -> 
             return PartitionPlace(topic, number, True)
     topic = await _find(context, canonical)
     if topic is None:
-        if part is not None or not (may_create and context.engine.auto_create):
+        if part is not None or require_create is None or not context.engine.auto_create:
             raise UnknownTopic(f"there is no topic {name!r}")
+        require_create(canonical)
         topic = await context.engine.topics.find_or_create(canonical)
     return PartitionPlace(topic, 0, False)
 
@@ -70,8 +78,8 @@ async def partitioned_metadata(
 ) -> PartitionedMetadataResponse:
     """Say how many partitions a topic has."""
     try:
-        may_create = asked.metadata_auto_creation_enabled
-        place = await find_place(channel.context, asked.topic, may_create=may_create)
+        require_create = channel.require_create if asked.metadata_auto_creation_enabled else None
+        place = await find_place(channel.context, asked.topic, require_create)
         channel.require(AccessOperation.DESCRIBE, ResourceType.TOPIC, place.topic.name)
     except (KafscaleError, Refused) as problem:
         return PartitionedMetadataResponse(
@@ -90,7 +98,7 @@ async def partitioned_metadata(
 async def lookup(channel: Channel, asked: Lookup) -> LookupResponse:
     """Say where the broker is that serves a partition."""
     try:
-        place = await find_place(channel.context, asked.topic, may_create=True)
+        place = await find_place(channel.context, asked.topic, channel.require_create)
         channel.require(AccessOperation.DESCRIBE, ResourceType.TOPIC, place.topic.name)
         url = _url(channel, place)
     except (KafscaleError, Refused) as problem:

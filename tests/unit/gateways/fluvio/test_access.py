@@ -2,7 +2,6 @@
 
 import pytest
 
-from kafscale.model.access import AccessOperation, Principal, ResourceType
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.fluvio.errors import FluvioCode
 from kafscale.wire.fluvio.messages.change_objects import CreateTopic, DeleteTopic, Status
@@ -12,6 +11,7 @@ from kafscale.wire.fluvio.messages.fetch_offsets import (
     TopicOffsetsRequest,
 )
 from kafscale.wire.fluvio.messages.stream_fetch import StreamFetchRequest
+from tests.support.authorizers import Denies
 from tests.support.fluvio_records import write_batch
 from tests.support.fluvio_wire import FluvioConnection
 from tests.unit.gateways.fluvio.conftest import WITH_FLUVIO
@@ -21,24 +21,9 @@ from tests.unit.gateways.fluvio.test_data import StreamOf, produce, produce_requ
 pytestmark = pytest.mark.real_time
 
 
-class AllButSecrets:
-    """Implements Authorizer: whatever is called secret is denied."""
-
-    allows_all = False
-
-    def allows(
-        self,
-        principal: Principal,
-        host: str,
-        operation: AccessOperation,
-        kind: ResourceType,
-        name: str,
-    ) -> bool:
-        return name != "secret"
-
-
 async def test_a_topic_that_is_denied_is_neither_shown_nor_touched() -> None:
-    async with InProcessBroker(config=WITH_FLUVIO, authorizer=AllButSecrets()) as broker:
+    denies = Denies(lambda kind, name: name == "secret")
+    async with InProcessBroker(config=WITH_FLUVIO, authorizer=denies) as broker:
         await broker.engine.topics.create("secret", 1, {})
         await broker.engine.topics.create("open", 1, {})
         async with (

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from kafscale.engine.subscriptions.ports import EARLIEST, SubscriptionName, Wish
 from kafscale.gateways.http import MOST_BODY_BYTES, MOST_HEAD_BYTES
-from kafscale.gateways.pulsar.admin_subscriptions import GROUP_PREFIX
-from kafscale.model.access import AccessOperation, Principal, ResourceType
+from kafscale.gateways.pulsar.context import GROUP_PREFIX
 from kafscale.settings.sections import PulsarSection
 from kafscale.subscriptions.events import Mode
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
+from tests.support.authorizers import Denies
 from tests.unit.engine.subscriptions.consumer import Singles, Taker
 from tests.unit.gateways.kafka.caller import NOW_MS, make_batch
 
@@ -182,24 +182,8 @@ async def test_bad_requests_are_refused(admin: Admin, request_bytes: bytes, stat
     writer.close()
 
 
-class DenyAll:
-    """Implements Authorizer."""
-
-    allows_all = False
-
-    def allows(
-        self,
-        principal: Principal,
-        host: str,
-        operation: AccessOperation,
-        kind: ResourceType,
-        name: str,
-    ) -> bool:
-        return False
-
-
 async def test_a_client_that_may_do_nothing_sees_and_changes_nothing() -> None:
-    async with InProcessBroker(config=CONFIG, authorizer=DenyAll()) as broker:
+    async with InProcessBroker(config=CONFIG, authorizer=Denies()) as broker:
         admin = Admin(broker)
         await broker.engine.topics.create("t", 1, {})
         for method, path in (

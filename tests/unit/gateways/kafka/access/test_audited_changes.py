@@ -7,11 +7,12 @@ import pytest
 
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.access.audited_changes import CHANGES
-from kafscale.model.access import AccessOperation, Principal, ResourceType
+from kafscale.model.access import ResourceType
 from kafscale.model.audit import AuditEvent
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka.messages import alter_client_quotas, create_topics, metadata, offset_delete
 from kafscale.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.support.authorizers import Denies
 from tests.unit.gateways.kafka.caller import Caller
 
 NOT_ADMINISTRATIVE = {
@@ -25,25 +26,13 @@ NOT_ADMINISTRATIVE = {
 }  # fmt: skip
 
 
-class Denies:
-    """Denies whatever concerns one name."""
-
-    allows_all = False
-
-    def allows(
-        self,
-        principal: Principal,
-        host: str,
-        operation: AccessOperation,
-        kind: ResourceType,
-        name: str,
-    ) -> bool:
-        return not name.startswith("secret") and kind is not ResourceType.CLUSTER
+def is_denied(kind: ResourceType, name: str) -> bool:
+    return name.startswith("secret") or kind is ResourceType.CLUSTER
 
 
 @pytest.fixture
 async def broker() -> AsyncIterator[InProcessBroker]:
-    async with InProcessBroker(authorizer=Denies()) as started:
+    async with InProcessBroker(authorizer=Denies(is_denied)) as started:
         yield started
 
 

@@ -1,0 +1,69 @@
+"""What a client may not do is refused at Pulsar's port, and nothing of it happens."""
+
+import asyncio
+import socket
+
+import pytest
+from msgspec.structs import replace
+
+from kafscale.settings.sections import PulsarSection
+from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
+from kafscale.wire.pulsar.errors import ServerError
+from kafscale.wire.pulsar.messages.commands import (
+    Command,
+    GetTopicsOfNamespace,
+    GetTopicsOfNamespaceResponse,
+    Lookup,
+    LookupResponse,
+    PartitionedMetadata,
+    PartitionedMetadataResponse,
+    Producer,
+    Subscribe,
+)
+from tests.support.authorizers import Denies
+from tests.support.pulsar_wire import RawClient
+
+pytestmark = pytest.mark.real_time
+
+CONFIG = replace(FOR_TESTS, pulsar=PulsarSection(port=0))
+
+
+def requests(topic: str) -> list[Command]:
+    return [
+        PartitionedMetadata(topic=topic, request_id=1),
+        Lookup(topic=topic, request_id=2),
+        Producer(topic=topic, producer_id=3, request_id=3),
+        Subscribe(topic=topic, subscription="s", sub_type=0, consumer_id=4, request_id=4),
+    ]
+
+
+def ask_all(port: int, commands: list[Command]) -> list[Command]:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as sock:
+        client = RawClient(sock)
+        client.connect()
+        return [client.ask(command) for command in commands]
+
+
+async def test_a_denied_client_neither_uses_nor_creates_nor_sees_topics() -> None:
+    async with InProcessBroker(config=CONFIG, authorizer=Denies()) as broker:
+        await broker.engine.topics.create("t", 1, {})
+        port = broker.endpoints["PULSAR"].port
+        listing = GetTopicsOfNamespace(request_id=9, namespace="public/default", mode=0)
+        asked = [*requests("t"), *requests("new"), listing]
+        *answers, listed = await asyncio.to_thread(ask_all, port, asked)
+        assert isinstance(listed, GetTopicsOfNamespaceResponse)
+        assert not listed.topics
+        errors = [getattr(answer, "error", None) for answer in answers]
+        assert errors == [ServerError.AUTHORIZATION_ERROR] * 8
+        assert broker.engine.topics.find("new") is None
+
+
+async def test_a_client_that_may_do_everything_creates_what_it_uses() -> None:
+    authorizer = Denies(lambda kind, name: False)
+    async with InProcessBroker(config=CONFIG, authorizer=authorizer) as broker:
+        port = broker.endpoints["PULSAR"].port
+        metadata, found = await asyncio.to_thread(ask_all, port, requests("new")[:2])
+        assert isinstance(metadata, PartitionedMetadataResponse)
+        assert isinstance(found, LookupResponse)
+        assert (metadata.error, found.error) == (None, None)
+        assert broker.engine.topics.find("new") is not None
