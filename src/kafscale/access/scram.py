@@ -95,7 +95,7 @@ def decoy(mechanism: ScramMechanism, secret: bytes, user: str) -> ScramCredentia
     """A credential that no password fits, for a user who has none.
 
     The conversation goes on as for every user, so that it does not tell which users there are. The
-    same user gets the same salt again.
+    same user gets the same salt again, at every broker of the same secret.
     """
     made = mechanism.sign(secret, f"{mechanism.name}:{user}".encode())
     return ScramCredential(made[:16], made, made, LEAST_ITERATIONS)
@@ -159,11 +159,11 @@ class ScramExchange:
                 "from username"
             )
         self.is_token = _TOKEN_EXTENSION in found["extensions"].split(",")
-        kept = self._find(self.user, self.is_token)
-        self._is_known = kept is not None
-        if kept is None:
-            kept = decoy(self._mechanism, self._decoy_secret, self.user)
-        self._credential = kept
+        found_credential = self._find(self.user, self.is_token)
+        self._is_known = found_credential is not None
+        # The decoy is made in any case: the same work for a user who exists.
+        made = decoy(self._mechanism, self._decoy_secret, self.user)
+        kept = self._credential = found_credential or made
         self._header = found["header"].encode()
         self._nonce = found["nonce"] + self._nonce
         salt = base64.b64encode(kept.salt).decode()

@@ -85,6 +85,16 @@ def _bearer(oauth: OauthSection, clock: Clock) -> BearerCheck:
     return BearerCheck(keys, rules)
 
 
+async def prepare_credentials(config: Config, credentials: Credentials, dice: Dice) -> None:
+    """Bring to the store what logins need there: the first administrator, the secret of decoys.
+
+    Raises UnusableSecret.
+    """
+    if any(mechanisms_of(config.sasl, row) for row in config.all_listeners):
+        await credentials.load_decoy_secret(dice)
+    await add_first_admin(config, credentials, dice)
+
+
 async def add_first_admin(config: Config, credentials: Credentials, dice: Dice) -> None:
     """Give the administrator of the settings a password, unless there is one in the store.
 

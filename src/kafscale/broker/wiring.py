@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kafscale.admin.bucket.pairing import require_pair
 from kafscale.broker import derived, kafka_names, process
 from kafscale.broker.doors import Doors, build_doors
-from kafscale.broker.logins import add_first_admin, build_authentication, token_secret
+from kafscale.broker.logins import build_authentication, prepare_credentials, token_secret
 from kafscale.broker.readiness import (
     Readiness,
     fleet_check,
@@ -113,5 +113,5 @@ async def build(
         metrics,
         tasks,
         readiness,
-        lambda: add_first_admin(config, engine.credentials, dice),
+        lambda: prepare_credentials(config, engine.credentials, dice),
     )

@@ -18,6 +18,7 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/writers/{lease}/{number}                     witnesses of commits: etcd/commits.py
     /kafscale/acls/{type}/{pattern}/{name}/{principal}/{host}/{operation}/{permission}
     /kafscale/scram/{mechanism}/{user}                     what is kept of a password
+    /kafscale/decoys                                       a secret, for users that do not exist
     /kafscale/tokens/{token}                               a delegation token
     /kafscale/quotas/{type}={name}/{type}={name}           of clients; no name: the default
     /kafscale/consumers/{group}/coordinator                the broker that writes the others
@@ -58,6 +59,7 @@ EPOCHS: Final = f"{ROOT}/marks/epochs"
 WRITERS: Final = f"{ROOT}/writers/"
 ACLS: Final = f"{ROOT}/acls/"
 SCRAM: Final = f"{ROOT}/scram/"
+DECOYS: Final = f"{ROOT}/decoys"
 TOKENS: Final = f"{ROOT}/tokens/"
 QUOTAS: Final = f"{ROOT}/quotas/"
 

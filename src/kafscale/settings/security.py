@@ -7,12 +7,14 @@ Next door: the listeners (listeners.py), the other settings (sections.py), openi
 """
 
 from typing import Final, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from kafscale.access.certificate_names import DEFAULT_RULES, read_rules
 from kafscale.settings.listeners import (
     ListenerConflict,
     ListenerSetting,
     is_encrypted,
+    is_loopback,
     is_sasl,
 )
 from kafscale.settings.sections import Section
@@ -170,11 +172,20 @@ def check_sections(tls: TlsSection, sasl: SaslSection) -> None:
         )
         raise ListenerConflict(f"sasl.{missing}: expected beside sasl.{present}, found none")
     url = sasl.oauth.jwks_url
-    if url and not url.startswith(("https://", "http://127.0.0.1", "http://localhost")):
+    if url and not _is_safe_address(url):
         raise ListenerConflict(
             "sasl.oauth.jwksUrl: expected https://..., since its keys decide who gets in; "
             f"found {url!r}"
         )
+
+
+def _is_safe_address(url: str) -> bool:
+    """Whether what an address answers cannot be changed on its way."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    return url.startswith("https://") or (url.startswith("http://") and is_loopback(host))
 
 
 def metrics_tls(tls: TlsSection) -> ListenerTls | None:

@@ -67,7 +67,16 @@ def test_a_listener_has_what_the_sections_say_unless_it_says_more() -> None:
         (row("SASL_SSL"), {"sasl_mechanisms": ""}, "needs a mechanism"),
         (row("SSL"), {"tls_principalMappingRules": "RULE:("}, "tls.principalMappingRules"),
         (row("SASL_SSL"), {"sasl_adminUser": "a"}, "sasl.adminPasswordFile"),
-        (row("SASL_SSL"), {"sasl.oauth.jwksUrl": "http://issuer"}, "expected https://"),
+        *(
+            (row("SASL_SSL"), {"sasl.oauth.jwksUrl": url}, "expected https://")
+            for url in (
+                "http://issuer",
+                "http://127.0.0.1.issuer",
+                "http://localhost@issuer",
+                "http://[",
+                "file:///jwks",
+            )
+        ),
         (row("SSL", host="0.0.0.0", advertisedHost="b"), {}, "authenticates no client"),
     ],
 )

@@ -4,6 +4,7 @@ Passwords are stretched here; brokers never see one.
 Next door: connections and refusals (client.py).
 """
 
+import secrets
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,7 @@ MECHANISMS: Final = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
 }
+_SALT_BYTES: Final = 16  # as brokers' salts for users that do not exist: a longer one would tell
 _NAMES: Final = {mechanism: name for name, mechanism in MECHANISMS.items()}
 
 
@@ -50,7 +52,10 @@ def create_user(
     """Give a user a password, for each of the mechanisms; an earlier one counts no more."""
     changes: list[Any] = [
         UserScramCredentialUpsertion(
-            user, ScramCredentialInfo(MECHANISMS[name], iterations), password.encode()
+            user,
+            ScramCredentialInfo(MECHANISMS[name], iterations),
+            password.encode(),
+            secrets.token_bytes(_SALT_BYTES),
         )
         for name in mechanisms
     ]

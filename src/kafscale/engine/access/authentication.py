@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafscale.access.plain import check_password, read_plain
 from kafscale.access.scram import SCRAM_MECHANISMS, ScramCredential, ScramExchange, ScramMechanism
-from kafscale.engine.access.credentials import Credentials
+from kafscale.engine.access.credentials import DECOY_SECRET_BYTES, Credentials
 from kafscale.engine.access.reread_file import RereadFile
 from kafscale.engine.access.signing_keys import SigningKeys
 from kafscale.engine.access.tokens import Tokens
@@ -80,7 +80,7 @@ class Authentication:
         self.tokens = tokens
         self._clock = clock
         self._dice = dice
-        self._decoy_secret = dice.token(32)
+        self._own_decoy_secret = dice.token(DECOY_SECRET_BYTES)  # where the fleet's is not loaded
         self._mechanisms: dict[str, Callable[[], Exchange]] = {
             name: self._scram_of(mechanism) for name, mechanism in SCRAM_MECHANISMS.items()
         }
@@ -101,7 +101,8 @@ class Authentication:
 
         def begin() -> Exchange:
             nonce = base64.urlsafe_b64encode(self._dice.token(_NONCE_BYTES)).decode()
-            exchange = ScramExchange(mechanism, nonce, find, self._decoy_secret)
+            secret = self.credentials.decoy_secret or self._own_decoy_secret
+            exchange = ScramExchange(mechanism, nonce, find, secret)
             return _ScramLogin(exchange, self.tokens)
 
         return begin

@@ -1,6 +1,7 @@
 """SCRAM credentials of users, in the metadata store and at every broker.
 
-Here: finding, listing and changing them. Next door: what a credential is (access/scram.py), the
+Here: finding, listing and changing them, and the secret by which all brokers answer alike for users
+that do not exist. Next door: what a credential is (access/scram.py), the
 rows (watched_rows.py), the requests about them (gateways/kafka/apis).
 """
 
@@ -19,11 +20,18 @@ from kafscale.access.scram import (
 )
 from kafscale.engine.access.watched_rows import WatchedRows
 from kafscale.metadata import keys
-from kafscale.metadata.store import MetadataStore
-from kafscale.model.errors import CorruptObject, UnacceptableCredential, UserNotFound
+from kafscale.metadata.store import Compare, MetadataStore, Put
+from kafscale.model.clock import Dice
+from kafscale.model.errors import (
+    CorruptObject,
+    MetadataConflict,
+    UnacceptableCredential,
+    UserNotFound,
+)
 
 MOST_NAME: Final = 249  # characters of a user's name
 MOST_SALT: Final = 256  # bytes; librdkafka takes 64
+DECOY_SECRET_BYTES: Final = 32
 
 
 class NewCredential(NamedTuple):
@@ -51,10 +59,27 @@ class Credentials:
         self.rows: WatchedRows[ScramCredential] = WatchedRows(
             metadata, keys.SCRAM, _decode, msgspec.json.encode
         )
+        self.decoy_secret = b""  # until `load_decoy_secret`
+        self._metadata = metadata
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """A user's credential, None if there is none."""
         return self.rows.rows.get(_name(mechanism, user))
+
+    async def load_decoy_secret(self, dice: Dice) -> None:
+        """Take the fleet's secret of decoys; make it, once, if there is none.
+
+        By it every broker shows the same salt for a user that does not exist, today and after a
+        restart, as it does for one that exists. Raises MetadataUnavailable.
+        """
+        made = dice.token(DECOY_SECRET_BYTES)
+        found = await self._metadata.get(keys.DECOYS)
+        if found is None:
+            try:
+                await self._metadata.commit([Put(keys.DECOYS, made)], [Compare(keys.DECOYS, 0)])
+            except MetadataConflict:  # another broker has made it meanwhile
+                found = await self._metadata.get(keys.DECOYS)
+        self.decoy_secret = made if found is None else found.value
 
     def of_user(self, user: str) -> list[tuple[ScramMechanism, ScramCredential]]:
         """All credentials of a user."""

@@ -8,10 +8,13 @@ Never here: addresses from anything but the broker's settings.
 """
 
 import asyncio
+import http.client
 import ssl
+import urllib.error
 import urllib.request
+from email.message import Message
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import IO, TYPE_CHECKING, Final, NoReturn, Protocol
 
 import structlog
 
@@ -24,7 +27,9 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger()
 
-_ANSWER_WITHIN_S: Final = 5.0
+_ANSWER_WITHIN_S: Final = 5.0  # each piece of it
+_DOCUMENT_WITHIN_S: Final = 10.0
+_PIECE_BYTES: Final = 64 << 10
 _ASK_AGAIN_AFTER_S: Final = 5.0  # so that bad tokens do not make the broker flood the issuer
 
 
@@ -62,9 +67,18 @@ class KeysOfUrl:
     """Implements SigningKeys by the issuer's JWKS address."""
 
     def __init__(self, url: str, ca_file: str | None, refresh_s: float, clock: Clock) -> None:
-        """Nothing is fetched yet: the issuer may start after the broker."""
+        """Nothing is fetched yet: the issuer may start after the broker.
+
+        Raises ValueError for an address that is not one of HTTP, OSError for the authorities.
+        """
+        if not url.startswith(("https://", "http://")):
+            raise ValueError(f"expected https://..., found {url!r}")
         self._url = url
-        self._context = ssl.create_default_context(cafile=ca_file) if url[:6] == "https:" else None
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        if url.startswith("https://"):
+            context = ssl.create_default_context(cafile=ca_file)
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(*handlers)
         self._refresh_s = refresh_s
         self._clock = clock
         self._keys: KeySet | None = None
@@ -100,14 +114,33 @@ class KeysOfUrl:
 
             try:
                 self._keys = read_keys(await asyncio.to_thread(self._fetch))
-            except (OSError, ValueError) as problem:
+            except (OSError, http.client.HTTPException, ValueError) as problem:
                 logger.error("issuer_keys_unavailable", url=self._url, reason=str(problem))
 
     def _fetch(self) -> bytes:
-        with urllib.request.urlopen(
-            self._url, timeout=_ANSWER_WITHIN_S, context=self._context
-        ) as answer:
-            body: bytes = answer.read(MOST_BYTES + 1)
-        if len(body) > MOST_BYTES:
-            raise ValueError(f"more than {MOST_BYTES} bytes")
+        """The document. Its size and the time that it takes are bounded."""
+        began_s = self._clock.elapsed_s()
+        body = b""
+        with self._opener.open(self._url, timeout=_ANSWER_WITHIN_S) as answer:
+            while piece := answer.read1(_PIECE_BYTES):
+                body += piece
+                if len(body) > MOST_BYTES:
+                    raise ValueError(f"more than {MOST_BYTES} bytes")
+                if self._clock.elapsed_s() - began_s > _DOCUMENT_WITHIN_S:
+                    raise TimeoutError("the document comes too slowly")
         return body
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Refuses to go elsewhere: the address of the settings decides whose keys count."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: Message,
+        newurl: str,
+    ) -> NoReturn:
+        raise urllib.error.HTTPError(req.full_url, code, "it points elsewhere", headers, fp)

@@ -105,6 +105,18 @@ async def test_a_wrong_user_and_a_wrong_password_are_told_the_same(broker: Secur
     assert len(words) == 1
 
 
+async def test_a_restart_does_not_tell_which_users_there_are(broker: SecuredBroker) -> None:
+    async def salt_of(user: str) -> bytes:
+        async with connected(broker) as caller:
+            await handshake(caller, "SCRAM-SHA-256")
+            said = await authenticate(caller, f"n,,n={user},r=nonce".encode())
+        return bytes(said.auth_bytes).partition(b",s=")[2]
+
+    before = [await salt_of(user) for user in ("admin", "unknown")]
+    await broker.restart()
+    assert [await salt_of(user) for user in ("admin", "unknown")] == before
+
+
 async def test_a_nonce_of_another_conversation_is_refused(caller: Caller) -> None:
     await handshake(caller, "SCRAM-SHA-256")
     first = b"n,,n=admin,r=abc"
