@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafscale import __version__
-from kafscale.broker.pulsar_door import PULSAR
 from kafscale.gateways.fluvio.listener_names import CONTROL_LISTENER
+from kafscale.gateways.pulsar.listener_names import PULSAR
 from kafscale.model.endpoints import Endpoint
 from kafscale.settings.config import Config
 from kafscale.settings.listeners import PROTOCOLS

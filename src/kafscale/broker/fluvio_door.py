@@ -7,7 +7,7 @@ Next door: what a taken port means (other_doors.py), all listeners (doors.py), t
 
 from typing import TYPE_CHECKING, Final
 
-from kafscale.broker.other_doors import CannotListen
+from kafscale.broker.other_doors import DefaultPortTaken, listen
 from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection, Session
@@ -69,13 +69,9 @@ class FluvioDoor:
             (self._control, settings.sc_port, SC_PORT, settings.advertised_sc_port),
             (self._data, settings.spu_port, SPU_PORT, settings.advertised_spu_port),
         ):
-            port = usual if asked is None else asked
             try:
-                bound = await listener.open(self._host, port)
-            except OSError as problem:
-                reason = f"cannot listen on {self._host}:{port}: {problem.strerror or problem}"
-                if asked is not None:
-                    raise CannotListen(f"{reason} (Fluvio)") from None
+                bound = await listen(listener.open, self._host, asked, usual, "Fluvio")
+            except DefaultPortTaken as reason:
                 self.close()
                 self.note = f"off: {reason}; fluvio.scPort and fluvio.spuPort choose other ports"
                 return {}

@@ -6,6 +6,7 @@ it, and Kafka clients do not care.
 Next door: the doors (fluvio_door.py, pulsar_door.py), all listeners (doors.py).
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from kafscale.model.endpoints import Endpoint
@@ -14,6 +15,31 @@ from kafscale.model.errors import KafscaleError
 
 class CannotListen(KafscaleError):
     """A listener's address cannot be used; the text names the address and the reason."""
+
+
+class DefaultPortTaken(Exception):
+    """A default port cannot be used; the text names the address and the reason."""
+
+
+async def listen(
+    open_at: Callable[[str, int], Awaitable[int]],
+    host: str,
+    asked: int | None,
+    usual: int,
+    door: str,
+) -> int:
+    """Open a listener at the port that was asked for, else at the usual one; gives the port.
+
+    Raises CannotListen for a port that was asked for, and DefaultPortTaken for the usual one.
+    """
+    port = usual if asked is None else asked
+    try:
+        return await open_at(host, port)
+    except OSError as problem:
+        reason = f"cannot listen on {host}:{port}: {problem.strerror or problem}"
+        if asked is None:
+            raise DefaultPortTaken(reason) from None
+        raise CannotListen(f"{reason} ({door})") from None
 
 
 class OtherDoor(Protocol):

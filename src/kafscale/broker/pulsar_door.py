@@ -7,13 +7,14 @@ Next door: what a taken port means (other_doors.py), all listeners (doors.py), t
 
 from typing import TYPE_CHECKING, Final
 
-from kafscale.broker.other_doors import CannotListen
+from kafscale.broker.other_doors import DefaultPortTaken, listen
 from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection, Session
 from kafscale.gateways.connections import Connections
 from kafscale.gateways.http import HttpAnswer, HttpRequest, HttpServer
 from kafscale.gateways.listener import Listener
+from kafscale.gateways.pulsar.listener_names import PULSAR, PULSAR_HTTP
 from kafscale.model.access import Authorizer
 from kafscale.model.endpoints import Endpoint
 from kafscale.model.tenancy import Tenancy
@@ -23,8 +24,6 @@ from kafscale.tasks import Tasks
 if TYPE_CHECKING:
     from kafscale.gateways.pulsar.context import PulsarContext
 
-PULSAR: Final = "PULSAR"  # the protocol, and the name of its listener
-PULSAR_HTTP: Final = "PULSAR-HTTP"  # the same for the admin API
 _USUAL_PORT: Final = 6650
 
 
@@ -54,24 +53,17 @@ class PulsarDoor:
     async def open(self) -> dict[str, Endpoint]:
         """Begin to listen, at the host of the first listener."""
         settings, first = self._config.pulsar, self._config.all_listeners[0]
-        port = _USUAL_PORT if settings.port is None else settings.port
         try:
-            bound = await self._listener.open(first.host, port)
-        except OSError as problem:
-            reason = f"cannot listen on {first.host}:{port}: {problem.strerror or problem}"
-            if settings.port is not None:
-                raise CannotListen(f"{reason} (Pulsar)") from None
+            bound = await listen(
+                self._listener.open, first.host, settings.port, _USUAL_PORT, "Pulsar"
+            )
+        except DefaultPortTaken as reason:
             self.note = f"off: {reason}; pulsar.port chooses another port"
             return {}
         host = settings.advertised_host or first.advertised(first.port).host
         endpoints = {PULSAR: Endpoint(host, settings.advertised_port or bound, PULSAR)}
-        if settings.http_port is not None:
-            try:
-                http_port = await self._http.open(first.host, settings.http_port)
-            except OSError as problem:
-                where = f"{first.host}:{settings.http_port}"
-                why = problem.strerror or problem
-                raise CannotListen(f"cannot listen on {where}: {why} (Pulsar's admin)") from None
+        if (asked := settings.http_port) is not None:
+            http_port = await listen(self._http.open, first.host, asked, asked, "Pulsar's admin")
             endpoints[PULSAR_HTTP] = Endpoint(host, http_port, PULSAR_HTTP)
         return endpoints
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from kafscale.broker.pulsar_door import PULSAR, PULSAR_HTTP
 from kafscale.gateways.fluvio.listener_names import CONTROL_LISTENER, DATA_LISTENER
+from kafscale.gateways.pulsar.listener_names import PULSAR, PULSAR_HTTP
 from kafscale.settings.config import Config
 from kafscale.settings.listeners import Listeners, read_listeners
 from kafscale.settings.sections import FluvioSection, PulsarSection

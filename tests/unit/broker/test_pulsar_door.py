@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kafscale.broker import pulsar_door
 from kafscale.broker.other_doors import CannotListen
-from kafscale.broker.pulsar_door import PULSAR
+from kafscale.gateways.pulsar.listener_names import PULSAR
 from kafscale.settings.sections import PulsarSection
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 

@@ -17,6 +17,7 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.http import HttpAnswer, HttpRequest, as_json
 from kafscale.gateways.pulsar import admin_subscriptions
 from kafscale.gateways.pulsar.context import PulsarContext
+from kafscale.gateways.pulsar.listener_names import PULSAR, PULSAR_HTTP
 from kafscale.gateways.pulsar.topics import find_place
 from kafscale.model.access import (
     ANONYMOUS,
@@ -37,8 +38,6 @@ from kafscale.model.errors import (
 )
 from kafscale.model.names import is_internal
 
-PULSAR_HTTP: Final = "PULSAR-HTTP"  # the name of its listener
-_PULSAR: Final = "PULSAR"
 _NO_CONTENT: Final = HttpAnswer(HTTPStatus.NO_CONTENT)
 
 _STATUS_OF: Final[dict[type[KafscaleError], HTTPStatus]] = {
@@ -93,8 +92,8 @@ class PulsarAdmin:
             case ("GET", "admin", "v2", "tenants"):
                 return as_json(sorted({tenant for tenant, _ in self._namespaces(request)}))
             case ("GET", "admin", "v2", "namespaces", tenant):
-                found = sorted(self._namespaces(request))
-                return as_json([f"{one}/{space}" for one, space in found if one == tenant])
+                known = sorted(self._namespaces(request))
+                return as_json([f"{its}/{space}" for its, space in known if its == tenant])
             case ("GET", "admin", "v2", "namespaces", tenant, space, "topics"):
                 return as_json(self._list(request, tenant, space))
             case ("GET", "admin", "v2", "persistent", tenant, space):
@@ -203,7 +202,7 @@ class PulsarAdmin:
         self._require(request, AccessOperation.DESCRIBE, topic.name)
         leader = self._engine.cluster.leader_of(topic.folder(part or 0))
         for node in self._engine.cluster.nodes():
-            endpoint = node.endpoints.get(_PULSAR)
+            endpoint = node.endpoints.get(PULSAR)
             if node.broker_id == leader != NO_BROKER and endpoint is not None:
                 http = node.endpoints.get(PULSAR_HTTP)
                 url = f"pulsar://{endpoint}"
