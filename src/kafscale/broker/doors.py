@@ -41,6 +41,8 @@ from kafscale.tasks import Tasks
 _NO_LOGIN: Final = (
     "off: its clients cannot prove who they are, and a listener asks its own for that"
 )
+_CERTIFICATE: Final = "SSL"  # where the name of a mechanism is asked for
+_NOT_MAPPED: Final = "not_mapped"
 
 
 def build_doors(
@@ -89,7 +91,7 @@ def build_doors(
                 report = _report_logins(connection, engine, audit)
                 return KafkaSession(connection, context, tasks, Login(rules, clock, report))
             if tls is not None:
-                _take_certificate(connection, tls)
+                _take_certificate(connection, tls, engine, audit)
             return KafkaSession(connection, context, tasks)
 
         return Door(setting, make_session, tls)
@@ -159,11 +161,23 @@ def _report_logins(connection: Connection, engine: Engine, audit: AuditLog) -> L
     return report
 
 
-def _take_certificate(connection: Connection, tls: Tls) -> None:
+def _take_certificate(connection: Connection, tls: Tls, engine: Engine, audit: AuditLog) -> None:
     """Let a client be who its certificate says; end the connection if no rule fits."""
     try:
         connection.principal = tls.principal_of(connection.certificate)
     except AuthenticationFailed as problem:
+        engine.metrics.authentications.labels(_CERTIFICATE, _NOT_MAPPED).inc()
+        audit.write(
+            AuditEvent(
+                AuditKind.AUTHENTICATION_FAILED,
+                outcome=_NOT_MAPPED,
+                principal="",
+                address=connection.peer,
+                operation=_CERTIFICATE,
+                listener=connection.listener,
+                detail=str(problem),
+            )
+        )
         connection.abort("certificate_not_mapped", str(problem))
 
 
