@@ -73,7 +73,7 @@ ecosystem: $(VENV)/.dev  ## try what people run on Kafka and write docs/ecosyste
 deep: $(VENV)/.dev  ## search the model of the log protocol far (ten minutes)
 	@$(BIN)/pytest tests/model -m deep -n 2
 
-fuzz: $(VENV)/.compiled  ## throw bytes at the frame decoder until stopped
+fuzz: $(VENV)/.compiled  ## throw bytes at the decoders of all doors until stopped
 	@$(BIN)/python -m tests.fuzz
 
 simulate: $(VENV)/.dev  ## whole clusters on seeded time, network and stores, until stopped (SEEDS=n: so many)
