@@ -76,16 +76,16 @@ class MappingRule(NamedTuple):
         """The short name, None if the rule does not fit."""
         if self.pattern is None:
             return name
-        found = self.pattern.fullmatch(name)
-        if found is None:
+        matched = self.pattern.fullmatch(name)
+        if matched is None:
             return None
 
-        def one(place: re.Match[str]) -> str:
+        def fill(place: re.Match[str]) -> str:
             if place[2] is None:
                 return place[1]
-            return found.group(int(place[2])) or ""
+            return matched.group(int(place[2])) or ""
 
-        short = _GROUP.sub(one, self.replacement)
+        short = _GROUP.sub(fill, self.replacement)
         return {"L": short.lower, "U": short.upper}.get(self.case, lambda: short)()
 
 
@@ -94,30 +94,30 @@ def read_rules(text: str) -> tuple[MappingRule, ...]:
     rules = []
     at = 0
     while at < len(text.rstrip()):
-        found = _RULE.match(text, at)
-        if found is None:
+        rule = _RULE.match(text, at)
+        if rule is None:
             raise ValueError(f"not DEFAULT or RULE:pattern/replacement/[LU]: {text[at:]!r}")
-        at = found.end()
-        rules.append(_rule(found))
+        at = rule.end()
+        rules.append(_rule(rule))
     if not rules:
         raise ValueError("no rule")
     return tuple(rules)
 
 
-def _rule(found: re.Match[str]) -> MappingRule:
-    if found["pattern"] is None:
+def _rule(rule: re.Match[str]) -> MappingRule:
+    if rule["pattern"] is None:
         return MappingRule(None, "", "")
     options = re2.Options()
     options.log_errors = False
     try:
-        pattern = re2.compile(found["pattern"].replace(r"\/", "/"), options)
+        pattern = re2.compile(rule["pattern"].replace(r"\/", "/"), options)
     except re2.error as problem:
         reason = problem.args[0].decode() if problem.args else "not readable"
-        raise ValueError(f"pattern {found['pattern']!r}: {reason}") from None
-    groups = [int(number) for _, number in _GROUP.findall(found["replacement"]) if number]
+        raise ValueError(f"pattern {rule['pattern']!r}: {reason}") from None
+    groups = [int(number) for _, number in _GROUP.findall(rule["replacement"]) if number]
     if max(groups, default=0) > pattern.groups:
-        raise ValueError(f"the pattern {found['pattern']!r} has no group ${max(groups)}")
-    return MappingRule(pattern, found["replacement"], found["case"])
+        raise ValueError(f"the pattern {rule['pattern']!r} has no group ${max(groups)}")
+    return MappingRule(pattern, rule["replacement"], rule["case"])
 
 
 def principal_name(rules: Iterable[MappingRule], subject: Subject) -> str:

@@ -57,8 +57,10 @@ class ScramMechanism(NamedTuple):
 
 SCRAM_SHA_256: Final = ScramMechanism("SCRAM-SHA-256", 1, "sha256")
 SCRAM_SHA_512: Final = ScramMechanism("SCRAM-SHA-512", 2, "sha512")
-SCRAM_MECHANISMS: Final = {one.name: one for one in (SCRAM_SHA_256, SCRAM_SHA_512)}
-SCRAM_BY_NUMBER: Final = {one.number: one for one in SCRAM_MECHANISMS.values()}
+SCRAM_MECHANISMS: Final = {
+    mechanism.name: mechanism for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512)
+}
+SCRAM_BY_NUMBER: Final = {mechanism.number: mechanism for mechanism in SCRAM_MECHANISMS.values()}
 
 
 class ScramCredential(msgspec.Struct, frozen=True):
@@ -149,42 +151,42 @@ class ScramExchange:
         raise AuthenticationFailed("Invalid SCRAM message: the conversation is over")
 
     def _take_first(self, text: str) -> str:
-        found = _FIRST.fullmatch(text)
-        if found is None:
+        fields = _FIRST.fullmatch(text)
+        if fields is None:
             raise AuthenticationFailed("Invalid SCRAM client first message format")
-        self.user = _unescaped(found["user"])
-        if found["authzid"] and _unescaped(found["authzid"]) != self.user:
+        self.user = _unescaped(fields["user"])
+        if fields["authzid"] and _unescaped(fields["authzid"]) != self.user:
             raise AuthenticationFailed(
                 "Authentication failed: Client requested an authorization id that is different "
                 "from username"
             )
-        self.is_token = _TOKEN_EXTENSION in found["extensions"].split(",")
+        self.is_token = _TOKEN_EXTENSION in fields["extensions"].split(",")
         found_credential = self._find(self.user, self.is_token)
         self._is_known = found_credential is not None
         # The decoy is made in any case: the same work for a user who exists.
         made = decoy(self._mechanism, self._decoy_secret, self.user)
         kept = self._credential = found_credential or made
-        self._header = found["header"].encode()
-        self._nonce = found["nonce"] + self._nonce
+        self._header = fields["header"].encode()
+        self._nonce = fields["nonce"] + self._nonce
         salt = base64.b64encode(kept.salt).decode()
         answer = f"r={self._nonce},s={salt},i={kept.iterations}"
-        self._first_messages = f"{found['bare']},{answer}"
+        self._first_messages = f"{fields['bare']},{answer}"
         self._stage = _Stage.FINAL
         return answer
 
     def _take_final(self, text: str) -> str:
         assert self._credential is not None
-        found = _FINAL.fullmatch(text)
-        if found is None:
+        fields = _FINAL.fullmatch(text)
+        if fields is None:
             raise AuthenticationFailed("Invalid SCRAM client final message format")
-        if not hmac.compare_digest(found["nonce"], self._nonce):
+        if not hmac.compare_digest(fields["nonce"], self._nonce):
             raise AuthenticationFailed("Invalid client nonce in the final client message")
-        if not hmac.compare_digest(_decoded(found["binding"]), self._header):
+        if not hmac.compare_digest(_decoded(fields["binding"]), self._header):
             raise AuthenticationFailed("Invalid channel binding in the final client message")
-        signed = f"{self._first_messages},{found['unsigned']}".encode()
+        signed = f"{self._first_messages},{fields['unsigned']}".encode()
         mechanism, kept = self._mechanism, self._credential
         signature = mechanism.sign(kept.stored_key, signed)
-        proof = _decoded(found["proof"])
+        proof = _decoded(fields["proof"])
         is_right = len(proof) == len(signature) and self._is_known
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
         if not (hmac.compare_digest(mechanism.digest(client_key), kept.stored_key) and is_right):
@@ -200,12 +202,12 @@ class ScramExchange:
 def _unescaped(name: str) -> str:
     """The user that a message names: comma and equals sign are written as =2C and =3D."""
 
-    def one(found: re.Match[str]) -> str:
-        if found[1] not in ("2C", "3D"):
+    def unescape(escape: re.Match[str]) -> str:
+        if escape[1] not in ("2C", "3D"):
             raise AuthenticationFailed("Invalid SCRAM client first message format")
-        return "," if found[1] == "2C" else "="
+        return "," if escape[1] == "2C" else "="
 
-    return _ESCAPE.sub(one, name)
+    return _ESCAPE.sub(unescape, name)
 
 
 def _decoded(text: str) -> bytes:

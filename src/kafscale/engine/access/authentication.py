@@ -171,17 +171,19 @@ class _BearerLogin:
             raise AuthenticationFailed(self._refusal)
         token, authzid = read_bearer(message)
         try:
-            found = await self._identify(token)
+            identified = await self._identify(token)
         except AuthenticationFailed as problem:
             self._refusal = json.dumps({"status": "invalid_token", "error": str(problem)})
             return SaslReply(self._refusal.encode())
-        self.claimed = found.user
-        if authzid and authzid != found.user:
+        self.claimed = identified.user
+        if authzid and authzid != identified.user:
             raise AuthenticationFailed(
                 "Authentication failed: Client requested an authorization id that is different "
                 "from the token's principal name"
             )
-        return SaslReply(b"", ClientIdentity(Principal("User", found.user), found.expires_ms))
+        return SaslReply(
+            b"", ClientIdentity(Principal("User", identified.user), identified.expires_ms)
+        )
 
     async def _identify(self, token: str) -> "BearerIdentity":
         from kafscale.access.bearer import UnknownKey, check_token

@@ -73,18 +73,20 @@ class Credentials:
         restart, as it does for one that exists. Raises MetadataUnavailable.
         """
         made = dice.token(DECOY_SECRET_BYTES)
-        found = await self._metadata.get(keys.DECOYS)
-        if found is None:
+        entry = await self._metadata.get(keys.DECOYS)
+        if entry is None:
             try:
                 await self._metadata.commit([Put(keys.DECOYS, made)], [Compare(keys.DECOYS, 0)])
             except MetadataConflict:  # another broker has made it meanwhile
-                found = await self._metadata.get(keys.DECOYS)
-        self.decoy_secret = made if found is None else found.value
+                entry = await self._metadata.get(keys.DECOYS)
+        self.decoy_secret = made if entry is None else entry.value
 
     def of_user(self, user: str) -> list[tuple[ScramMechanism, ScramCredential]]:
         """All credentials of a user."""
-        found = [(one, self.find(one, user)) for one in SCRAM_MECHANISMS.values()]
-        return [(mechanism, kept) for mechanism, kept in found if kept is not None]
+        all_kept = [
+            (mechanism, self.find(mechanism, user)) for mechanism in SCRAM_MECHANISMS.values()
+        ]
+        return [(mechanism, kept) for mechanism, kept in all_kept if kept is not None]
 
     def users(self) -> list[str]:
         """Every user who has a credential."""
@@ -93,11 +95,11 @@ class Credentials:
     async def change(self, new: Iterable[NewCredential], old: Iterable[OldCredential]) -> None:
         """Write and remove credentials, which the caller has checked."""
         changes: dict[str, ScramCredential | None] = {
-            _name(one.mechanism, one.user): None for one in old
+            _name(gone.mechanism, gone.user): None for gone in old
         }
-        for one in new:
-            kept = credential(one.mechanism, one.salted_password, one.salt, one.iterations)
-            changes[_name(one.mechanism, one.user)] = kept
+        for wish in new:
+            kept = credential(wish.mechanism, wish.salted_password, wish.salt, wish.iterations)
+            changes[_name(wish.mechanism, wish.user)] = kept
         await self.rows.write(changes)
 
     async def add_first(

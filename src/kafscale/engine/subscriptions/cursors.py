@@ -180,7 +180,7 @@ class Cursors:
 
     async def list(self, topic: str, topic_id: str) -> list[tuple[str, int]]:
         """Groups and partitions of all subscriptions of a topic."""
-        found: list[tuple[str, int]] = []
+        listed: list[tuple[str, int]] = []
         after = ""
         prefix = keys.subscriptions(topic)
         while entries := await self._metadata.find(prefix, after=after, limit=_PAGE):
@@ -188,9 +188,9 @@ class Cursors:
                 place = keys.subscription_named_by(entry.key)
                 row = keys.decode(SubscriptionRow, entry.value)
                 if place is not None and row.topic_id == topic_id:
-                    found.append(place[1:])
+                    listed.append(place[1:])
             after = entries[-1].key
-        return found
+        return listed
 
     # -- saving ------------------------------------------------------------------------------
 

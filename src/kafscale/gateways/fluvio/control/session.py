@@ -97,36 +97,38 @@ class ControlSession(FluvioSession):
             while self._has_news and not self.is_closed and not self.connection.is_write_blocked:
                 self._has_news = False
                 view = await self._views.newest()
-                for one in list(self._watches):
+                for watch in list(self._watches):
                     if not self.is_closed:
-                        await self._push(one, view)
+                        await self._push(watch, view)
                 await asyncio.sleep(_PAUSE_S)
         finally:
             self._pushing = None
 
-    async def _push(self, one: ObjectWatch, view: ClusterView) -> None:
+    async def _push(self, watch: ObjectWatch, view: ClusterView) -> None:
         """Tell a client what it does not know yet."""
-        before, one.seen = one.seen, view
+        before, watch.seen = watch.seen, view
         each = self.engine.turns.each
         if before is None:
             written = [
-                view.write(one.label, name, one.request.version)
-                async for name in each(view.objects[one.label])
-                if self._shows(one.label, name)
+                view.write(watch.label, name, watch.request.version)
+                async for name in each(view.objects[watch.label])
+                if self._shows(watch.label, name)
             ]
             updates = WatchUpdates(view.epoch, all=written)
         else:
-            changes = [change async for change in each(self._changes(one, before, view)) if change]
+            changes = [
+                change async for change in each(self._changes(watch, before, view)) if change
+            ]
             updates = WatchUpdates(view.epoch, changes=changes)
         if updates.changes or updates.all:
-            version = one.request.version
-            self.send(one.request, sealed(one.label, updates, version))
+            version = watch.request.version
+            self.send(watch.request, sealed(watch.label, updates, version))
 
     def _changes(
-        self, one: ObjectWatch, before: ClusterView, view: ClusterView
+        self, watch: ObjectWatch, before: ClusterView, view: ClusterView
     ) -> Iterator[ObjectChange | None]:
         """What has changed; None for what has not, so that others run in between."""
-        label, version = one.label, one.request.version
+        label, version = watch.label, watch.request.version
         now, then = view.objects[label], before.objects[label]
         for name, row in now.items():
             if row == then.get(name) or not self._shows(label, name):

@@ -143,17 +143,17 @@ async def _append(request: _Request, name: str, data: PartitionProduceData, row:
 async def _converted(request: _Request, topic: Topic, batch: memoryview) -> memoryview:
     """One batch as the log stores it."""
     session, engine = request.session, request.session.engine
-    found = incoming.read_batch(batch)
+    sent = incoming.read_batch(batch)
     limits = engine.partitions.limits_of(topic)
     unpack = partial(
-        incoming.unpack, found, min(limits.max_decompressed_bytes, max(0, request.budget))
+        incoming.unpack, sent, min(limits.max_decompressed_bytes, max(0, request.budget))
     )
-    is_quick = found.codec is Codec.NONE or len(batch) <= _QUICK_BYTES
+    is_quick = sent.codec is Codec.NONE or len(batch) <= _QUICK_BYTES
     data = unpack() if is_quick else await session.work.run(unpack)
     request.budget -= len(data)
-    plain = await engine.turns.finish(incoming.spliced(found, data))
+    plain = await engine.turns.finish(incoming.spliced(sent, data))
     wanted = topic.settings.compression
-    codec = found.codec if wanted is None else Codec.named(wanted)
+    codec = sent.codec if wanted is None else Codec.named(wanted)
     pack = partial(incoming.to_store, plain, codec, limits, engine.clock.now_ms())
     is_quick = codec is Codec.NONE or len(plain) <= _QUICK_BYTES
     return pack() if is_quick else await session.work.run(pack)

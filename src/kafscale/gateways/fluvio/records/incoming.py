@@ -86,11 +86,11 @@ def read_batch(data: memoryview) -> FluvioBatch:
     return FluvioBatch(codec, last_delta, first_ms, max_ms, data[HEAD.size :])
 
 
-def unpack(found: FluvioBatch, limit: int) -> bytes:
+def unpack(sent: FluvioBatch, limit: int) -> bytes:
     """Count and records of a batch; may run on any thread."""
-    if found.codec is Codec.SNAPPY:
-        return _unpack_snappy_frames(found.packed, limit)
-    return bytes(decompress(found.codec, found.packed, limit))
+    if sent.codec is Codec.SNAPPY:
+        return _unpack_snappy_frames(sent.packed, limit)
+    return bytes(decompress(sent.codec, sent.packed, limit))
 
 
 def _unpack_snappy_frames(data: memoryview, limit: int) -> bytes:
@@ -106,15 +106,15 @@ def _unpack_snappy_frames(data: memoryview, limit: int) -> bytes:
     return bytes(memoryview(out)[:size])
 
 
-def spliced(found: FluvioBatch, data: bytes) -> Generator[None, None, bytearray]:
+def spliced(sent: FluvioBatch, data: bytes) -> Generator[None, None, bytearray]:
     """The batch with Kafka's records, not packed. `data` has count and records unpacked."""
     if len(data) < _COUNT.size:
         raise CorruptBatch("the number of records is missing")
     (count,) = _COUNT.unpack_from(data)
     if not 0 < count <= (len(data) - _COUNT.size) // _SMALLEST_RECORD:
         raise InvalidRecord(f"{count} records cannot be in {len(data) - _COUNT.size} bytes")
-    if count != found.last_offset_delta + 1:
-        raise InvalidRecord(f"{count} records up to offset delta {found.last_offset_delta}")
+    if count != sent.last_offset_delta + 1:
+        raise InvalidRecord(f"{count} records up to offset delta {sent.last_offset_delta}")
     out = bytearray(HEADER_SIZE)
     at = _COUNT.size
     for index in range(0, count, _RECORDS_PER_STEP):
@@ -124,12 +124,12 @@ def spliced(found: FluvioBatch, data: bytes) -> Generator[None, None, bytearray]
         yield
     if at != len(data):
         raise InvalidRecord(f"{len(data) - at} bytes follow the last of {count} records")
-    HEADER.pack_into(out, 0, *_header(found, count, len(out)))
+    HEADER.pack_into(out, 0, *_header(sent, count, len(out)))
     sign(out)
     return out
 
 
-def _header(found: FluvioBatch, count: int, size: int) -> BatchHeader:
+def _header(sent: FluvioBatch, count: int, size: int) -> BatchHeader:
     return BatchHeader(
         base_offset=0,
         batch_length=size - LENGTH_PREFIX,
@@ -138,8 +138,8 @@ def _header(found: FluvioBatch, count: int, size: int) -> BatchHeader:
         crc=0,
         attributes=Codec.NONE,
         last_offset_delta=count - 1,
-        base_timestamp_ms=found.first_ms,
-        max_timestamp_ms=found.max_ms,
+        base_timestamp_ms=sent.first_ms,
+        max_timestamp_ms=sent.max_ms,
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
