@@ -40,12 +40,11 @@ from kafscale.gateways.kafka.calls.login import (
     MOST_FRAME_BYTES,
     SASL_AUTHENTICATE,
     SERVED,
-    IllegalState,
     Login,
     LoginState,
 )
 from kafscale.model.buffers import Buffer
-from kafscale.model.errors import AuthenticationFailed, KafscaleError
+from kafscale.model.errors import KafscaleError
 from kafscale.tasks import Tasks
 from kafscale.wire.kafka.frame import (
     MalformedMessage,
@@ -239,7 +238,7 @@ class KafkaSession:
 
     def _begin(self, frame: memoryview) -> None:
         if self._login is not None and self._login.state is LoginState.RAW:
-            self._begin_raw(frame)
+            self._begin_raw(frame, self._login)
             return
         try:
             request = read_request(frame)
@@ -504,25 +503,20 @@ class KafkaSession:
         self._enter(SessionState.AUTHENTICATING)
         self._may_begin_now = SERVED[login.state] or frozenset()
 
-    def _begin_raw(self, frame: memoryview) -> None:
+    def _begin_raw(self, frame: memoryview, login: Login) -> None:
         """Begin a frame that is a mechanism's message and nothing else."""
         slot = _Slot(RequestHeader(SASL_AUTHENTICATE, 0, 0, None, 0), len(frame))
         self._long = slot
         self._queue(slot)
-        self._tasks.spawn(self._answer_raw(slot, bytes(frame)), "authenticate")
+        self._tasks.spawn(self._answer_raw(slot, login, bytes(frame)), "authenticate")
 
-    async def _answer_raw(self, slot: _Slot, message: bytes) -> None:
-        """Answer in the same way; a client that fails gets no answer."""
-        assert self._login is not None
+    async def _answer_raw(self, slot: _Slot, login: Login, message: bytes) -> None:
         try:
-            answer = await self._login.step(message)
-        except (AuthenticationFailed, IllegalState):
-            await asyncio.sleep(self._login.rules.failure_delay_s)
-            self._fill(slot, ())
+            frame = await login.step_raw(message)
         except Exception as problem:
             self._end_at(slot, problem)
         else:
-            self._fill(slot, (len(answer.message).to_bytes(4, "big"), answer.message))
+            self._fill(slot, frame)
 
     def _let_go_of_frame(self, slot: _Slot) -> None:
         """Take a request that waits off the account of bytes in flight: its frame is used up."""

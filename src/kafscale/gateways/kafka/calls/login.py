@@ -13,6 +13,7 @@ Next door: the conversation itself (engine/access/authentication.py), the reques
 (apis/sasl_handshake.py, apis/sasl_authenticate.py), which frames begin (kafka/session.py).
 """
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -150,6 +151,18 @@ class Login:
             return LoginAnswer(reply.message, 0)
         self._exchange = None
         return LoginAnswer(reply.message, self._begin_session(reply.identity))
+
+    async def step_raw(self, message: bytes) -> Sequence[bytes]:
+        """Answer a frame that is one message of the conversation, with such a frame.
+
+        A client that fails gets none: in this form there is no place for an error.
+        """
+        try:
+            answer = await self.step(message)
+        except (AuthenticationFailed, IllegalState):
+            await asyncio.sleep(self.rules.failure_delay_s)
+            return ()
+        return len(answer.message).to_bytes(4, "big"), answer.message
 
     def _begin_session(self, identity: ClientIdentity) -> int:
         """The client has proved who it is; gives the milliseconds until it must do so again."""
