@@ -29,6 +29,7 @@ ADMIN, ADMIN_PASSWORD = "admin", "the-admins-own-password"
 PLAIN_USER, PLAIN_PASSWORD = "paula", "plain=password"
 JAVA_VERSION = "4.3.1"
 _WITHIN_S = 30.0
+_PATIENCE_MS = 8000  # of clients that are refused, and try again
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
 LISTENERS = ("PLAINTEXT", "SSL", "MUTUAL", "SASL_PLAINTEXT", "SASL_SSL", "SHORT")
 
@@ -137,14 +138,16 @@ def by_confluent(bootstrap: str, topic: str, settings: Settings) -> str:
     token = given.pop("token", None)
     if token is not None:
         given["oauth_cb"] = lambda _: (token, 2e9)
-    problems: list[KafkaError] = []
-    given["error_cb"] = problems.append
-    producer = Producer(given | {"message.timeout.ms": 8000})
-    producer.produce(topic, b"hello", partition=0, on_delivery=lambda bad, _: problems.append(bad))
-    producer.flush(_WITHIN_S)
-    told = [one for one in problems if one is not None]
-    if told:
-        return told[0].str()
+    outcomes: list[KafkaError | None] = []  # the first one counts; None: the record was stored
+    given["error_cb"] = outcomes.append
+    producer = Producer(given | {"message.timeout.ms": _PATIENCE_MS})
+    producer.produce(topic, b"hello", partition=0, on_delivery=lambda bad, _: outcomes.append(bad))
+    while not outcomes:
+        producer.poll(_WITHIN_S)
+    problem = outcomes[0]
+    producer.purge()
+    if problem is not None:
+        return problem.str()
     consumer = Consumer(given | {"group.id": f"g-{uuid.uuid4()}"})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
@@ -170,7 +173,9 @@ def by_kafka_python(bootstrap: str, topic: str, settings: Settings) -> str:
     if "token" in settings:
         given["sasl_oauth_token_provider"] = _Token(settings["token"])
     try:
-        producer = kafka.KafkaProducer(**given, max_block_ms=8000)
+        producer = kafka.KafkaProducer(
+            **given, bootstrap_timeout_ms=_PATIENCE_MS, max_block_ms=_PATIENCE_MS
+        )
         producer.send(topic, b"hello", partition=0).get(_WITHIN_S)
         producer.close()
         consumer = kafka.KafkaConsumer(**given, consumer_timeout_ms=int(_WITHIN_S * 1000))
@@ -301,7 +306,7 @@ def java_properties(bootstrap: str, settings: Settings) -> dict[str, str]:
         "security.protocol": settings["security.protocol"],
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": settings["ssl.ca.location"],
-        "max.block.ms": "15000",
+        "max.block.ms": str(_PATIENCE_MS),
         "default.api.timeout.ms": "30000",
     }
     if "ssl.key.location" in settings:
