@@ -96,6 +96,7 @@ def place_for(broker: KafscaleProcess, folder: Path, more: dict[str, str]) -> Pl
         **broker.environment(),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "KAFSCALE_BOOTSTRAP": broker.bootstrap,
+        "KAFSCALE_PULSAR_PORT": "0",  # of brokers that the reader starts beside this one
     }
     ports = {
         "127.0.0.1:9092": broker.bootstrap,
