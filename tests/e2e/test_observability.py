@@ -110,8 +110,7 @@ def scrape(broker: KafscaleProcess) -> str:
 
 _numbers = itertools.count()
 
-# Series that appear with the first compaction of a log.
-# Nothing is compacted here, no client logs in, and none has a quota.
+# Series without samples: no log is compacted here, no client logs in, none has a quota.
 NOT_SEEN_HERE = (
     "kafscale_authentications_total",
     "kafscale_throttle_seconds_total",
