@@ -29,7 +29,7 @@ ADMIN, ADMIN_PASSWORD = "admin", "the-admins-own-password"
 PLAIN_USER, PLAIN_PASSWORD = "paula", "plain=password"
 JAVA_VERSION = "4.3.1"
 _WITHIN_S = 30.0
-_PATIENCE_MS = 8000  # of clients that are refused, and try again
+_PATIENCE_MS = 15000  # of clients that are refused, and try again
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
 LISTENERS = ("PLAINTEXT", "SSL", "MUTUAL", "SASL_PLAINTEXT", "SASL_SSL", "SHORT")
 
